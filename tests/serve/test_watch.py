@@ -70,8 +70,8 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     found = until_level(server, "sound")
     assert "300 samples look like those of validation" in found["reason"]
     assert value(scraped(server), "edgekit_health", **TINY) == 0
-    feed(server, sound(400, 3) // 4)
-    until_samples(server, 700)
+    feed(server, sound(800, 3) // 4)
+    until_samples(server, 1100)
     found = until_level(server, "doubtful")
     assert "than in validation" in found["reason"]
     texts = [each["text"] for each in found["findings"] if each["alarm"]]
@@ -80,7 +80,7 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     assert value(metrics, "edgekit_health", **TINY) == 1
     assert value(metrics, "edgekit_drift_alarm", statistic="brightness", **TINY) == 1
     assert value(metrics, "edgekit_drift", statistic="brightness", **TINY) > 1
-    assert value(metrics, "edgekit_watched_samples_total", **TINY) == 700
+    assert value(metrics, "edgekit_watched_samples_total", **TINY) == 1100
     assert "tiny 1.2.0 is doubtful: " in server.said()
     assert server.said().count("is doubtful") == 1
 

@@ -18,7 +18,8 @@ from edgekit.serve.repository import Entry
 
 SAID_AGAIN_S = 600.0
 """A verdict that comes and goes is said once in so long."""
-SHOWN_FINDINGS = 8
+SHOWN_FINDINGS = 16
+"""The strongest, to the workers and the page; metrics have all."""
 
 
 class _Model:
