@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import zipfile
+from itertools import chain
 from pathlib import Path
 
 from edgekit.runner.bundle.archive import REGULAR_FILE
@@ -22,12 +23,8 @@ SERVER = PACKAGE.parent / "serve"
 def build(path: str | os.PathLike[str]) -> str:
     """Write the archive, executable, and return its sha256."""
     root = PACKAGE.parent.parent
-    sources = [
-        PACKAGE.parent / "__init__.py",
-        *PACKAGE.rglob("*.py"),
-        *SERVER.glob("*.py"),
-        *SERVER.glob("tracing/*.py"),
-    ]
+    folders = (SERVER.glob(each) for each in ("*.py", "tracing/*.py", "watch/*.py"))
+    sources = [PACKAGE.parent / "__init__.py", *PACKAGE.rglob("*.py"), *chain.from_iterable(folders)]
     sources += [SERVER / "protocol_buffers" / name for name in ("__init__.py", "descriptors.py")]
     files = {source.relative_to(root).as_posix(): source.read_bytes() for source in sources}
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()

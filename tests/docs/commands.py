@@ -87,6 +87,7 @@ QUICK = {
     "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
     f"edgerun predict {INFO} sample.png --metrics model.prom",
+    f"edgerun predict {INFO} pictures/ --watch",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",

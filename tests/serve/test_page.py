@@ -16,8 +16,10 @@ import pytest
 from PIL import Image
 
 from tests.report.html.browser import Browser
+from tests.serve import cached
 from tests.serve.conftest import KEYS, Start
 from tests.serve.server import Server
+from tests.serve.watched import with_reference
 
 pytestmark = pytest.mark.processes
 
@@ -95,6 +97,12 @@ def test_it_shows_where_the_time_goes(browser: Browser, server: Server) -> None:
     assert set(rows) == {f"{name} 1.2.0" for name in KEYS.values()}
     assert all(len(parts) == 4 for parts in rows.values())
     assert all(float(each) > 0 for part in rows[f"{model} 1.2.0"][1:] for each in part.split(" / "))
+
+
+def test_it_says_whether_a_model_is_still_right(browser: Browser, start: Start, tmp_path: Path) -> None:
+    watched = start(with_reference(cached.tiny(tmp_path)), "--watch")
+    open_page(browser, watched)
+    until(browser, "document.getElementById('models').innerText.includes('early: 0 samples are too few to say')")
 
 
 def drop(browser: Browser, content: bytes) -> None:

@@ -54,6 +54,10 @@ def until_level(server: Server, level: str) -> dict[str, Any]:
     return found
 
 
+def until_samples(server: Server, count: int) -> None:
+    until(lambda: (verdict(server) or {}).get("samples") == count, lambda: verdict(server))
+
+
 @pytest.fixture(scope="module")
 def server(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     return start(with_reference(cached.tiny(tmp_path_factory.mktemp("watched"))), *WATCH)
@@ -62,17 +66,21 @@ def server(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
 def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Server) -> None:
     feed(server, sound(299, 2))
     assert server.ask("PUT", "/predict", PICTURE).status == 200
+    until_samples(server, 300)
     found = until_level(server, "sound")
     assert "300 samples look like those of validation" in found["reason"]
     assert value(scraped(server), "edgekit_health", **TINY) == 0
-    feed(server, sound(400, 3) // 4)
+    feed(server, sound(800, 3) // 4)
+    until_samples(server, 1100)
     found = until_level(server, "doubtful")
-    assert "darker than in validation" in found["reason"]
+    assert "than in validation" in found["reason"]
+    texts = [each["text"] for each in found["findings"] if each["alarm"]]
+    assert any(each.startswith("inputs are darker than in validation") for each in texts)
     metrics = scraped(server)
     assert value(metrics, "edgekit_health", **TINY) == 1
     assert value(metrics, "edgekit_drift_alarm", statistic="brightness", **TINY) == 1
     assert value(metrics, "edgekit_drift", statistic="brightness", **TINY) > 1
-    assert value(metrics, "edgekit_watched_samples_total", **TINY) == 700
+    assert value(metrics, "edgekit_watched_samples_total", **TINY) == 1100
     assert "tiny 1.2.0 is doubtful: " in server.said()
     assert server.said().count("is doubtful") == 1
 
@@ -93,12 +101,9 @@ def test_the_golden_vectors_are_asked_again_without_counting_as_answers(server: 
 def test_workers_are_judged_together_and_one_that_ends_is_watched_again(start: Start, tmp_path: Path) -> None:
     server = start(with_reference(cached.tiny(tmp_path)), *WATCH, "--workers", 2)
 
-    def samples() -> int:
-        return int((verdict(server) or {"samples": 0})["samples"])
-
     for seed in range(8):  # each on a connection of its own, which either worker may take
         feed(server, sound(50, seed))
-    until(lambda: samples() == 400, samples)
+    until_samples(server, 400)
     os.kill(server.workers[0], signal.SIGKILL)
     server.wait_said("worker [01] ended")
     until(lambda: len(server.workers) == 2, lambda: server.workers)

@@ -69,7 +69,8 @@ def joined(one: Window, other: Window) -> Window:
 def inflation(window: Window, history: Sequence[np.ndarray]) -> np.ndarray:
     """By how much fewer samples the window is worth, for each series (alone + 1,); from 1 to n.
 
-    `history` are means of windows of this length before this one, oldest first.
+    `history` are means of windows of this length before this one, oldest first. A series that stands still counts as
+    the one whose neighbours are most alike.
     """
     squares = np.stack([*window.squares, _squares(_paired(window.batches), window.alone)])
     sizes = 2.0 ** np.arange(len(squares))[:, None]
@@ -88,7 +89,10 @@ def inflation(window: Window, history: Sequence[np.ndarray]) -> np.ndarray:
             alone.sort(axis=0)
             median = alone[len(alone) // 2] / (2 * MEDIAN)
             largest = np.maximum(largest, median * window.n / known / SPARE_HISTORY)
-    return np.where(variances[0] > 1e-14, np.minimum(largest, window.n), window.n)
+    varies = variances[0] > 1e-14
+    most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
+    found: np.ndarray = np.minimum(np.where(varies, largest, most), window.n)
+    return found
 
 
 def _squares(values: np.ndarray, alone: int) -> np.ndarray:

@@ -18,7 +18,8 @@ from edgekit.serve.repository import Entry
 
 SAID_AGAIN_S = 600.0
 """A verdict that comes and goes is said once in so long."""
-SHOWN_FINDINGS = 8
+SHOWN_FINDINGS = 16
+"""The strongest, to the workers and the page; metrics have all."""
 
 
 class _Model:
@@ -81,7 +82,17 @@ class Verdicts:
 
     def judge(self) -> dict[str, dict[str, Any]]:
         """Verdicts as JSON, by identity."""
-        return {identity: facts for identity, each in self._models.items() if (facts := each.judge()) is not None}
+        found = {}
+        for identity, model in list(self._models.items()):
+            try:
+                facts = model.judge()
+            except Exception as error:  # the others are judged all the same
+                del self._models[identity]
+                log(f"{model.name} {model.version}: is not watched any more: {type(error).__name__}: {error}")
+                continue
+            if facts is not None:
+                found[identity] = facts
+        return found
 
     def families(self) -> list[Family]:
         """For metrics, as of the last `judge`."""
