@@ -53,8 +53,7 @@ class Model:
     """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
-        manifest = bundle.manifest
-        self.manifest: Manifest = manifest
+        manifest = self.manifest = bundle.manifest
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
         self.release: Any = None  # that of `load("current")`, with `changed()`
         self.observers = Observers()

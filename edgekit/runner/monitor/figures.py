@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.verdict import Verdict
 
-if TYPE_CHECKING:
-    from edgekit.runner.monitor.monitor import Monitor
 
-
-def families(monitor: Monitor) -> list[Family]:
+def families(verdict: Verdict, sketch: Mapping[str, Any]) -> list[Family]:
     """Health, evidence and alarms by statistic, and the canary's counts; see `docs/how-to/metrics.md`."""
-    sketch = monitor.sketch(look=False)
-    verdict = Verdict.of(monitor.manifest, monitor.reference, sketch)
     drift = [({"statistic": each.statistic}, each) for each in verdict.findings]
     found = [
         Family(
