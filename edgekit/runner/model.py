@@ -11,7 +11,6 @@ import numpy as np
 
 from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
-from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.monitor.observer import Observers
