@@ -11,7 +11,6 @@ import numpy as np
 
 from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
-from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.monitor.observer import Observers
@@ -53,8 +52,7 @@ class Model:
     """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
-        manifest = bundle.manifest
-        self.manifest: Manifest = manifest
+        manifest = self.manifest = bundle.manifest
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
         self.release: Any = None  # that of `load("current")`, with `changed()`
         self.observers = Observers()

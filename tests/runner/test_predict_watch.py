@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from edgekit.runner.cli import main
 from tests.runner import flat
 from tests.runner.monitor.watched import with_reference
 
@@ -58,14 +57,14 @@ def test_a_batch_is_watched_as_well(watched: Path, tmp_path: Path, capsys: pytes
     assert said(capsys.readouterr().err)[-1].startswith("edgerun: still right? sound: 70 samples")
 
 
-def test_a_stream_is_watched_as_well(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_is_watched_as_well(tmp_path: Path) -> None:
     path = with_reference(flat.write(tmp_path / "f.edge.zip", flat.PICTURE), flat.examples(flat.PICTURE, 400))
+    options = ["--no-trial", "--stream", "rgb24", "--size", "10x6", "--watch"]
+    command = [sys.executable, "-m", "edgekit.runner", "predict", str(path), *options]
     frames = flat.examples(flat.PICTURE, 70).tobytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(frames)))
-    assert main(["predict", str(path), "--no-trial", "--stream", "rgb24", "--size", "10x6", "--watch"]) == 0
-    assert said(capsys.readouterr().err)[-1].startswith("edgerun: still right? sound: 70 samples")
+    done = subprocess.run(command, input=frames, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert said(done.stderr.decode())[-1].startswith("edgerun: still right? sound: 70 samples")
 
 
 def test_a_bundle_without_a_reference_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

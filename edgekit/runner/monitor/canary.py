@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.selftest import evaluate
-
-if TYPE_CHECKING:
-    from edgekit.runner.model import Model
 
 
 class CanaryResult(NamedTuple):
@@ -27,7 +24,7 @@ class CanaryResult(NamedTuple):
 class Canary:
     """The golden vectors of a model, one at a time or all at once; those of a model with states are one stream."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Any) -> None:
         self._model, self.atol = model, float(model.manifest.golden["atol"])
         self._inputs, self._outputs = model.golden()
         self._next, self._states = 0, model.states()

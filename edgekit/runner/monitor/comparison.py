@@ -39,7 +39,7 @@ class Latest(NamedTuple):
 
 
 class Comparison:
-    """Takes statistics as they come. `per` is in how many sound samples there may be one false alarm."""
+    """Takes statistics, oldest first. `per` is in how many sound samples there may be one false alarm."""
 
     def __init__(self, reference: Reference, per: int) -> None:
         self.reference, self.per = reference, per

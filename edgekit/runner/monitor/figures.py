@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
 from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.verdict import Verdict
 
-if TYPE_CHECKING:
-    from edgekit.runner.monitor.monitor import Monitor
 
-
-def families(monitor: Monitor) -> list[Family]:
-    """Health, evidence and alarms by statistic, and the canary's counts; see `docs/how-to/metrics.md`."""
-    sketch = monitor.sketch(look=False)
-    return of(Verdict.of(monitor.manifest, monitor.reference, sketch), sketch, {})
-
-
-def of(verdict: Verdict, sketch: Mapping[str, Any], more: dict[str, str]) -> list[Family]:
-    """The same of a sketch and its verdict, with these labels."""
+def families(verdict: Verdict, sketch: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[Family]:
+    """Health, evidence and alarms by statistic, and the canary's counts, with these labels more."""
     drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
     found = [
         Family(

@@ -12,17 +12,15 @@ import numpy as np
 
 from edgekit.runner.errors import InputError
 from edgekit.runner.monitor import inputs, outputs, sketch
-from edgekit.runner.monitor.adwin import Adwin
 from edgekit.runner.monitor.canary import Canary, CanaryResult
 from edgekit.runner.monitor.comparison import Comparison, Latest
-from edgekit.runner.monitor.page_hinkley import PageHinkley
+from edgekit.runner.monitor.confidence import Confidence
 from edgekit.runner.monitor.reference import MEMBER, Reference, parse, read
 from edgekit.runner.monitor.verdict import Verdict
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
     from edgekit.runner.errors import RunnerError
-    from edgekit.runner.model import Model
 
 CHUNK_BYTES = 2**18
 """Of samples that wait to be looked at together; looking at many at once costs less."""
@@ -30,8 +28,6 @@ RECENT = 256
 """Samples whose refusals are counted for the verdict."""
 MIXED = 4.0
 """Samples that may be worth one, where ADWIN and Page and Hinkley's test are still believed."""
-DELTA, THRESHOLD = 1e-7, 100.0
-"""Of ADWIN and of Page and Hinkley's test: at most one false alarm in 100,000 sound, independent samples."""
 
 
 class Monitor:
@@ -78,14 +74,13 @@ class Monitor:
         self._of_raw, self._of_output = inputs.maker(manifest.raw, self.reference.unknown), outputs.maker(manifest)
         names = self.reference.names
         self._confidence = names.index("confidence") if "confidence" in names else None
-        self._adwin, self._page_hinkley = Adwin(DELTA), PageHinkley(threshold=THRESHOLD)
+        self._moves = Confidence()
         self._bins = np.zeros((len(names), sketch.BINS), np.int64)
         self._sums = np.zeros(len(names))
         self._classes = np.zeros(len(outputs.classes(manifest)), np.int64)
         self._counts = dict.fromkeys(sketch.COUNTS, 0)
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._why: str | None = None
-        self._change: dict[str, Any] | None = None
         self._waiting: list[tuple[np.ndarray, np.ndarray, Any]] = []
         self._chunk = max(1, min(64, CHUNK_BYTES // max(1, _bytes(manifest))))
         self._due_s = self._canary_due_s = 0.0
@@ -93,7 +88,7 @@ class Monitor:
         self._lock = threading.RLock()
 
     @classmethod
-    def of(cls, model: Model, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000) -> Monitor:
+    def of(cls, model: Any, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000) -> Monitor:
         """One for an opened bundle, whose canary runs on its interpreter; InputError where it has no reference."""
         member = model.manifest.reference
         if member is None:
@@ -106,7 +101,7 @@ class Monitor:
         made.attach(model)
         return made
 
-    def attach(self, model: Model) -> None:
+    def attach(self, model: Any) -> None:
         """Let the canary run on this model."""
         self._canary = Canary(model)
         self._canary_due_s = time.monotonic() + self.canary_s / self._canary.vectors
@@ -208,7 +203,8 @@ class Monitor:
         """Families for the exposition of metrics."""
         from edgekit.runner.monitor.figures import families
 
-        return families(self)
+        sketched = self.sketch(look=False)
+        return families(Verdict.of(self.manifest, self.reference, sketched), sketched)
 
     def _run_canary(self) -> None:
         """One golden vector, where its time has come: the answer is made, and its outputs are copies."""
@@ -246,18 +242,7 @@ class Monitor:
         if found.classes is not None:
             self._classes += found.classes.sum(axis=0)
         if self._confidence is not None:
-            self._hold(values[:, self._confidence])
-
-    def _hold(self, confidences: np.ndarray) -> None:
-        seen = self._counts["samples"] - len(confidences)
-        for place, each in enumerate(confidences.tolist(), 1):
-            steady = self._page_hinkley.mean
-            moved = self._page_hinkley.update(each)
-            if self._adwin.update(each) and self._adwin.moved is not None:
-                before, since = self._adwin.moved
-                self._change = {"by": "ADWIN", "at": seen + place, "before": before, "since": since}
-            elif moved:
-                self._change = {"by": "Page-Hinkley", "at": seen + place, "before": steady, "since": each}
+            self._moves.take(values[:, self._confidence].tolist())
 
     def _sketch(self) -> dict[str, Any]:
         known, latest = self._comparison, [each for each in self._comparison.latest if each is not None]
@@ -283,7 +268,7 @@ class Monitor:
                 shares = most.classes[place], known.shares[place], most.class_evidence[place]
                 made["classes_latest"][label] = [_short(each) for each in shares]
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
-        change = self._change
+        change = self._moves.change
         if change is not None:  # neighbours that are alike deceive both tests
             made["confidence"] = {**change, "alarm": change["since"] < change["before"] and self._is_mixed(latest)}
         made["canary"] = self._canary_state()

@@ -1,4 +1,4 @@
-"""How soon a stream that left the reference is found, and how seldom one that did not is blamed; all seeds are fixed."""
+"""How soon a stream that left the reference is found, and how seldom one that did not is blamed; with fixed seeds."""
 
 from __future__ import annotations
 
