@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,10 +60,7 @@ def main() -> None:
             "port": "127.0.0.1:0",
         }
         models = {what: load(path, trial=False, metrics=place) for what, place in places.items()}
-        calls: dict[str, Callable[[], object]] = {
-            what: lambda model=model: model.predict(sample)
-            for what, model in models.items()  # type: ignore[misc]
-        }
+        calls = {what: partial(model.predict, sample) for what, model in models.items()}
         taken = interleaved(calls, options.rounds, CALLS, WARM)
         base = round_p50s(taken["without"], options.rounds) * 1e3
         print(
@@ -111,7 +109,7 @@ def under_scrapes(path: Path, sample: np.ndarray, every_s: float, rounds: int) -
             for scraped in (False, True) if number % 2 else (True, False):
                 if scraped:
                     scraper.stdin.write(f"{STRETCH_S - 0.01}\n")
-                spent[scraped] = an_answer(lambda: model.predict(sample))
+                spent[scraped] = an_answer(partial(model.predict, sample))
             for what, with_it, without in zip(more, spent[True], spent[False], strict=True):
                 more[what].append(100 * (with_it / without - 1))
         scraper.stdin.close()
