@@ -6,7 +6,8 @@ All take turns in one process, each with a model of its own. In each round the m
 that without. `off` is a second model without metrics: what its difference shows is the method's own error.
 The network is one dense layer, so that the share of the metrics is the largest there is.
 Behind the calls stands what one page of figures takes, which a thread of its own makes; and by how much a scraper of
-another process slows the answers, in stretches of half a second with and without it that take turns.
+another process slows the answers, in stretches of half a second with and without it that take turns. Where neighbours
+share the cores, the processor time an answer takes (the pages' own counted in) says more than the clock.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +60,7 @@ def main() -> None:
             "port": "127.0.0.1:0",
         }
         models = {what: load(path, trial=False, metrics=place) for what, place in places.items()}
-        calls: dict[str, Callable[[], object]] = {
-            what: lambda model=model: model.predict(sample)
-            for what, model in models.items()  # type: ignore[misc]
-        }
+        calls = {what: partial(model.predict, sample) for what, model in models.items()}
         taken = interleaved(calls, options.rounds, CALLS, WARM)
         base = round_p50s(taken["without"], options.rounds) * 1e3
         print(
@@ -72,10 +71,7 @@ def main() -> None:
                 continue
             more = round_p50s(taken[what], options.rounds) * 1e3 - base
             low, middle, high = np.quantile(more, (0.05, 0.5, 0.95))
-            p99 = float(np.percentile(taken[what], 99) - np.percentile(taken["without"], 99)) * 1e3
-            print(
-                f"{what:<9}{middle:+6.2f} µs a call (nine rounds of ten {low:+.2f} to {high:+.2f}); p99 {p99:+.2f} µs"
-            )
+            print(f"{what:<9}{middle:+6.2f} µs a call (nine rounds of ten {low:+.2f} to {high:+.2f})")
         spent = []
         for _ in range(SCRAPES):
             before = time.perf_counter()
@@ -83,40 +79,53 @@ def main() -> None:
             spent.append(1e3 * (time.perf_counter() - before))
         low, middle, high = np.quantile(spent, (0.05, 0.5, 0.95))
         print(f"a page of {size} bytes: {middle:.2f} ms ({low:.2f} to {high:.2f})")
-        for every_s in (0.5, 0.1):
-            under_scrapes(path, sample, every_s, options.rounds)
+        port = Metrics("127.0.0.1:0")
+        port.add(models["counted"])
+        print(f"a scrape: {a_scrape_ms(str(port.where)):.2f} ms of processor time, where nothing else is asked")
+        port.close()
+        under_scrapes(path, sample, 0.5, options.rounds)
         for model in models.values():
             model.observers.close()
 
 
+def a_scrape_ms(where: str) -> float:
+    """Processor time that this process spends on one of another process."""
+    used = time.process_time()
+    code = "import sys, urllib.request as u; [u.urlopen(sys.argv[1]).read() for _ in range(int(sys.argv[2]))]"
+    subprocess.run([sys.executable, "-c", code, where, str(SCRAPES)], check=True)
+    return 1e3 * (time.process_time() - used) / SCRAPES
+
+
 def under_scrapes(path: Path, sample: np.ndarray, every_s: float, rounds: int) -> None:
-    """How many fewer answers a second there are while somebody asks for the figures."""
+    """How much longer an answer takes while somebody asks for the figures."""
     metrics = Metrics("127.0.0.1:0")
     model = load(path, trial=False, metrics=metrics)
     command = [sys.executable, "-c", SCRAPER, str(metrics.where), str(every_s)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True, bufsize=1) as scraper:
         assert scraper.stdin
-        lost = []
+        more: dict[str, list[float]] = {"on the clock": [], "of processor time": []}
         for number in range(rounds):
-            rates = {}
+            spent = {}
             for scraped in (False, True) if number % 2 else (True, False):
                 if scraped:
                     scraper.stdin.write(f"{STRETCH_S - 0.01}\n")
-                rates[scraped] = answers(lambda: model.predict(sample))
-            lost.append(100 * (1 - rates[True] / rates[False]))
+                spent[scraped] = an_answer(partial(model.predict, sample))
+            for what, with_it, without in zip(more, spent[True], spent[False], strict=True):
+                more[what].append(100 * (with_it / without - 1))
         scraper.stdin.close()
     metrics.close()
-    low, middle, high = np.quantile(lost, (0.05, 0.5, 0.95))
-    print(f"scraped every {every_s} s: {middle:+.2f} % fewer answers (nine rounds of ten {low:+.2f} to {high:+.2f} %)")
+    for what, shares in more.items():
+        low, middle, high = np.quantile(shares, (0.05, 0.5, 0.95))
+        print(f"scraped every {every_s} s: {middle:+.2f} % {what} (nine rounds of ten {low:+.2f} to {high:+.2f} %)")
 
 
-def answers(call: Callable[[], object]) -> int:
-    """As many as there are within a stretch."""
-    until, done = time.perf_counter() + STRETCH_S, 0
-    while time.perf_counter() < until:
+def an_answer(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of one within a stretch, on the clock and of the process."""
+    began, used, done = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - began < STRETCH_S:
         call()
         done += 1
-    return done
+    return (time.perf_counter() - began) / done, (time.process_time() - used) / done
 
 
 if __name__ == "__main__":

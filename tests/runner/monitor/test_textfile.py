@@ -157,7 +157,7 @@ def test_of_two_processes_and_two_models_on_one_file_the_last_wins_and_no_page_i
     bundle: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "model.prom"
-    command = [sys.executable, "-c", RUNS, str(bundle), str(file), "20000"]
+    command = [sys.executable, "-c", RUNS, str(bundle), str(file), "3000"]
     here = [Metrics(file, every_s=0.001) for _ in range(2)]
     processes = [subprocess.Popen(command) for _ in range(2)]
     pages = 0
