@@ -4,8 +4,9 @@
 
 Servers of one bundle take turns on the first core, each is paused while another is measured. One connection sends raw
 samples from the second core, one at a time. A round ends after the last spans are on their way, so that encoding and
-sending them is counted. The collector is another process, and is not. `--before` adds a server of an older revision;
-`off again` is a second server like `off`, and shows what differs where nothing differs.
+sending them is counted; they are sent every second here, not every five. The collector is another process, and is not
+counted. `--before` adds a server of an older revision. `off again` is a second server like `off`, and shows what
+differs where nothing differs.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def _servers(path: Path, before: str, stack: ExitStack) -> Iterator[Server]:
 
 def _server(name: str, path: Path, options: tuple[str, ...], root: Path) -> Server:
     words = python("-m", "edgekit.runner", "serve", "--port", "0", "--admin-port", "none", *options, str(path))
-    return Server(name, words, environment(PYTHONPATH=str(root)), READY)
+    return Server(name, words, environment(PYTHONPATH=str(root), OTEL_BSP_SCHEDULE_DELAY="1000"), READY)
 
 
 def _extracted(revision: str) -> Path:

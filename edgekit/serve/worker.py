@@ -24,9 +24,9 @@ from uvicorn.server import ServerState
 
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.counters import FIELDS, Memory
-from edgekit.serve.kinds import kinds
 from edgekit.serve.limits import Limits
 from edgekit.serve.log import log
+from edgekit.serve.parts import Parts
 from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
 from edgekit.serve.served import Served
@@ -48,8 +48,8 @@ class Worker:
 
     def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
-        self.kinds = kinds(settings)
-        self.app = self.kinds.app(settings, memory, read_tokens(settings.token_file), number)
+        self.parts = _parts(settings)
+        self.app = self.parts.app(settings, memory, read_tokens(settings.token_file), number)
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -66,7 +66,7 @@ class Worker:
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, self.kinds.admission(self.app)
+        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, self.parts.admission(self.app)
         GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
@@ -75,7 +75,7 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
-            self.grpc = await self.kinds.listen_grpc(self.app)
+            self.grpc = await self.parts.listen_grpc(self.app)
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())
 
@@ -101,7 +101,7 @@ class Worker:
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 row[FIELDS["pending"]] = 0  # of a worker that was killed
-                served = await asyncio.to_thread(_open, self.kinds.served, entry, self.settings, row)
+                served = await asyncio.to_thread(_open, self.parts.served, entry, self.settings, row)
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
@@ -135,7 +135,16 @@ class Worker:
             waited += IDLE_CHECK_S
         if grpc is not None:
             await grpc
-        await self.kinds.stop(self.app)
+        await self.parts.stop(self.app)
+
+
+def _parts(settings: Settings) -> Parts:
+    """Nothing of tracing is imported where it is off."""
+    if not settings.trace_to:
+        return Parts()
+    from edgekit.serve.tracing.parts import TracedParts
+
+    return TracedParts()
 
 
 def _remembered(settings: Settings, number: int) -> Remembered:

@@ -36,7 +36,7 @@ class TracedApp(App):
     async def _traced(self, traced: Traced, call: Any, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         status = 0
 
-        async def told(message: dict[str, Any]) -> None:
+        async def watched(message: dict[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -47,7 +47,7 @@ class TracedApp(App):
             await send(message)
 
         try:
-            await call(scope, receive, told)
+            await call(scope, receive, watched)
         finally:
             self.tracer.http_ended(traced, status)
 

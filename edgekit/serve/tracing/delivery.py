@@ -26,7 +26,7 @@ from edgekit import __version__
 from edgekit.serve.log import log
 
 QUEUE, BATCH = 2048, 128
-EXPORT_S, STOP_S, EVERY_S = 5.0, 3.0, 1.0
+EXPORT_S, STOP_S = 5.0, 3.0
 SAY_AGAIN_S = 600.0
 """Between two lines about the same collector: one that comes and goes must not fill a disk."""
 SWITCH_S = 5e-4
@@ -126,9 +126,7 @@ class Delivery:
         session = Bounded()
         otlp = OTLPSpanExporter(endpoint=endpoint(url), timeout=EXPORT_S, session=session)
         self._exporter = Counting(otlp, session, url)
-        self._processor = BatchSpanProcessor(
-            self._exporter, max_queue_size=QUEUE, schedule_delay_millis=EVERY_S * 1e3, max_export_batch_size=BATCH
-        )
+        self._processor = BatchSpanProcessor(self._exporter, max_queue_size=QUEUE, max_export_batch_size=BATCH)
         self._offered = self._put = 0
 
     def put(self, spans: list[ReadableSpan]) -> None:

@@ -179,10 +179,11 @@ def serve(home: Path, *arguments: object) -> Server:
 
 OFF = """
 import sys
-from edgekit.serve import worker
+from edgekit.serve import grpc_app, worker
+from edgekit.serve.counters import Memory
+from edgekit.serve.parts import Parts
 from edgekit.serve.settings import Settings
-from edgekit.serve.kinds import Kinds, kinds
-assert type(kinds(Settings(()))) is Kinds
+assert type(worker.Worker(Settings(()), 0, None, Memory(1)).parts) is Parts
 print([name for name in sys.modules if name.startswith(("opentelemetry", "edgekit.serve.tracing", "requests"))])
 """
 

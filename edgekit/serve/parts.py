@@ -1,4 +1,4 @@
-"""What a worker is made of: the plain parts, or those that trace, see `tracing/kinds.py`."""
+"""What a worker is made of: the plain parts. Those that trace are in `tracing/parts.py`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from edgekit.serve.admission import Admission
 from edgekit.serve.app import App
 from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
 
 
-class Kinds:
+class Parts:
     """The plain ones."""
 
     app: type[App] = App
@@ -27,12 +26,3 @@ class Kinds:
 
     async def stop(self, app: Any) -> None:
         """After the last answer."""
-
-
-def kinds(settings: Settings) -> Kinds:
-    """Of a server with these settings; nothing of tracing is imported where it is off."""
-    if not settings.trace_to:
-        return Kinds()
-    from edgekit.serve.tracing.kinds import TracedKinds
-
-    return TracedKinds()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from edgekit.serve.kinds import Kinds
+from edgekit.serve.parts import Parts
 from edgekit.serve.tracing.app import TracedAdmission, TracedApp
 from edgekit.serve.tracing.served import TracedServed
 
 
-class TracedKinds(Kinds):
-    """See Kinds."""
+class TracedParts(Parts):
+    """See Parts."""
 
     app, admission, served = TracedApp, TracedAdmission, TracedServed
 
     async def listen_grpc(self, app: Any) -> Any:
-        """See Kinds."""
+        """See Parts."""
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from edgekit.serve import grpc_app
         from edgekit.serve.tracing.grpc_app import TracedCalls
