@@ -12,7 +12,7 @@ from benchmarks.drift.drifts import Drift
 from benchmarks.drift.pools import Pool, Stream
 from benchmarks.drift.subjects import Subject
 
-MOST, LEVELS = 4000, 12
+MOST, LEVELS = 3000, 12
 """Samples that a drift is applied to, and levels of a slow one."""
 SLOW = {"CIFAR-10": ("darker", "sensor noise"), "words": ("softer", "background noise"), "motion": ("bias of a channel",)}
 SHIFTED = {"weak": 0.25, "strong": 0.6}
