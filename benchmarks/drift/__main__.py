@@ -9,19 +9,19 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.drift import figure, page, tables
-from benchmarks.drift.measured import Bench, Result
+from benchmarks.drift.measured import Result
+from benchmarks.drift.run import beside, measured
 from benchmarks.drift.plan import QUICK, WHOLE, Plan
 from edgekit.runner.files import write_atomically
 from edgekit.runner.measure.bench import machine
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / "build" / "drift-results"
+RESULTS = ROOT / "build" / "drift-results.pickle"
 PAGE, PICTURE = ROOT / "docs" / "results" / "drift.md", ROOT / "docs" / "results" / "drift.png"
 SUBJECTS = ("cifar10", "words", "motion", "digits")
 
@@ -36,53 +36,44 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="few streams, no offline peers; prints, writes no page")
     parser.add_argument("--only", action="append", choices=SUBJECTS, help="this subject; prints, writes no page")
     parser.add_argument("--page", action="store_true", help="write the page again, of the last whole run")
+    parser.add_argument("--ours", action="store_true", help="the monitor alone, beside the peers of the last whole run")
     return parser
 
 
 def main() -> int:
     """Two subjects at a time, each in a process of its own."""
     options = arguments().parse_args()
-    if options.page:
-        return _again()
-    plan = QUICK if options.quick else WHOLE
-    chosen = tuple(options.only or SUBJECTS)
+    plan, chosen = QUICK if options.quick else WHOLE, tuple(options.only or SUBJECTS)
+    last = _last() if options.page or options.ours else None
+    if (options.page or options.ours) and last is None:
+        print(f"{RESULTS} is not there; run it without --page and --ours first", file=sys.stderr)
+        return 1
+    if options.page and last is not None:
+        written(*last)
+        return 0
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
     begun = time.perf_counter()
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        said = list(pool.map(measured, chosen, [plan] * len(chosen)))
+        said = list(pool.map(measured, chosen, [plan] * len(chosen), [not options.ours] * len(chosen)))
     results = [result for result, _ in said if result is not None]
-    facts = {"cpu": machine()["cpu"], "date": date.today().isoformat(), "cpu_s": sum(cpu_s for _, cpu_s in said)}
+    facts = {"cpu": machine()["cpu"], "date": date.today().isoformat(), "cpu_s": sum(taken for _, taken in said)}
     if not results:
         print("no subject could be measured", file=sys.stderr)
         return 1
+    if last is not None:
+        results, facts["cpu_s"] = [beside(each, last[0]) for each in results], last[2]["cpu_s"]
     if plan.quick or options.only:
         print("\n\n".join([*map(tables.drifts, results), tables.summary(results), tables.sound(results)]))
     else:
-        KEPT.mkdir(parents=True, exist_ok=True)
-        write_atomically(KEPT / "results.pickle", pickle.dumps((results, plan, facts)))
+        RESULTS.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(RESULTS, pickle.dumps((results, plan, facts)))
         written(results, plan, facts)
-    took = time.perf_counter() - begun
-    print(f"took {took:.0f} s, {facts['cpu_s']:.0f} s of processor time", file=sys.stderr)
+    print(f"took {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return 0
 
 
-def measured(name: str, plan: Plan) -> tuple[Result | None, float]:
-    """A subject's result, None where its data are not there, and the processor time that it took."""
-    begun = _cpu_s()
-    try:
-        bench = Bench(import_module(f"benchmarks.drift.subjects.{name}").load(plan.quick), plan)
-    except FileNotFoundError as reason:
-        print(f"{name} is left out: {reason}", file=sys.stderr)
-        return None, 0.0
-    bench.drifts()
-    bench.sounds()
-    print(f"{name}: {({key: round(value) for key, value in bench.result.seconds.items()})} s", file=sys.stderr)
-    return bench.result, _cpu_s() - begun
-
-
-def _cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+def _last() -> tuple[list[Result], Plan, dict[str, Any]] | None:
+    return pickle.loads(RESULTS.read_bytes()) if RESULTS.is_file() else None  # type: ignore[no-any-return]
 
 
 def written(results: list[Result], plan: Plan, facts: dict[str, Any]) -> None:
@@ -90,15 +81,6 @@ def written(results: list[Result], plan: Plan, facts: dict[str, Any]) -> None:
     figure.write(results, PICTURE)
     write_atomically(PAGE, page.text(results, plan, facts).encode())
     print(f"written: {PAGE} and {PICTURE.name}", file=sys.stderr)
-
-
-def _again() -> int:
-    path = KEPT / "results.pickle"
-    if not path.is_file():
-        print(f"{path} is not there; run it without --page first", file=sys.stderr)
-        return 1
-    written(*pickle.loads(path.read_bytes()))
-    return 0
 
 
 if __name__ == "__main__":

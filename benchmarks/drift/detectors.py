@@ -53,21 +53,19 @@ class Outcome:
         return max(set(self.by), key=self.by.count) if self.by else ""
 
 
-def outcome(detector: Detector, streams: Sequence[Stream], accuracy: float) -> Outcome:
-    """Streams with one drift each; `accuracy` is that before it."""
-    delays, by, wrong, false = [], [], [], 0
-    for stream in streams:
-        alarms = detector(stream)
-        true = [alarm for alarm in alarms if alarm.at > stream.onset]
-        false += len(alarms) - len(true)
-        delays.append(true[0].at - stream.onset if true else None)
-        by += [true[0].by] if true else []
-        meanwhile = stream.right()[stream.onset : true[0].at if true else len(stream)]
-        wrong.append(float(len(meanwhile) * accuracy - meanwhile.sum()))
-    before = sum(stream.onset for stream in streams)
-    return Outcome(tuple(delays), tuple(by), tuple(wrong), false, before)
+def outcome(alarms: Sequence[Alarm], stream: Stream, accuracy: float) -> Outcome:
+    """Of the alarms in one stream with a drift; `accuracy` is that before it."""
+    true = [alarm for alarm in alarms if alarm.at > stream.onset]
+    meanwhile = stream.right()[stream.onset : true[0].at if true else len(stream)]
+    wrong = float(len(meanwhile) * accuracy - meanwhile.sum())
+    delay = true[0].at - stream.onset if true else None
+    return Outcome((delay,), tuple(alarm.by for alarm in true[:1]), (wrong,), len(alarms) - len(true), stream.onset)
 
 
-def false_alarms(detector: Detector, streams: Sequence[Stream]) -> list[Alarm]:
-    """Of sound streams: every alarm is false."""
-    return [alarm for stream in streams for alarm in detector(stream)]
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """Those of several streams as one."""
+    return Outcome(
+        tuple(delay for each in outcomes for delay in each.delays), tuple(by for each in outcomes for by in each.by),
+        tuple(wrong for each in outcomes for wrong in each.wrong), sum(each.false for each in outcomes),
+        sum(each.before for each in outcomes),
+    )  # fmt: skip

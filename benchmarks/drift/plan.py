@@ -4,41 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.drift.peers.offline import Test
-
 BUDGET = 100_000
 """Sound samples in which one false alarm is allowed."""
+WINDOW, LARGE = 256, 1024
+"""Samples of a window that is tested offline, and of one for evidently, which is slow."""
+LEVEL = 0.05
+"""The default p-value of alibi-detect's tests."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`after` samples follow a drift's begin; sound streams are `lines` of `line` samples, each with its reference.
+    """`after` samples follow a drift's begin. Sound streams are of `line` samples, each with a reference of its own.
 
-    `long` samples more are one stream of a single reference. `slow_seeds` are for peers that take long.
+    There are `independent` lines for each subject, and `alike` ones in each order whose neighbours are alike. `long`
+    samples more are one stream of a single reference. Peers that are slow get `slow` streams a drift.
     """
 
     quick: bool
     seeds: int
     after: int
-    lines: int
     line: int
+    independent: int
+    alike: int
     long: int
-    slow_seeds: int
+    slow: int
 
-    @property
-    def sound(self) -> int:
-        """Samples of sound streams in each order."""
-        return self.lines * self.line
+    def lines(self, order: str) -> int:
+        """Streams of an order."""
+        return self.independent if order == "independent" else self.alike
 
 
-WHOLE = Plan(quick=False, seeds=10, after=4096, lines=10, line=10_000, long=100_000, slow_seeds=2)
-QUICK = Plan(quick=True, seeds=2, after=1024, lines=2, line=2_000, long=0, slow_seeds=0)
-
-WINDOW, LARGE = 256, 1024
-"""Samples of a window that is tested offline, and of one for evidently, which is slow."""
-KS = Test("ks", WINDOW, 0.05)
-KS_BUDGET = Test("ks", WINDOW, WINDOW / BUDGET)
-"""The same with so small a p-value that there should be one false alarm in BUDGET samples."""
-MMD = Test("mmd", WINDOW, 0.05)
-EVIDENTLY = Test("evidently", LARGE, 0.5)
-"""Their own defaults: MMD's p-value, and evidently's half of the columns."""
+WHOLE = Plan(quick=False, seeds=10, after=2048, line=5_000, independent=5, alike=2, long=100_000, slow=1)
+QUICK = Plan(quick=True, seeds=2, after=512, line=2_000, independent=1, alike=1, long=0, slow=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.drift.subjects import Subject
 
-STEP = 16
+STEP = 32
 """Samples between two looks at a detector: what a delay is exact to."""
 
 

@@ -12,7 +12,7 @@ from benchmarks.drift.drifts import Drift
 from benchmarks.drift.pools import Pool, Stream
 from benchmarks.drift.subjects import Subject
 
-MOST, LEVELS = 3000, 12
+MOST, LEVELS = 1500, 10
 """Samples that a drift is applied to, and levels of a slow one."""
 SLOW = {"CIFAR-10": ("darker", "sensor noise"), "words": ("softer", "background noise"), "motion": ("bias of a channel",)}
 SHIFTED = {"weak": 0.25, "strong": 0.6}
@@ -50,7 +50,7 @@ def of(subject: Subject, sound: Pool, after: int) -> Iterator[Scenario]:
             yield _sudden(subject, sound, chosen, drift, strength, after)
     for drift in subject.drifts:
         if drift.name in SLOW.get(subject.name, ()):
-            yield _slow(subject, sound, chosen[: MOST // 4], drift, after)
+            yield _slow(subject, sound, chosen[: MOST // 3], drift, after)
     for strength in ("weak", "strong"):
         yield _shift(subject, sound, strength, after)
         yield _new(subject, sound, strength, after)

@@ -8,9 +8,9 @@ import numpy as np
 
 from benchmarks.drift.pools import Pool, Stream
 
-BEFORE = (300, 1300)
+BEFORE = (150, 650)
 """Samples before a drift: a number between these, another for each seed, so that no window begins with the drift."""
-RAMP = 2048
+RAMP = 1024
 """Samples over which a slow drift grows to its full strength."""
 
 

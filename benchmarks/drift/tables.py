@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.drift.detectors import Outcome
-from benchmarks.drift.measured import OURS, Result
+from benchmarks.drift.measured import LONG, OURS, Result
 from benchmarks.drift.streams import ORDERS
 
 PER = 100_000
@@ -58,7 +58,7 @@ def outcomes(results: Sequence[Result], detector: str, strength: str | None = No
     """Of one detector, over all subjects that it was run on."""
     return [
         (facts, outcome)
-        for result in results if detector in result.outcomes
+        for result in results if result.outcomes.get(detector)
         for facts, outcome in zip(result.drifts, result.outcomes[detector])
         if strength in (None, facts["strength"])
     ]  # fmt: skip
@@ -108,7 +108,7 @@ def summary(results: Sequence[Result]) -> str:
 
 def sound(results: Sequence[Result], detector: str = OURS) -> str:
     """False alarms of one detector in each subject and order."""
-    orders = [*ORDERS, "one long stream"]
+    orders = [*ORDERS, LONG]
     rows = []
     for result in results:
         row = [result.subject["name"]]

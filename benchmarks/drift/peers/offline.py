@@ -19,7 +19,7 @@ from benchmarks.drift.pools import Stream
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / "build" / "drift" / "bin" / "python"
-LONGEST_S = 900
+LONGEST_S = 3600
 
 
 class NotThere(Exception):
@@ -28,30 +28,42 @@ class NotThere(Exception):
 
 @dataclass(frozen=True)
 class Test:
-    """A test of windows: `kind` is "ks" or "mmd" (alibi-detect) or "evidently", `level` the p-value of an alarm.
+    """A test of windows: `kind` is "ks" or "mmd" (alibi-detect) or "evidently", a level the p-value of an alarm.
 
-    For evidently, `level` is the share of drifted columns, which is its own measure.
+    Of each level there are alarms; evidently has one, the share of columns that drifted, which is its own measure.
     """
 
     kind: str
     window: int
-    level: float
+    levels: tuple[float, ...]
 
 
-def alarms(test: Test, reference: np.ndarray, names: Sequence[str], streams: Sequence[Stream]) -> list[list[Alarm]]:
-    """For each stream its alarms, at the ends of windows that follow one another from the stream's begin."""
-    tables = [stream.table().astype(np.float32) for stream in streams]
-    onsets = [stream.onset for stream in streams]
+@dataclass(frozen=True)
+class Asked:
+    """A stream, and the number of the reference that it is held against."""
+
+    stream: Stream
+    reference: int
+
+
+def alarms(test: Test, references: Sequence[np.ndarray], names: Sequence[str], asked: Sequence[Asked]) -> list[list[list[Alarm]]]:
+    """For each level, and each stream, its alarms at the ends of windows that follow one another from the begin.
+
+    Of a stream with a drift, the first window is the one in which the drift begins.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        asked = Path(folder) / "asked.npz"
-        np.savez(asked, reference=reference, onsets=onsets, **{f"s{n}": table for n, table in enumerate(tables)})
-        words = [str(PYTHON), str(Path(__file__).parent / "worker.py"), str(asked), test.kind, str(test.window),
-                 str(test.level), json.dumps(list(names))]  # fmt: skip
+        path = Path(folder) / "asked.npz"
+        tables = {f"s{number}": each.stream.table().astype(np.float32) for number, each in enumerate(asked)}
+        known = {f"r{number}": each for number, each in enumerate(references)}
+        onsets = [each.stream.onset for each in asked]
+        np.savez(path, onsets=onsets, of=[each.reference for each in asked], **tables, **known)
+        words = [str(PYTHON), str(Path(__file__).parent / "worker.py"), str(path), test.kind, str(test.window),
+                 json.dumps(test.levels), json.dumps(list(names))]  # fmt: skip
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST_S)
-        except OSError as error:
+        except (OSError, subprocess.TimeoutExpired) as error:
             raise NotThere(f"{PYTHON}: {error}; `make drift` makes it") from None
         if done.returncode:
             raise NotThere(f"{test.kind} ended with exit code {done.returncode}: {done.stderr.strip()[-300:]}")
         said = json.loads(done.stdout.splitlines()[-1])
-    return [[Alarm(at, by) for at, by in each] for each in said]
+    return [[[Alarm(at, by) for at, by in each] for each in level] for level in said]

@@ -18,10 +18,11 @@ from benchmarks.drift.pools import Stream
 ADWIN, PAGE_HINKLEY, KSWIN = "ADWIN", "Page-Hinkley", "KSWIN"
 DEFAULTS = {ADWIN: 0.002, PAGE_HINKLEY: 50.0, KSWIN: 0.005}
 """river's own: delta, threshold, alpha."""
+MEMORY = {ADWIN: 10**9, PAGE_HINKLEY: 10**9, KSWIN: 100}
+"""How much of the past each keeps: KSWIN forgets what left its window."""
 LADDERS = {
     ADWIN: [2e-3 * 10.0**-step for step in range(0, 12)],
     PAGE_HINKLEY: [50.0 * 1.5**step for step in range(-2, 9)],
-    KSWIN: [5e-3 * 10.0**-step for step in range(0, 8)],
 }
 """From the most sensitive to the least: what is tried to find the budget of false alarms."""
 
@@ -68,7 +69,7 @@ def watcher(
     def values(table: np.ndarray) -> np.ndarray:
         return table[:, columns] if only_confidence else reference.ranks(table)
 
-    known = values(reference.table)
+    known = values(reference.table)[-MEMORY[kind] :]
 
     def begin() -> list[Any]:
         detectors = [detector(kind, setting) for _ in columns]

@@ -28,12 +28,12 @@ _features = transform.pipeline([MEL])
 
 
 def load(quick: bool = False) -> Subject:
-    """2,500 sounds that the network did not learn; 1,000 for a quick run."""
+    """2,000 sounds that the network did not learn; 1,000 for a quick run."""
     rng = np.random.default_rng(1)
     known = len(WORDS) - 1
     learning = rng.integers(0, known, 1200)
     logits = network.learnt(features(spoken(learning, rng)), learning, (32,), rounds=25)
-    classes = rng.integers(0, known, 1000 if quick else 2500)
+    classes = rng.integers(0, known, 1000 if quick else 2000)
     return Subject(
         name="words",
         what="synthetic keywords of half a second at 8 kHz, and a network of one hidden layer on log-mel",
