@@ -40,7 +40,7 @@ The sounds and the sensor's windows are synthetic: no recording is used. All pic
 A stream has {BEFORE[0]} to {BEFORE[1]:,} sound samples, then the drift, and ends {plan.after:,} samples later.
 Each drift has {plan.seeds} streams, each with other validation samples in the reference.
 The monitor is asked every {STEP} samples. Its budget is one false alarm in 100,000 sound samples.
-The run took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
+The whole run took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
 """
 
 
@@ -97,8 +97,8 @@ The peers get the monitor's own statistics, so that only the detectors differ.
 A detector that often alarms by chance also finds much by chance.
 With one false alarm in 1,000 samples it would find everything within {plan.after:,}.
 So the lines with *budget* are those to compare: they have the budget of the monitor.
-river's settings are then the most sensitive of a ladder with at most one false alarm in other {plan.sound:,} samples.
-That choice was made for each subject, in the peers' favour.
+river's settings are then the most sensitive of a ladder without a false alarm in
+{plan.independent * plan.line:,} other sound samples. That choice was made for each subject, in the peers' favour.
 {_settings(results)}
 """
 
@@ -152,14 +152,15 @@ def _how(results: Sequence[Result], plan: Plan) -> str:
 
 - river's ADWIN and Page-Hinkley know no reference. So they are first shown the reference's samples.
   On *all statistics* there is one detector for each, which gets ranks in the reference, 0 to 1.
-  On *confidence* there is one, which gets the confidence itself. KSWIN is slow, so it has {plan.slow_seeds} streams a drift.
+  On *confidence* there is one, which gets the confidence itself. KSWIN has its last 100 of them, which it keeps.
 - *K-S windows* is alibi-detect's KSDrift on {WINDOW} samples, with Bonferroni's correction over the statistics.
   Its default p-value is 0.05; within the budget it is {WINDOW / 100_000:.5f}.
-- *MMD windows* is alibi-detect's MMDDrift on {WINDOW} samples, p-value 0.05, with 100 permutations.
+- *MMD windows* is alibi-detect's MMDDrift on {WINDOW} samples, p-value 0.05, with 50 permutations.
   With so few permutations it cannot keep the budget, and more would take too long.
 - *evidently* is its preset for data drift on {LARGE:,} samples: an alarm where half of the columns drift.
-- KSWIN, MMD and evidently are run on CIFAR-10 alone, with {plan.slow_seeds} streams a drift.
+- KSWIN, MMD and evidently are slow. They are run on CIFAR-10 alone, with one stream a drift.
 - An offline test sees windows that follow one another. Its alarm comes at the end of a window.
+  With a drift, the first window is the one in which the drift begins.
 - A slow drift grows over {RAMP:,} samples. Its delay counts from the first of them.
 {f"{chr(10)}Not run:{chr(10)}{chr(10)}{missing}" if missing else ""}
 """
