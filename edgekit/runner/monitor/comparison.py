@@ -46,7 +46,7 @@ class Comparison:
         self.latest: list[Latest | None] = [None] * LEVELS
         self.places, self.labels = _kept(reference)
         counts = np.array(list((reference.classes or {}).values()), np.float64)
-        self.shares = self._pooled(counts[None])[0] / max(1.0, counts.sum())
+        self.shares = self._pooled(counts[None])[0] / reference.samples
         quantiles = reference.quantiles
         self._middle = quantiles[:, quantiles.shape[1] // 2]
         low, high = quantiles[:, 0], quantiles[:, -1]
