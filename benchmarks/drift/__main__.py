@@ -1,27 +1,23 @@
-"""Drifts, false alarms and peers: `python -m benchmarks.drift [--quick] [--only SUBJECT]`."""
+"""Drifts, false alarms and peers: `python -m benchmarks.drift [--quick] [--only SUBJECT] [--ours] [--page]`."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from benchmarks.drift import figure, page, tables
+from benchmarks.drift import figure, page, run, tables
 from benchmarks.drift.measured import Result
-from benchmarks.drift.run import beside, measured
-from benchmarks.drift.plan import QUICK, WHOLE, Plan
+from benchmarks.drift.plan import QUICK, WHOLE
 from edgekit.runner.files import write_atomically
 from edgekit.runner.measure.bench import machine
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "build" / "drift-results.pickle"
 PAGE, PICTURE = ROOT / "docs" / "results" / "drift.md", ROOT / "docs" / "results" / "drift.png"
 SUBJECTS = ("cifar10", "words", "motion", "digits")
 
@@ -34,52 +30,38 @@ def arguments() -> argparse.ArgumentParser:
         "docs/results/drift.md and its figure. `make drift` makes the environment of the offline peers first.",
     )
     parser.add_argument("--quick", action="store_true", help="few streams, no offline peers; prints, writes no page")
-    parser.add_argument("--only", action="append", choices=SUBJECTS, help="this subject; prints, writes no page")
-    parser.add_argument("--page", action="store_true", help="write the page again, of the last whole run")
-    parser.add_argument("--ours", action="store_true", help="the monitor alone, beside the peers of the last whole run")
+    parser.add_argument("--only", action="append", choices=SUBJECTS, help="this subject; repeat for more")
+    parser.add_argument("--ours", action="store_true", help="the monitor alone, beside the peers of the last run")
+    parser.add_argument("--page", action="store_true", help="measure nothing, write the page of the last run again")
     return parser
 
 
 def main() -> int:
     """Two subjects at a time, each in a process of its own."""
-    options = arguments().parse_args()
+    options, begun = arguments().parse_args(), time.perf_counter()
     plan, chosen = QUICK if options.quick else WHOLE, tuple(options.only or SUBJECTS)
-    last = _last() if options.page or options.ours else None
-    if (options.page or options.ours) and last is None:
-        print(f"{RESULTS} is not there; run it without --page and --ours first", file=sys.stderr)
-        return 1
-    if options.page and last is not None:
-        written(*last)
-        return 0
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0"}
-    begun = time.perf_counter()
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        said = list(pool.map(measured, chosen, [plan] * len(chosen), [not options.ours] * len(chosen)))
-    results = [result for result, _ in said if result is not None]
-    facts = {"cpu": machine()["cpu"], "date": date.today().isoformat(), "cpu_s": sum(taken for _, taken in said)}
-    if not results:
-        print("no subject could be measured", file=sys.stderr)
+    if not options.page:
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            said = list(pool.map(run.measured, chosen, [plan] * len(chosen), [not options.ours] * len(chosen)))
+        print(f"took {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    results = said if options.quick else [run.kept(name) for name in SUBJECTS]
+    there = [result for result in results if result is not None]
+    if not there:
+        print("no subject was measured", file=sys.stderr)
         return 1
-    if last is not None:
-        results, facts["cpu_s"] = [beside(each, last[0]) for each in results], last[2]["cpu_s"]
-    if plan.quick or options.only:
-        print("\n\n".join([*map(tables.drifts, results), tables.summary(results), tables.sound(results)]))
+    if options.quick:
+        print("\n\n".join([*map(tables.drifts, there), tables.summary(there), tables.sound(there)]))
     else:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(RESULTS, pickle.dumps((results, plan, facts)))
-        written(results, plan, facts)
-    print(f"took {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+        written(there)
     return 0
 
 
-def _last() -> tuple[list[Result], Plan, dict[str, Any]] | None:
-    return pickle.loads(RESULTS.read_bytes()) if RESULTS.is_file() else None  # type: ignore[no-any-return]
-
-
-def written(results: list[Result], plan: Plan, facts: dict[str, Any]) -> None:
+def written(results: list[Result]) -> None:
     """The page and its figure."""
+    facts = {"cpu": machine()["cpu"], "date": date.today().isoformat(), "cpu_s": sum(each.cpu_s for each in results)}
     figure.write(results, PICTURE)
-    write_atomically(PAGE, page.text(results, plan, facts).encode())
+    write_atomically(PAGE, page.text(results, WHOLE, facts).encode())
     print(f"written: {PAGE} and {PICTURE.name}", file=sys.stderr)
 
 

@@ -36,6 +36,7 @@ class Result:
     settings: dict[str, float] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 class Bench:
@@ -75,27 +76,35 @@ class Bench:
                 alarms = ours.watcher(subject.manifest, ours.recorded(subject, SOUND))(stream)
             self._sound(LONG, OURS, alarms, len(stream))
 
-    def peers(self) -> None:
-        """All others."""
+    def online(self) -> None:
+        """river's detectors."""
         for kind in (online.ADWIN, online.PAGE_HINKLEY):
             default, tuned = f"{kind}, confidence, default", f"{kind}, all statistics, budget"
             self.ask(default, partial(self._online, kind, online.DEFAULTS[kind], True))
             with Clock(self.result.seconds, "settings"):
                 setting = self.result.settings[tuned] = self.calibrated(kind)
             self.ask(tuned, partial(self._online, kind, setting, False))
-        if self.plan.quick:
+
+    def offline(self) -> None:
+        """Windows, tested afterwards; not in a quick run."""
+        if not self.plan.quick:
+            self._tested(("K-S windows, default", "K-S windows, budget"), Test("ks", WINDOW, (LEVEL, WINDOW / BUDGET)))
+
+    def slow(self) -> None:
+        """What takes long: on one subject, with few streams; not in a quick run."""
+        if self.plan.quick or self.subject.name != SLOW_SUBJECT:
             return
-        tests = {("K-S windows, default", "K-S windows, budget"): Test("ks", WINDOW, (LEVEL, WINDOW / BUDGET))}
-        if self.subject.name == SLOW_SUBJECT:
-            kswin = partial(self._online, online.KSWIN, online.DEFAULTS[online.KSWIN], True)
-            self.ask("KSWIN, confidence, default", kswin, online.KSWIN)
-            tests |= {("MMD windows, default",): Test("mmd", WINDOW, (LEVEL,)), ("evidently, default",): Test("evidently", LARGE, (0.5,))}
-        for names, test in tests.items():
-            try:
-                with Clock(self.result.seconds, names[0]):
-                    self._offline(names, test)
-            except NotThere as reason:
-                self.result.missing.append(f"{' and '.join(names)}: {reason}")
+        kswin = partial(self._online, online.KSWIN, online.DEFAULTS[online.KSWIN], True)
+        self.ask("KSWIN, confidence, default", kswin, online.KSWIN)
+        self._tested(("MMD windows, default",), Test("mmd", WINDOW, (LEVEL,)))
+        self._tested(("evidently, default",), Test("evidently", LARGE, (0.5,)))
+
+    def _tested(self, names: Sequence[str], test: Test) -> None:
+        try:
+            with Clock(self.result.seconds, names[0]):
+                self._offline(names, test)
+        except NotThere as reason:
+            self.result.missing.append(f"{' and '.join(names)}: {reason}")
 
     def _online(self, kind: str, setting: float, alone: bool, seed: int) -> Detector:
         return online.watcher(kind, setting, self.reference(seed), alone)
@@ -106,7 +115,9 @@ class Bench:
         while low < high:
             middle = (low + high) // 2
             seeds = range(CALIBRATING, CALIBRATING + self.plan.independent)
-            found = any(self._online(kind, ladder[middle], False, seed)(self.line("independent", seed)) for seed in seeds)
+            found = any(
+                self._online(kind, ladder[middle], False, seed)(self.line("independent", seed)) for seed in seeds
+            )
             low, high = (middle + 1, high) if found else (low, middle)
         return ladder[low]
 
@@ -116,7 +127,9 @@ class Bench:
         with Clock(self.result.seconds, name):
             made = [make(seed) for seed in seeds]
             self.result.outcomes[name] = [
-                detectors.together([detectors.outcome(made[seed](shown[seed]), shown[seed], self.accuracy) for seed in seeds])
+                detectors.together(
+                    [detectors.outcome(made[seed](shown[seed]), shown[seed], self.accuracy) for seed in seeds]
+                )
                 for shown in self.drifted
             ]
             for order, lines in self._chosen(slow).items():
@@ -131,7 +144,9 @@ class Bench:
         slow = test.kind if test.kind in SLOW_LINES else None
         seeds = range(self.plan.slow if slow else self.plan.seeds)
         asked = [Asked(shown[seed], seed) for shown in self.drifted for seed in seeds]
-        lines = [(order, number, line) for order, each in self._chosen(slow).items() for number, line in enumerate(each)]
+        lines = [
+            (order, number, line) for order, each in self._chosen(slow).items() for number, line in enumerate(each)
+        ]
         asked += [Asked(line, len(seeds) + number) for _, number, line in lines]
         known = [*seeds, *(SOUND + number for number in range(self.plan.independent))]
         said = offline.alarms(test, [self.reference(seed).table for seed in known], self.names, asked)

@@ -14,7 +14,11 @@ from benchmarks.drift.subjects import Subject
 
 MOST, LEVELS = 1500, 10
 """Samples that a drift is applied to, and levels of a slow one."""
-SLOW = {"CIFAR-10": ("darker", "sensor noise"), "words": ("softer", "background noise"), "motion": ("bias of a channel",)}
+SLOW = {
+    "CIFAR-10": ("darker", "sensor noise"),
+    "words": ("softer", "background noise"),
+    "motion": ("bias of a channel",),
+}
 SHIFTED = {"weak": 0.25, "strong": 0.6}
 """Share of one class, where all had the same before."""
 NEW = {"weak": 0.1, "strong": 0.5}

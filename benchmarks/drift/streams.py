@@ -64,9 +64,7 @@ ORDERS: dict[str, tuple[str, Callable[[Pool, int, int], Stream]]] = {
 def sudden(sound: Pool, drifted: Pool, after: int, seed: int, weights: np.ndarray | None = None) -> Stream:
     """Sound samples, and from one sample to the next those of the other pool, drawn by its weights if it has any."""
     rng, before = _begin(seed)
-    place = np.concatenate(
-        [rng.integers(0, len(sound.raws), before), rng.choice(len(drifted.raws), after, p=weights)]
-    )
+    place = np.concatenate([rng.integers(0, len(sound.raws), before), rng.choice(len(drifted.raws), after, p=weights)])
     return Stream((sound, drifted), np.repeat([0, 1], [before, after]), place, before)
 
 

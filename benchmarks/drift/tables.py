@@ -54,7 +54,9 @@ def signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 
-def outcomes(results: Sequence[Result], detector: str, strength: str | None = None) -> list[tuple[dict[str, Any], Outcome]]:
+def outcomes(
+    results: Sequence[Result], detector: str, strength: str | None = None
+) -> list[tuple[dict[str, Any], Outcome]]:
     """Of one detector, over all subjects that it was run on."""
     return [
         (facts, outcome)
@@ -136,7 +138,5 @@ def missed(results: Sequence[Result], strength: str) -> Iterator[str]:
         for facts, outcome in zip(result.drifts, result.outcomes[OURS]):
             if facts["strength"] == strength and outcome.delay is None:
                 change = 100 * (facts["accuracy"] - result.subject["accuracy"])
-                yield (
-                    f"{result.subject['name']}, {facts['title']}: found in {outcome.found} of {len(outcome.delays)} streams, "
-                    f"accuracy {signed(change)} pp."
-                )
+                found_in = f"found in {outcome.found} of {len(outcome.delays)} streams"
+                yield f"{result.subject['name']}, {facts['title']}: {found_in}, accuracy {signed(change)} pp."

@@ -46,7 +46,9 @@ class Asked:
     reference: int
 
 
-def alarms(test: Test, references: Sequence[np.ndarray], names: Sequence[str], asked: Sequence[Asked]) -> list[list[list[Alarm]]]:
+def alarms(
+    test: Test, references: Sequence[np.ndarray], names: Sequence[str], asked: Sequence[Asked]
+) -> list[list[list[Alarm]]]:
     """For each level, and each stream, its alarms at the ends of windows that follow one another from the begin.
 
     Of a stream with a drift, the first window is the one in which the drift begins.

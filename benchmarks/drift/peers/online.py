@@ -60,9 +60,7 @@ class Reference:
         return ranks
 
 
-def watcher(
-    kind: str, setting: float, reference: Reference, only_confidence: bool
-) -> Callable[[Stream], list[Alarm]]:
+def watcher(kind: str, setting: float, reference: Reference, only_confidence: bool) -> Callable[[Stream], list[Alarm]]:
     """A detector of this kind for each statistic, or one for the confidence."""
     columns = [reference.confidence] if only_confidence else list(range(len(reference.names)))
 

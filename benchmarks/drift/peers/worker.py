@@ -1,6 +1,6 @@
 """Runs in build/drift: what alibi-detect or evidently says to windows of streams. Prints one line of JSON.
 
-    python worker.py ASKED.npz ks|mmd|evidently WINDOW LEVELS NAMES
+python worker.py ASKED.npz ks|mmd|evidently WINDOW LEVELS NAMES
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ def moved(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     rate = np.array(STEP_HZ)[classes] * rng.lognormal(0, 0.2, n)
     size = np.array(SWING)[classes] * rng.lognormal(0, 0.4, (n, 1)) * rng.lognormal(0, 0.1, (n, len(COLUMNS)))
     posture = np.concatenate([np.array(POSTURE)[classes], np.zeros((n, 3))], axis=1) + rng.normal(0, 0.15, (n, 6))
-    phase = rng.uniform(0, 2 * np.pi, (n, 1, 1)) + np.array([0.0, 1.2, 2.0, 0.5, 2.6, 1.9]) + rng.normal(0, 0.15, (n, 1, 6))
+    phase = (
+        rng.uniform(0, 2 * np.pi, (n, 1, 1)) + np.array([0.0, 1.2, 2.0, 0.5, 2.6, 1.9]) + rng.normal(0, 0.15, (n, 1, 6))
+    )
     wave = np.sin(2 * np.pi * rate[:, None, None] * time[None, :, None] + phase)
     wave += 0.3 * np.sin(4 * np.pi * rate[:, None, None] * time[None, :, None] + 2 * phase)
     values = posture[:, None] + size[:, None] * wave + rng.normal(0, 0.08, (n, TIME, len(COLUMNS)))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-
 SOFTEST = 0.1
 """Added to each feature's spread: what was always the same while learning must not decide everything later."""
 

@@ -51,7 +51,9 @@ def load(quick: bool = False) -> Subject:
 
 def features(raws: np.ndarray) -> np.ndarray:
     """Log-mel of each sound, as one vector."""
-    return np.concatenate([_features(part).reshape(len(part), -1) for part in np.array_split(raws, len(raws) // 64 + 1)])
+    return np.concatenate(
+        [_features(part).reshape(len(part), -1) for part in np.array_split(raws, len(raws) // 64 + 1)]
+    )
 
 
 def spoken(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
