@@ -15,7 +15,7 @@ APART := not long and not zoo and not numerics and not matrix and not aarch64 an
 NIGHTLY := test processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
+.PHONY: help run quick test processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -139,6 +139,16 @@ build/oms/.made:
 	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
 		model-signing==1.1.1 pyOpenSSL
 	touch $@
+
+# alibi-detect and evidently ask for a numpy and a pandas older than the workbook's. PyTorch is for alibi-detect's MMD.
+build/drift/.made:
+	$(call aloud,making build/drift) $(PYTHON) -m venv build/drift
+	$(call aloud,installing peers) build/drift/bin/pip install --quiet --disable-pip-version-check \
+		alibi-detect==0.13.0 evidently==0.7.23 torch
+	touch $@
+
+drift: $(VENV)/.dev build/drift/.made ## how early drift is found, beside river, alibi-detect and evidently; writes docs/results/drift.md
+	$(BIN)/python -m benchmarks.drift
 
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)

@@ -270,14 +270,14 @@ class Monitor:
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
         if change is not None:  # neighbours that are alike deceive both tests
-            made["confidence"] = {**change, "alarm": change["since"] < change["before"] and self._is_mixed(latest)}
+            made["confidence"] = {**change, "alarm": bool(change["since"] < change["before"]) and self._is_mixed(latest)}
         made["canary"] = self._canary_state()
         return made
 
     def _is_mixed(self, latest: list[Latest]) -> bool:
         """Whether the confidences of neighbours are as good as independent, in the largest window there is."""
         place = self._confidence
-        return bool(latest) and place is not None and latest[-1].worth[place] * MIXED > latest[-1].n
+        return bool(latest and place is not None and latest[-1].worth[place] * MIXED > latest[-1].n)
 
     def _canary_state(self) -> dict[str, Any] | None:
         canary = self._canary

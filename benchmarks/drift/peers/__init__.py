@@ -1,0 +1,1 @@
+"""What others offer: river while the samples come, alibi-detect and evidently in windows afterwards."""
