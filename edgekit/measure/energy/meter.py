@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from edgekit.measure.energy.spent import Spent, Unreadable
+from edgekit.measure.energy.source import Spent, Unreadable
 
 Unit = Literal["watts", "joules"]
 POLL_S = 0.05

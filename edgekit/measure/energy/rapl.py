@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from edgekit.measure.energy.spent import Spent, Unreadable
+from edgekit.measure.energy.source import Spent, Unreadable
 
 ROOT = Path("/sys/class/powercap")
 JOULE_UJ = 1e6

@@ -2,7 +2,7 @@
 
 Leaves `decision.json`: accuracies, sizes, and below `measured` what latencies decided. The latencies themselves are
 evidence, in `evidence/latency.json`, and so is what each decision rests on, in `evidence/decisions.json`, and how the
-winners fare under load, in `evidence/loads.json`.
+winners fare under load, in `evidence/loads.json`, and what a call costs, in `evidence/cost.json`.
 The only stage that reads the test split, for the final table; every decision is made on validation.
 """
 

@@ -19,7 +19,7 @@ from edgekit.core.rows.cost import CallCost, CallCosts, Estimate
 from edgekit.data.paths import expand
 from edgekit.measure.energy import rapl
 from edgekit.measure.energy.meter import Meter
-from edgekit.measure.energy.spent import Source, Unreadable
+from edgekit.measure.energy.source import Source, Unreadable
 from edgekit.runner.measure import intervals
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.benchmark.energy import ROUNDS, Drawn, measure

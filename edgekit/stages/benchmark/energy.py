@@ -15,7 +15,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
-from edgekit.measure.energy.spent import Source
+from edgekit.measure.energy.source import Source
 from edgekit.runner.measure.bench import FRESH_CALLS
 from edgekit.runner.measure.intervals import LEAST_ROUNDS
 

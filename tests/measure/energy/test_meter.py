@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.measure.energy.meter import Meter, Unit
-from edgekit.measure.energy.spent import Unreadable
+from edgekit.measure.energy.source import Unreadable
 
 WRITER = """
 import sys, time

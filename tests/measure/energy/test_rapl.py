@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.measure.energy import rapl
-from edgekit.measure.energy.spent import Unreadable
+from edgekit.measure.energy.source import Unreadable
 
 RANGE_UJ = 262_143_328_850
 
@@ -73,12 +73,12 @@ def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:
 ASK = """
 import os, sys
 from pathlib import Path
-from edgekit.measure.energy import rapl, spent
+from edgekit.measure.energy import rapl, source
 if os.geteuid() == 0:  # root reads everything
     os.setuid(65534)
 try:
     rapl.find(Path("."))
-except spent.Unreadable as error:
+except source.Unreadable as error:
     print(error)
 """
 
