@@ -104,6 +104,12 @@ def budget_cases() -> list[Case]:
         Case("ten slow answers of a quiet hour", slow, HOUR, answers(((HOUR, 0.5),), 0.34), LAST),
         Case("a refusal of a quiet hour", (), HOUR, refusals(((HOUR, 0.1),), a_minute=0.2), LAST),
     ]
+    nobody = refused_as("WHY").replace('"bell"', '""').replace('"1.0.0"', '""')
+    found += [
+        Case(f"refused as {reason} before the model was known", (), HOUR,
+             {nobody.replace("WHY", reason): counter((HOUR, 5)), **answers(((HOUR, 0.0),))}, LAST)
+        for reason in ("busy", "invalid")
+    ]  # fmt: skip
     two = {name.replace("1.0.0", "2.0.0"): values for name, values in answers(((HOUR, 0.2),)).items()}
     found.append(Case("one version of two is slow", slow, HOUR, {**answers(((HOUR, 0.0),)), **two}, LAST))
     return found

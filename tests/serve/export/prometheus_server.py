@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -57,12 +58,12 @@ class Prometheus:
             time.sleep(PAUSE_S)
 
     def answers(self) -> bool:
-        """Whether its API does."""
+        """Whether it does: it says 503 while it starts."""
         try:
-            self.get("status/buildinfo")
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/-/ready", timeout=20):
+                return True
         except OSError:
             return False
-        return True
 
 
 @contextmanager

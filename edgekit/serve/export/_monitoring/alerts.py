@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from edgekit.runner.device.health import HOT_C
 from edgekit.serve.export._monitoring.alert import PAGE, TICKET, Alert
-from edgekit.serve.export._monitoring.recording import BY, REFUSED, REQUEST
+from edgekit.serve.export._monitoring.recording import BY, KNOWN, REFUSED, REQUEST
 
 JOBS = 'job=~"edgekit.*"'
 """Whatever the scrape config calls so: servers, and devices behind node-exporter."""
 STALE_S = 900
 """Without a canary that came out right: 15 times its usual 60 s."""
-INVALID = 'reason=~"invalid|too_large|unsupported"'
+INVALID = f'{KNOWN}, reason=~"invalid|too_large|unsupported"'
 INVALID_SHARE = DROPPED_SHARE = 0.1
 FEWEST = 20
 GROWTH = 1.05

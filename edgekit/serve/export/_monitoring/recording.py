@@ -14,7 +14,9 @@ Rule = dict[str, Any]
 SECONDS = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21600, "1d": 86400, "3d": 259200}
 """Every window that an alert looks at."""
 BY = "job, model, version"
-OURS = 'reason=~"busy|late|failed"'
+KNOWN = 'model!=""'
+"""What was refused before its model was known belongs to no objective, and would be all of the requests of none."""
+OURS = f'{KNOWN}, reason=~"busy|late|failed"'
 """Refusals that count against the server; what a client sent wrongly, or took back, does not."""
 REQUEST, PART = "edgekit_request_duration_seconds", "edgekit_part_duration_seconds"
 REFUSED = "edgekit_refused_total"
