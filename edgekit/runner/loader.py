@@ -20,6 +20,7 @@ def load(
     device: str | None = None,
     trial: bool = True,
     on_progress: OnProgress | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Verify a bundle and open its model.
 
@@ -41,6 +42,9 @@ def load(
         False measures nothing: the usual interpreter and one thread, in this process.
     on_progress
         Called with a line for each step of the measurement, and whether it matters afterwards.
+    keep
+        A folder for the most doubtful samples: 100 a day and 100 MB at most. None: none is kept. For other limits add
+        a `Doubtful` to `model.observers`.
 
     Raises
     ------
@@ -53,6 +57,8 @@ def load(
         and its policy does not trust the bundle.
     BackendError
         No interpreter for its target is installed, or none can run the model.
+    ResourceError
+        The folder of `keep` cannot be made or read.
     """
     release = None
     if path == "current":
@@ -71,4 +77,8 @@ def load(
     else:
         model = open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
     model.release = release
+    if keep is not None:
+        from edgekit.runner.monitor.doubtful import Doubtful
+
+        model.observers.add(Doubtful.of(model, keep))
     return model

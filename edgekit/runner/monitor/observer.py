@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Protocol
 
     import numpy as np
@@ -38,6 +39,9 @@ class Observers:
 
     def __bool__(self) -> bool:
         return bool(self._all)
+
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(self._all)
 
     def add(self, observer: Observer) -> None:
         """Tell it of all that comes from now on."""
