@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What is kept and reported; nothing is unless it is asked for."""
     group = parser.add_argument_group("from the field back to the desk")
-    group.add_argument(
-        "--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled"
-    )
+    group.add_argument("--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled")
     group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="the most of a day (default: 100)")
     group.add_argument(
         "--keep-bytes", metavar="B", type=_shared.positive, help="the most that all take (default: 100000000)"

@@ -32,7 +32,6 @@ from edgekit.runner.monitor.kept import Kept
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
     from edgekit.runner.errors import RunnerError
-    from edgekit.runner.model import Model
 
 PER_DAY, MOST_BYTES = 100, 100_000_000
 DAY_S = 86_400
@@ -95,7 +94,7 @@ class Doubtful:
         self.written = self.failures = 0
 
     @classmethod
-    def of(cls, model: Model, folder: str | os.PathLike[str], **limits: Any) -> Doubtful:
+    def of(cls, model: Any, folder: str | os.PathLike[str], **limits: Any) -> Doubtful:
         """For an opened model; `limits` are the parameters behind the folder."""
         return cls(model.manifest, model.bundle.identity, folder, **limits)
 

@@ -1,4 +1,4 @@
-"""A report from the field: what a bundle answered on a device, how fast, on what machine, and whether it is still right.
+"""A report from the field: what a bundle answered on a device, how fast, on what machine, whether it is still right.
 
 One JSON file, rewritten each minute and at the end, of some 10 kB whatever the number of answers. `FORMAT` is its
 `format`. `edgekit compare` and notebook 08 read it. Latencies are counts by the bounds of `histogram.py`, as
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.runner.errors import RunnerError
-    from edgekit.runner.model import Model
 
 KIND, FORMAT = "edgekit field report", 1
 EVERY_S = 60.0
@@ -60,7 +59,7 @@ class FieldReport:
 
     def __init__(
         self,
-        model: Model,
+        model: Any,
         path: str | os.PathLike[str],
         every_s: float = EVERY_S,
         root: str | os.PathLike[str] = "/",
@@ -203,7 +202,7 @@ class FieldReport:
         write_atomically(self._path, text.encode())
 
 
-def _facts(model: Model) -> dict[str, Any]:
+def _facts(model: Any) -> dict[str, Any]:
     from edgekit.runner.measure import bench
 
     manifest, backend = model.manifest, model.backend
