@@ -7,8 +7,8 @@ windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several label
 added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. Classes that are
 two integers of any kind, or some below 0, are named by their numbers: "-1", "0". `groups_train`, integer (n,), numbers
 what was recorded together: a recording is never divided. `labels_by_model` counts labels of the train split that no
-person gave: `edgekit field pack` writes it, and a run says so. For a network of several inputs x holds several arrays, by
-their names (`edgekit/data/tensors.py`).
+person gave: `edgekit field pack` writes it, and a run says so. For a network of several inputs x holds several arrays,
+by their names (`edgekit/data/tensors.py`).
 """
 
 from __future__ import annotations

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from edgekit.runner import admission
 from edgekit.runner.bundle import check_architecture, read_bytes
+from edgekit.runner.errors import InputError
 from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
     from edgekit.runner.autotune.launch import OnProgress
+    from edgekit.runner.monitor.metrics import Metrics
+    from edgekit.runner.monitor.monitor import Monitor
 
 
 def load(
@@ -20,6 +23,8 @@ def load(
     device: str | None = None,
     trial: bool = True,
     on_progress: OnProgress | None = None,
+    metrics: str | os.PathLike[str] | Metrics | None = None,
+    monitor: bool | Monitor | None = None,
     keep: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Verify a bundle and open its model.
@@ -42,6 +47,13 @@ def load(
         False measures nothing: the usual interpreter and one thread, in this process.
     on_progress
         Called with a line for each step of the measurement, and whether it matters afterwards.
+    metrics
+        Where Prometheus finds latencies by part, refusals, the process and the machine: a file that ends in `.prom`,
+        `"127.0.0.1:9100"`, or `Metrics` that several models share. None: nothing is counted.
+        `model.observers.close()` writes the last figures; the end of the interpreter does so too.
+    monitor
+        True, or a `Monitor` made for this bundle: watch whether inputs and answers still look like validation's.
+        `model.monitor.verdict()` says it. None: nothing is watched.
     keep
         A folder for the most doubtful samples: 100 a day and 100 MB at most. None: none is kept. For other limits add
         a `Doubtful` to `model.observers`.
@@ -57,9 +69,53 @@ def load(
         and its policy does not trust the bundle.
     BackendError
         No interpreter for its target is installed, or none can run the model.
+    InputError
+        `metrics` names no such place, or its port is taken; or the bundle has no reference for a monitor.
     ResourceError
         The folder of `keep` cannot be made or read.
     """
+    if metrics is None:
+        return _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
+    from edgekit.runner.monitor.metrics import Metrics
+
+    shared = isinstance(metrics, Metrics)
+    told = metrics if isinstance(metrics, Metrics) else Metrics(metrics)  # first: what is wrong with it is soon said
+    try:
+        model = _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
+    except BaseException:
+        if not shared:
+            told.close()
+        raise
+    told.add(model, is_last=not shared)
+    return model
+
+
+def _observed(model: Model, monitor: bool | Monitor | None, keep: str | os.PathLike[str] | None) -> Model:
+    if keep is not None:
+        from edgekit.runner.monitor.doubtful import Doubtful
+
+        model.observers.add(Doubtful.of(model, keep))
+    if monitor is None or monitor is False:
+        return model
+    from edgekit.runner.monitor.monitor import Monitor
+
+    if isinstance(monitor, Monitor):
+        monitor.attach(model)
+    elif monitor is not True:
+        raise InputError(f"monitor: got {monitor!r}; use True or a Monitor")
+    model.monitor = monitor if isinstance(monitor, Monitor) else Monitor.of(model)
+    model.observers.add(model.monitor)
+    return model
+
+
+def _load(
+    path: str | os.PathLike[str],
+    threads: int | None,
+    interpreter: str | None,
+    device: str | None,
+    trial: bool,
+    on_progress: OnProgress | None,
+) -> Model:
     release = None
     if path == "current":
         from edgekit.runner.releases import current
@@ -77,8 +133,4 @@ def load(
     else:
         model = open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
     model.release = release
-    if keep is not None:
-        from edgekit.runner.monitor.doubtful import Doubtful
-
-        model.observers.add(Doubtful.of(model, keep))
     return model

@@ -58,6 +58,7 @@ class Model:
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
         self.release: Any = None  # that of `load("current")`, with `changed()`
         self.observers = Observers()
+        self.monitor: Any = None  # that of `load(monitor=…)`
         self._invoke, self._decode, self._tensors = backend.invoke, backend.decode, manifest.raw.tensors
         self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
@@ -240,7 +241,7 @@ class Model:
         from edgekit.runner import inputs
 
         states = self.states()
-        for sample in inputs.samples(os.fspath(path), self.manifest.raw, strict, self._members):
+        for sample in self.observers.reading(inputs.samples, os.fspath(path), self.manifest.raw, strict, self._members):
             try:
                 prediction = self.predict(sample.raw, top_k, sample.size, states)
             except InputError as error:

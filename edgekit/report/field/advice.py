@@ -28,7 +28,7 @@ LEVELS = ("doubtful", "wrong")
 
 @dataclass(frozen=True)
 class Step:
-    """`action` is one of: look at the device, look at the inputs, another interpreter, recalibrate, retrain, nothing."""
+    """`action`: look at the device, look at the inputs, another interpreter, recalibrate, retrain, or nothing."""
 
     action: str
     why: str

@@ -108,7 +108,8 @@ class Manifest:
     other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
     `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
     the key is absent where they are not. `states` are fed back from sample to sample of a stream, and then the golden
-    vectors are one stream; no key where there are none. `architectures` are machines as `uname -m` calls them; none
+    vectors are one stream; no key where there are none. `reference` names the member that says what validation looked
+    like (`runner/monitor/reference.py`); no key where the bundle has none. `architectures` are machines as `uname -m` calls them; none
     means all.
     """
 
@@ -135,6 +136,7 @@ class Manifest:
     boxes: dict[str, Any] | None = None
     smoothing: dict[str, Any] | None = None
     states: tuple[StateSpec, ...] | None = None
+    reference: str | None = None
     format: int = FORMAT
 
     @property

@@ -14,7 +14,7 @@ from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec,
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
 from edgekit.runner.errors import BundleError, bounded_recursion
 
-OPTIONAL = ("threshold", "boxes", "smoothing", "states")
+OPTIONAL = ("threshold", "boxes", "smoothing", "states", "reference")
 """Keys that are absent where they say nothing."""
 RAW_OPTIONAL = ("columns", "tensors")
 """Those of `raw`."""
@@ -44,7 +44,7 @@ def parse(data: bytes) -> Manifest:
     _check_format(values)
     known = [each.name for each in fields(Manifest)]
     check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
-    for key in ("smoothing", "states"):
+    for key in ("smoothing", "states", "reference"):
         need(values.get(key, {}) is not None, key, None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     for key in [each for each in LISTS if each in values]:

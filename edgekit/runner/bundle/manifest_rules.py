@@ -164,7 +164,8 @@ def _check_files(manifest: Manifest) -> None:
     need(isinstance(golden["top1"], bool), "golden.top1", golden["top1"], "must be true or false")
     vocabularies = [step["vocabulary"] for step in manifest.raw.steps if step["step"] == "tokenize"]
     need(manifest.model_files, "model_files", manifest.model_files, "name at least one")
-    for name in (*manifest.model_files, golden["inputs"], golden["outputs"], *vocabularies):
+    reference = [] if manifest.reference is None else [manifest.reference]
+    for name in (*manifest.model_files, golden["inputs"], golden["outputs"], *vocabularies, *reference):
         need(isinstance(name, str) and is_member(name), "member name", name, "must be a plain relative name")
         need(not manifest.members or name in manifest.members, "members", name, "it is named but not listed")
 

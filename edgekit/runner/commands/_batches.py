@@ -51,6 +51,7 @@ class Batches:
             instance = self._open(size)
             started = perf_counter_ns()
             outputs = instance.execute(np.concatenate(xs[done : done + size]))
+            self._model.observers.executed(size)
             spent_ms = (perf_counter_ns() - started) / 1e6 / size
             yield from ((each, spent_ms) for each in outputs)
             done += size
@@ -84,7 +85,8 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
     for file, path in enumerate(paths):
         started = perf_counter_ns()
         try:
-            for sample in inputs.samples(path, model.manifest.raw, strict, model.bundle.members):
+            samples = model.observers.reading
+            for sample in samples(inputs.samples, path, model.manifest.raw, strict, model.bundle.members):
                 read = perf_counter_ns()
                 try:
                     x = model.prepare(sample.raw)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import Model
+    from edgekit.runner.monitor.metrics import Metrics
 
 
 def bundle(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,7 @@ def sha256(text: str) -> str:
     return text
 
 
-def load(options: argparse.Namespace) -> Model:
+def load(options: argparse.Namespace, metrics: Metrics | None = None) -> Model:
     """The model that the arguments of `interpreter` ask for."""
     from edgekit.runner.loader import load
     from edgekit.runner.native_stderr import quiet_native
@@ -102,6 +103,7 @@ def load(options: argparse.Namespace) -> Model:
             device=options.device,
             trial=not options.no_trial,
             on_progress=print_progress,
+            metrics=metrics,
         )
 
 

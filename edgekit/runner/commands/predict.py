@@ -7,7 +7,7 @@ import sys
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from edgekit.runner.commands import _field, _shared, _stream
+from edgekit.runner.commands import _field, _metrics, _shared, _stream
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes, masks)",
     )
     _stream.arguments(parser)
+    _metrics.arguments(parser)
     _field.arguments(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
@@ -59,14 +60,15 @@ def run(options: argparse.Namespace) -> None:
         _draw.check(options)
     if not options.stream and not options.inputs:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
-    model = _shared.load(options)
-    if options.batch and model.manifest.states:
-        options.misuse("--batch: the model has states: one sample at a time; leave it out")
-    try:
-        _field.attach(model, options)
-        (_stream.run if options.stream else _files)(model, options)
-    finally:
-        model.observers.close()
+    with _metrics.shown(options.metrics) as metrics:
+        model = _shared.load(options, metrics)
+        if options.batch and model.manifest.states:
+            options.misuse("--batch: the model has states: one sample at a time; leave it out")
+        try:
+            _field.attach(model, options)
+            (_stream.run if options.stream else _files)(model, options)
+        finally:
+            model.observers.close()
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +77,22 @@ class Observers:
                 observer.dropped(count)
             except Exception as error:
                 self._leave_out(observer, error)
+
+    def executed(self, size: int) -> None:
+        """A call of the model for a batch of so many samples; of interest to observers that have this method."""
+        for observer in self._all:
+            try:
+                getattr(observer, "executed", int)(size)
+            except Exception as error:
+                self._leave_out(observer, error)
+
+    def reading(self, samples: Callable[..., Iterator[Any]], *of: Any) -> Iterator[Any]:
+        """The samples of a file, which is refused where it cannot be read."""
+        try:
+            yield from samples(*of)
+        except InputError as error:
+            self.refused(error)
+            raise
 
     def close(self) -> None:
         """Close and forget all of them."""

@@ -22,6 +22,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import pyz
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
+from edgekit.runner.monitor import reference
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import provenance, sbom, smoothing, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
@@ -29,6 +30,8 @@ from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, 
 from edgekit.stages.bundle.story import told_of_stream
 from edgekit.training.predict import inputs
 
+WATCHED = 10_000
+"""Validation samples that a reference is made of, at most."""
 ACTIVATIONS = {
     "classification": "softmax",
     "multi_label": "sigmoid",
@@ -128,6 +131,7 @@ def _pack(
         threshold=_threshold(convert, variant, data, config, spec) if spec.task == "anomaly" else None,
         boxes=_boxes(convert, variant, data, spec) if spec.task == "detection" else None,
     )
+    manifest = replace(manifest, reference=reference.MEMBER)
     stream = _stream(convert, variant, data, config, spec, manifest)
     manifest = replace(manifest, smoothing=_declared(stream, config))
     name = f"{config.name}-{variant.target}-{config.version}.edge.zip"
@@ -135,6 +139,7 @@ def _pack(
         **files,
         **data.members,
         **golden.members(raw, scores),
+        reference.MEMBER: _reference(convert, variant, data, spec, manifest),
         **texts(manifest, name, [*_story(row, tasks.named(spec.task).METRIC), *told_of_stream(stream)]),
     }
     sha256 = bundles.write(out / name, manifest, content)
@@ -179,6 +184,14 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
     normal = np.asarray(data.validation.x)[data.validation.y == 0]
     scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
     return float(np.quantile(scores, 1 - config.false_alarms))
+
+
+def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec, manifest: Manifest) -> bytes:
+    """What the validation samples look like, and this variant's answers to them."""
+    count = len(data.validation.y)
+    positions = np.arange(count) if count <= WATCHED else np.unique(np.linspace(0, count - 1, WATCHED).astype(np.int64))
+    raw = np.asarray(data.validation.x[positions])
+    return reference.encoded(reference.record(manifest, raw, _outputs(convert, variant, raw, spec), data.members))
 
 
 def _stream(

@@ -1,0 +1,124 @@
+"""Statistics of raw samples, by kind: a few numbers each that change when a camera, a microphone or a sensor does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import RawSpec
+
+    Statistics = Callable[[np.ndarray], np.ndarray]
+
+IMAGE = ("brightness", "contrast", "sharpness", "noise", "clipped")
+COLOURS = ("red", "green", "blue")
+AUDIO = ("loudness_db", "peak", "centroid_hz", "zero_crossings", "silence", "clipping")
+TEXT = ("length", "unknown", "mean_id")
+MOST_COLUMNS = 16
+"""Columns of a window or a vector that are looked at."""
+BANDS, ROWS = 8, 4
+"""Of a large picture: so many bands of so many neighbouring rows."""
+FRAME = 512
+"""Samples of each of up to 16 pieces of a sound whose spectrum is taken."""
+QUIET, LOUD = 1e-3, 0.999
+
+
+def names(raw: RawSpec) -> list[str]:
+    """What `maker` computes for samples of this kind, in its order; nothing of several tensors."""
+    if raw.kind == "image":
+        return [*IMAGE, *(COLOURS if raw.shape[2] == 3 else ())]
+    if raw.kind in ("audio", "text"):
+        return list(AUDIO if raw.kind == "audio" else TEXT)
+    if raw.kind == "tensors":
+        return []
+    columns = list(raw.columns or map(str, range(raw.shape[-1])))[:MOST_COLUMNS]
+    spreads = [f"spread:{each}" for each in columns] if raw.kind == "window" else []
+    return [*(f"mean:{each}" for each in columns), *spreads, "missing"]
+
+
+def maker(raw: RawSpec, unknown: int | None = None) -> Statistics:
+    """The function from samples (n, *what `thin` leaves) to statistics (n, len(names)), float64.
+
+    `unknown` is the token id that stands for what a vocabulary lacks.
+    """
+    if raw.kind == "image":
+        low, high = _range(raw)
+        return lambda x: _image((x.astype(np.float32) - np.float32(low)) * np.float32(1 / (high - low)), raw)
+    if raw.kind == "audio":
+        return lambda x: _audio(x, raw.sample_rate_hz or 1)
+    if raw.kind == "text":
+        return lambda x: _text(x, -1 if unknown is None else unknown)
+    return {"window": _window, "vector": _vector}.get(raw.kind, lambda x: np.empty((len(x), 0)))
+
+
+def thinner(raw: RawSpec) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from a sample to the part of it that is looked at: all but most rows of a large picture."""
+    height = raw.shape[0]
+    if raw.kind != "image" or height <= 2 * BANDS * ROWS:
+        return lambda x: x
+    firsts = np.linspace(0, height - ROWS, BANDS).astype(np.int64)
+    rows = (firsts[:, None] + np.arange(ROWS)).ravel()
+    return lambda x: x[rows]
+
+
+def _range(raw: RawSpec) -> tuple[float, float]:
+    if raw.dtype in ("uint8", "int8"):
+        limits = np.iinfo(raw.dtype)
+        return float(limits.min), float(limits.max)
+    return raw.range or (0.0, 1.0)
+
+
+def _image(x: np.ndarray, raw: RawSpec) -> np.ndarray:
+    """Mean, standard deviation, mean step between neighbours, and noise, all of grey from 0 to 1; then shares.
+
+    Noise is Immerkær's estimate (1996): the mean absolute answer to a mask that leaves out edges.
+    """
+    grey = x.mean(axis=3) if x.shape[3] > 1 else x[..., 0]
+    rows = grey.reshape(len(x), BANDS, ROWS, -1) if x.shape[1] != raw.shape[0] else grey[:, None]
+    step = np.diff(rows, axis=3)
+    second = np.diff(np.diff(step, axis=3), 2, axis=2)
+    noise = np.abs(second).mean(axis=(1, 2, 3)) * (np.pi / 2) ** 0.5 / 6 if second.size else np.zeros(len(x))
+    clipped = ((x <= 0) | (x >= 1)).mean(axis=(1, 2, 3))
+    sharp = np.abs(step).mean(axis=(1, 2, 3)) if step.size else noise
+    found = [grey.mean(axis=(1, 2)), grey.std(axis=(1, 2)), sharp, noise, clipped]
+    if x.shape[3] == 3:
+        means = x.mean(axis=(1, 2))
+        found += list((means / (means.sum(axis=1, keepdims=True) + 1e-6)).T)
+    return np.stack(found, axis=1).astype(np.float64)
+
+
+def _audio(x: np.ndarray, rate_hz: int) -> np.ndarray:
+    """Level, highest value, centre of the power spectrum, changes of sign, and shares of silence and of clipping."""
+    size = np.abs(x)
+    loudness = 10 * np.log10(np.square(x, dtype=np.float64).mean(axis=1) + 1e-12)
+    length = min(FRAME, x.shape[1])
+    firsts = np.linspace(0, x.shape[1] - length, min(16, max(1, x.shape[1] // length))).astype(np.int64)
+    frames = x[:, firsts[:, None] + np.arange(length)] * np.hanning(length + 2)[1:-1]
+    power = np.square(np.abs(np.fft.rfft(frames, axis=2))).sum(axis=1)
+    centroid = power @ np.fft.rfftfreq(length, 1 / rate_hz) / (power.sum(axis=1) + 1e-12)
+    signs = np.signbit(x)
+    crossings = (signs[:, 1:] != signs[:, :-1]).mean(axis=1) if x.shape[1] > 1 else np.zeros(len(x))
+    quiet, loud = (size < QUIET).mean(axis=1), (size >= LOUD).mean(axis=1)
+    return np.stack([loudness, size.max(axis=1), centroid, crossings, quiet, loud], axis=1).astype(np.float64)
+
+
+def _window(x: np.ndarray) -> np.ndarray:
+    """Means and standard deviations by column, and the share of columns that do not change at all."""
+    part = x[..., :MOST_COLUMNS].astype(np.float64)
+    still = (x.max(axis=1) == x.min(axis=1)).mean(axis=1, keepdims=True)
+    return np.concatenate([part.mean(axis=1), part.std(axis=1), still], axis=1)
+
+
+def _vector(x: np.ndarray) -> np.ndarray:
+    """The values themselves, and the share of zeros."""
+    return np.concatenate([x[:, :MOST_COLUMNS].astype(np.float64), (x == 0).mean(axis=1, keepdims=True)], axis=1)
+
+
+def _text(x: np.ndarray, unknown: int) -> np.ndarray:
+    """Tokens before the padding, the share of unknown ones among them, and the mean of their ids."""
+    filled = x != x[:, -1:]
+    length = np.where(filled.any(axis=1), x.shape[1] - filled[:, ::-1].argmax(axis=1), 1)
+    inside = np.arange(x.shape[1]) < length[:, None]
+    return np.stack([length, (inside & (x == unknown)).sum(axis=1) / length, (x * inside).sum(axis=1) / length], axis=1)

@@ -1,0 +1,129 @@
+"""What the samples of validation looked like: written into a bundle, and what the field is held against."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from edgekit.runner.errors import BundleError, bounded_recursion
+from edgekit.runner.monitor import inputs, outputs
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import Manifest
+
+FORMAT = 1
+MEMBER = "reference.json"
+QUANTILES = 129
+CHUNK = 64
+
+
+class Reference(NamedTuple):
+    """`quantiles` (statistics, 129), ascending, of `samples` samples; `classes`: how often each label was answered."""
+
+    samples: int
+    names: list[str]
+    quantiles: np.ndarray
+    classes: dict[str, int] | None
+    unknown: int | None = None
+
+    def ranks(self, values: np.ndarray) -> np.ndarray:
+        """Values (n, statistics) as their ranks in the reference, between 0 and 1; of equals the middle one."""
+        steps, found = QUANTILES - 1, np.empty_like(values)
+        for column, known in enumerate(self.quantiles):
+            x = values[:, column]
+            room = 2e-6 * np.abs(x) + 1e-9  # numbers are kept to six digits
+            low, high = known.searchsorted(x - room), known.searchsorted(x + room, "right")
+            above, below = low.clip(0, steps), (low - 1).clip(0, steps)
+            gap = known[above] - known[below]
+            between = below + (x - known[below]) / np.where(gap > 0, gap, 1)
+            place = np.where(high > low, (low + high - 1) / 2, between)
+            rank = (place / steps * (self.samples - 1) + 1) / (self.samples + 1)
+            end = 0.5 / (self.samples + 1)
+            found[:, column] = np.where(high == 0, end, np.where(low > steps, 1 - end, rank))
+        return found
+
+
+def record(
+    manifest: Manifest, raws: np.ndarray, given: np.ndarray, members: Mapping[str, bytes] | None = None
+) -> dict[str, Any]:
+    """The reference of raw samples (n, *raw) and of the outputs (n, …) that this variant gives for them, as JSON.
+
+    `members` hold the vocabulary of a text.
+    """
+    unknown = unknown_id(manifest, members or {})
+    of_raw, of_output = inputs.maker(manifest.raw, unknown), outputs.maker(manifest)
+    thin = inputs.thinner(manifest.raw)
+    labels = outputs.classes(manifest)
+    rows, classes = [], np.zeros(len(labels), np.int64)
+    for first in range(0, len(raws), CHUNK):
+        x, y = raws[first : first + CHUNK], given[first : first + CHUNK]
+        found = of_output(x, y, ())
+        rows.append(np.concatenate([of_raw(np.stack([thin(each) for each in x])), found.values], axis=1))
+        if found.classes is not None:
+            classes += found.classes.sum(axis=0)
+    every = np.quantile(np.concatenate(rows), np.linspace(0, 1, QUANTILES), axis=0)
+    named = zip(names(manifest), every.T.tolist())
+    made: dict[str, Any] = {
+        "format": FORMAT,
+        "samples": len(raws),
+        "statistics": {name: {"quantiles": [float(f"{each:.6g}") for each in column]} for name, column in named},
+    }
+    if labels:
+        made["classes"] = dict(zip(labels, classes.tolist()))
+    if unknown is not None:
+        made["unknown"] = unknown
+    return made
+
+
+def names(manifest: Manifest) -> list[str]:
+    """Of all statistics of a bundle, of its inputs and then of its outputs."""
+    return [*inputs.names(manifest.raw), *outputs.names(manifest)]
+
+
+def encoded(reference: Mapping[str, Any]) -> bytes:
+    """The bundle's member."""
+    return json.dumps(reference, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def read(data: bytes, manifest: Manifest) -> Reference:
+    """A bundle's member; BundleError unless it is a reference of this manifest's statistics."""
+    try:
+        with bounded_recursion():
+            values = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{MEMBER}: not JSON ({error})") from None
+    return parse(values, manifest)
+
+
+def parse(values: Any, manifest: Manifest) -> Reference:
+    """The same of what stands in it."""
+    try:
+        samples, wanted = values["samples"], names(manifest)
+        rows = [values["statistics"][name]["quantiles"] for name in wanted]
+        quantiles = np.array(rows, np.float64).reshape(len(wanted), QUANTILES)
+        classes = values.get("classes")
+        counts = None if classes is None else {str(name): int(classes[name]) for name in outputs.classes(manifest)}
+        fits = values["format"] == FORMAT and isinstance(samples, int) and samples > 0
+        sorted_ = bool(np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all())
+        counted = counts is None or min(counts.values(), default=0) >= 0
+        unknown = values.get("unknown")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise BundleError(f"{MEMBER}: no reference of this model ({type(error).__name__}: {error})") from None
+    if not (fits and sorted_ and counted and (counts is not None) == bool(outputs.classes(manifest))):
+        raise BundleError(
+            f"{MEMBER}: got no reference of format {FORMAT} with ascending quantiles; make the bundle again"
+        )
+    return Reference(samples, wanted, quantiles, counts, unknown if isinstance(unknown, int) else None)
+
+
+def unknown_id(manifest: Manifest, members: Mapping[str, bytes]) -> int | None:
+    """The token id for what a text's vocabulary lacks; None where it has none."""
+    step = next((each for each in manifest.raw.steps if each["step"] == "tokenize"), None)
+    if step is None or step["vocabulary"] not in members:
+        return None
+    model = json.loads(members[step["vocabulary"]])["model"]
+    found = model.get("vocab", {}).get(model.get("unk_token"))
+    return found if isinstance(found, int) else None
