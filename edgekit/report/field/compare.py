@@ -122,7 +122,7 @@ def _latency_in_words(found: Comparison) -> str:
     if whole.low is None:
         return f"{first}{times(whole.ratio)}, and too few answers to say more."
     moved = [each for each in found.parts if each.percentile == "p50" and each.said in ("slower", "faster")]
-    which = ", ".join(f"{WORDS.get(each.part, each.part)} {each.said} ({each.shown})" for each in moved)
+    which = ", ".join(f"{WORDS.get(each.part, each.part)} is {each.said}, {each.shown}" for each in moved)
     return f"{first}{which or 'no difference'}."
 
 

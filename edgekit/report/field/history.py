@@ -29,17 +29,28 @@ class History:
         return compare(self.then, self.now)
 
 
-def of(reports: Sequence[Report]) -> History:
-    """The latest is now; then is the earliest of the same bundle, on the same host where there is one.
+def of(reports: Sequence[Report], then: str = "", now: str = "") -> History:
+    """Which two to compare, by name. Without one: the latest, and the earliest of its bundle, on its host if it can be.
 
-    DataError of no report.
+    DataError of no report, or of no such name.
     """
     if not reports:
         raise DataError("no field report; `edgerun predict --report FILE.json` writes one")
-    now = reports[-1]
+    latest = _named(reports, now) if now else reports[-1]
+    return History(tuple(reports), _named(reports, then) if then else _earliest(reports, latest), latest)
+
+
+def _named(reports: Sequence[Report], name: str) -> Report:
+    found = next((each for each in reports if each.name == name.removesuffix(".json")), None)
+    if found is None:
+        raise DataError(f"no field report is called {name!r}; there are {', '.join(each.name for each in reports)}")
+    return found
+
+
+def _earliest(reports: Sequence[Report], now: Report) -> Report:
     same = [each for each in reports if each.bundle["identity"] == now.bundle["identity"]]
     here = [each for each in same if each.content["device"].get("host") == now.content["device"].get("host")]
-    return History(tuple(reports), (here if len(here) > 1 else same)[0], now)
+    return (here if len(here) > 1 else same)[0]
 
 
 def rows(found: History) -> list[dict[str, Any]]:

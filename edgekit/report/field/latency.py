@@ -30,6 +30,11 @@ class Percentile:
     low_ms: float | None
     high_ms: float | None
 
+    def __str__(self) -> str:
+        if self.low_ms is None or self.high_ms is None:
+            return f"{self.value_ms:.4g} ms; too few answers for an interval"
+        return f"{self.value_ms:.4g} ms, surely between {self.low_ms:.4g} and {self.high_ms:.4g} ms"
+
 
 @dataclass(frozen=True)
 class Ratio:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
 from edgekit.report.plots.style import ACCENT, DARK, NAMING, STYLE, done, plain_ticks
-from edgekit.runner.monitor.histogram import BOUNDS_MS
+from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
 LOOKS: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}
@@ -35,6 +35,7 @@ def field_latency(counts: Mapping[str, Sequence[int]], parts: Sequence[Mapping[s
         left.set_xscale("log")
         plain_ticks(left)
         left.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        left.set_xlim(right=max(map(_nearly_all, counts.values())))
         left.set(ylim=(0, 1.03), xlabel="one answer, ms (log scale)", ylabel="share of answers at most this long")
         left.set_title("Latency of all answers")
         left.legend(loc="lower right", fontsize=8, handlelength=3.2)
@@ -60,8 +61,11 @@ def field_history(rows: Sequence[Mapping[str, Any]]) -> Figure:
             if at:
                 y = [rows[place]["p50_ms"] for place in at]
                 top.plot(at, y, marker, color=colour, markersize=8, linestyle="none", label=level)
-        top.set_ylim(bottom=0)
-        top.set_ylabel("one answer, ms")
+        top.set_yscale("log")
+        top.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        top.yaxis.set_minor_formatter(NullFormatter())
+        top.margins(y=0.15)
+        top.set_ylabel("one answer, ms (log scale)")
         top.set_title("One report after the other; markers are the monitor's verdict")
         figure.legend(loc="outside right upper", fontsize=8)
         if panels == 2:
@@ -76,7 +80,7 @@ def field_history(rows: Sequence[Mapping[str, Any]]) -> Figure:
             below.set_ylabel("hottest, °C")
             below.margins(y=0.45)
         last: Axes = axes[-1][0]
-        step = max(1, -(-len(rows) // 12))
+        step = max(1, -(-len(rows) // 6))
         last.xaxis.set_major_locator(FixedLocator(list(places)[::step]))
         last.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _when(rows[int(value)])))
         last.tick_params(axis="x", labelsize=8)
@@ -99,9 +103,12 @@ def field_drift(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure |
         axes.axvline(alarm, color="#333333", linewidth=1, linestyle="--")
         axes.set_yticks(range(len(shown)), [_short(row["statistic"]) for row in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
-        axes.set_xlim(0, max(1.25 * alarm, 1.05 * max(row["evidence"] for row in shown)))
+        axes.set_xscale("log")
+        axes.set_xlim(alarm / 20, 1.3 * max(alarm, *(row["evidence"] for row in shown)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel("evidence, −log10 of the corrected p-value; hatched: beyond the alarm (dashed)")
+        axes.set_xlabel("evidence, −log10 of the corrected p-value (log scale); hatched: beyond the alarm (dashed)")
         axes.set_title("What changed since validation")
     return done(figure)
 
@@ -122,6 +129,11 @@ def _curve(axes: Axes, name: str, counts: Sequence[int]) -> None:
             axes.axhline(share, color="#777777", linewidth=0.7, linestyle=":", zorder=1)
             axes.annotate(rank, (0.0, share), xycoords=("axes fraction", "data"), xytext=(3, 2),
                           textcoords="offset points", fontsize=8)  # fmt: skip
+
+
+def _nearly_all(counts: Sequence[int]) -> float:
+    """Milliseconds within which 99.5 % of the answers came: the rest would take most of the picture."""
+    return 1.2 * (percentile_ms(counts, 0.995) or BOUNDS_MS[0])
 
 
 def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -150,7 +162,7 @@ def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _when(row: Mapping[str, Any]) -> str:
-    return f"{_short(row['name'], 14)}\n{row['from'][:10]}"
+    return f"{_short(row['name'], 22)}\n{row['from'][:10]}"
 
 
 def _short(text: str, most: int = LONGEST) -> str:

@@ -198,7 +198,7 @@ class FieldReport:
             self._failed = True
 
     def _write(self) -> None:
-        text = json.dumps(_finite(self.report()), indent=1, sort_keys=True, allow_nan=False)
+        text = json.dumps(_finite(self.report()), sort_keys=True, separators=(",", ":"), allow_nan=False)
         write_atomically(self._path, text.encode())
 
 
