@@ -1,8 +1,9 @@
 """Write the reference notebooks anew: `make reference`, which is `python -m tests.reference.make`.
 
 Each is a notebook's code on tests/configs/tiny.yaml, that of 08 on its example reports, with the outputs that any
-machine must give again: what sanitize.cfg names is replaced before it is stored, pictures are left out (that there is one, and its size, stays), and
-so are the outputs of cells tagged `nbval-ignore-output`, which show nothing but measurements. Compare with
+machine must give again: what sanitize.cfg names is replaced before it is stored, pictures are left out (that there is
+one, and its size, stays), and so are the outputs of cells tagged `nbval-ignore-output`, which show nothing but
+measurements. Compare with
 
     rm -rf build/reference && EDGEKIT_ARTIFACTS=$PWD/build/reference \\
         pytest --nbval --nbval-sanitize-with tests/reference/sanitize.cfg tests/reference

@@ -134,4 +134,7 @@ RULES: tuple[Callable[[Report, Comparison | None], Iterator[Step]], ...] = (
 
 
 def _texts(found: list[Mapping[str, Any]]) -> str:
-    return "; ".join(str(each.get("text") or each.get("statistic")) for each in found[:3])
+    """The strongest in words, the others by name."""
+    names = [str(each.get("statistic")) for each in found]
+    first = str(found[0].get("text") or names[0])
+    return f"{first}; so did {', '.join(names[1:])}" if len(names) > 1 else first

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.device import emulation, health
 from edgekit.runner.errors import BackendError, ResourceError
-from edgekit.runner.files import write_atomically
+from edgekit.runner.files import make_folder, write_atomically
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms, place
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FieldReport:
     model
         The opened model, which may have other observers: a monitor's sketch and verdict go into the report.
     path
-        The file, in a folder that is there.
+        The file; its folder is made where it is missing.
     every_s
         Between two writes.
     root
@@ -78,9 +78,10 @@ class FieldReport:
         self._end, self._failed = threading.Event(), False
         self._monitor: Any = None
         try:
+            make_folder(self._path.parent)
             self._write()
         except OSError as error:
-            raise ResourceError(f"report: {path}: {error.strerror or error}; name a file in a folder") from None
+            raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
         self._thread = threading.Thread(target=self._work, name="edgerun-report", daemon=True)
         self._thread.start()
         atexit.register(self.close)

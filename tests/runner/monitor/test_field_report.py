@@ -150,8 +150,9 @@ def test_a_monitor_s_sketch_and_verdict_go_into_it(first: bool, model: Model, tm
 
 
 def test_a_file_that_cannot_be_is_refused_at_once(model: Model, tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match=r"none/a.json: .*; name a file in a folder"):
-        FieldReport(model, tmp_path / "none" / "a.json")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match=r"file/a.json: .*; name a file to write"):
+        FieldReport(model, tmp_path / "file" / "a.json")
 
 
 def test_a_folder_that_goes_away_costs_the_report_alone(model: Model, tmp_path: Path) -> None:
