@@ -6,7 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,23 @@ from edgekit.data.field_samples import Kept, Sample
 from edgekit.runner import input_vector
 
 CLASSES, BY_MODEL = "classes", "labels_by_model"
+OTHERS, EVERY = ("validation", "test"), 5
 KINDS = ("image", "vector", "window", "audio", "tensors")
 """Of raw samples that arrays hold; of a text, ids are all that is left."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What went into a file: `labelled` by a person, `unlabelled` left out for want of a label, `older` of --with."""
+    """What went into a file: `labelled` by a person, `unlabelled` left out for want of a label, `older` of --with.
+
+    `tested`: of classes that the older data do not have, how many samples went into its other splits, by their names.
+    """
 
     arrays: dict[str, np.ndarray]
     labelled: int
     unlabelled: int
     older: int
+    tested: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The `.npz`."""
@@ -57,11 +62,13 @@ def pack(
     made[CLASSES] = np.array(classes)
     if labels is None:
         made[BY_MODEL] = np.array(len(chosen))
-    count = 0
+    count, tested = 0, {}
     if older is not None:
-        made, count = _joined(_older(older), made, older.name)
+        before = _older(older)
+        count = len(before["y_train"])
+        made, tested = _joined(before, made, older.name)
     unlabelled = 0 if labels is None else len(found.samples) - len(chosen)
-    return Packed(made, 0 if labels is None else len(chosen), unlabelled, count)
+    return Packed(made, 0 if labels is None else len(chosen), unlabelled, count, tested)
 
 
 def _check(found: Kept, labels: Mapping[str, str] | None) -> None:
@@ -109,9 +116,9 @@ def _older(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def _joined(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[dict[str, np.ndarray], int]:
-    """Both, the older ones first."""
-    y, old_y = newer["y_train"], older["y_train"]
+def _joined(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Both, the older ones first; and how many samples of new classes each split but train has got."""
+    y, known = newer["y_train"], []
     names = [str(name) for name in newer[CLASSES]]
     if y.dtype.kind != "f":
         known = [str(name) for name in older[CLASSES]]
@@ -120,19 +127,31 @@ def _joined(older: dict[str, Any], newer: dict[str, Any], origin: str) -> tuple[
             y = np.array([names.index(str(newer[CLASSES][label])) for label in y], np.int64)
         elif known != names:
             raise DataError(f"--with {origin}: its labels are {', '.join(known)}, and those here {', '.join(names)}")
-    if y.ndim == 2 and y.shape[1] == 1 and old_y.ndim == 1:
+    elif y.shape[1] == 1 and older["y_train"].ndim == 1:
         y = y[:, 0]
-    made = dict(older)
-    for name in [each for each in newer if each.startswith("x_train")]:
-        made[name] = _behind(older, newer[name], name, origin)
-    made["y_train"] = _behind(older, y, "y_train", origin)
-    made[CLASSES] = np.array(names)
+    parts = {**{name: newer[name] for name in newer if name.startswith("x_train")}, "y_train": y}
+    made: dict[str, np.ndarray] = {**older, CLASSES: np.array(names)}
+    places = _places(y, len(known), [split for split in OTHERS if f"y_{split}" in older])
+    for split, chosen in places.items():
+        for name, part in parts.items():
+            into = name.replace("train", split)
+            made[into] = _behind(older, part[chosen], into, origin)
     if BY_MODEL in newer:
         made[BY_MODEL] = newer[BY_MODEL]
     if "groups_train" in older:  # each kept sample is a recording of its own
         groups = older["groups_train"]
-        made["groups_train"] = np.concatenate([groups, groups.max() + 1 + np.arange(len(y))])
-    return made, len(old_y)
+        made["groups_train"] = np.concatenate([groups, groups.max() + 1 + np.arange(len(places["train"]))])
+    return made, {split: len(chosen) for split, chosen in places.items() if split != "train" and len(chosen)}
+
+
+def _places(y: np.ndarray, known: int, others: Sequence[str]) -> dict[str, np.ndarray]:
+    """Which samples go where: all to train; of each class that is new a fifth to each split that must have all."""
+    split = np.full(len(y), "train", dtype="<U10")
+    if y.ndim == 1 and y.dtype.kind == "i":
+        for label in np.unique(y[y >= known]):
+            for number, other in enumerate(others):
+                split[np.flatnonzero(y == label)[number::EVERY]] = other
+    return {name: np.flatnonzero(split == name) for name in ("train", *others)}
 
 
 def _behind(older: Mapping[str, np.ndarray], more: np.ndarray, name: str, origin: str) -> np.ndarray:
@@ -141,7 +160,7 @@ def _behind(older: Mapping[str, np.ndarray], more: np.ndarray, name: str, origin
         raise DataError(f"--with {origin}: it has no {name}, which the kept samples have")
     if first.shape[1:] == more.shape[1:-1] and more.shape[-1] == 1:
         more = more[..., 0]  # grey pictures without their axis of channels
-    same = first.dtype.kind == more.dtype.kind or name == "y_train"
+    same = first.dtype.kind == more.dtype.kind or name.startswith("y_")
     if first.shape[1:] != more.shape[1:] or not same:
         raise DataError(
             f"--with {origin}: {name} is {first.dtype}{list(first.shape[1:])}, a kept sample "

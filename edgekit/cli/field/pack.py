@@ -70,9 +70,11 @@ def _packed(
 
 
 def _say_packed(request: Request, packed: field_pack.Packed, table: Path, say: Callable[[str], object]) -> None:
-    count = len(packed.arrays["y_train"]) - packed.older
+    count = len(packed.arrays["y_train"]) - packed.older + sum(packed.tested.values())
     behind = f" behind {packed.older:,} of {request.older}" if request.older else ""
     say(f"wrote       {request.out}: {count:,} samples{behind}")
+    for split, few in packed.tested.items():
+        say(f"split       {few:,} of new classes are in {split}, which has to have all of them")
     if request.labels is not None:
         left = f"; {packed.unlabelled:,} without one are left out" if packed.unlabelled else ""
         say(f"labels      {packed.labelled:,} from {request.labels}{left}")
