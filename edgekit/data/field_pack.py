@@ -62,7 +62,7 @@ def pack(
     made[CLASSES] = np.array(classes)
     if labels is None:
         made[BY_MODEL] = np.array(len(chosen))
-    count, tested = 0, {}
+    count, tested = 0, dict[str, int]()
     if older is not None:
         before = _older(older)
         count = len(before["y_train"])

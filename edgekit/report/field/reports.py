@@ -37,7 +37,7 @@ class Report:
     @property
     def bundle(self) -> Mapping[str, Any]:
         """Name, version, target, variant, task and identity of what answered."""
-        return self.content["bundle"]  # type: ignore[no-any-return]
+        return self.content["bundle"]
 
     @property
     def verdict(self) -> Mapping[str, Any] | None:
@@ -60,7 +60,7 @@ class Report:
     @property
     def looks(self) -> Sequence[Mapping[str, Any]]:
         """At the machine, one a minute or fewer: `at_s`, `answered`, `execute_p50_ms`, `temperature_c` and others."""
-        return self.content["machine"]["looks"]  # type: ignore[no-any-return]
+        return self.content["machine"]["looks"]
 
     def counts(self, part: str) -> list[int]:
         """How many answers took how long in a part, by the places of `histogram.BOUNDS_MS`; zeros of no such part."""

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
-from edgekit.report.plots.style import ACCENT, DARK, NAMING, STYLE, done, plain_ticks
+from edgekit.report.plots.style import ACCENT, DARK, NAMING, STYLE, Look, done, plain_ticks
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
@@ -98,7 +98,9 @@ def field_drift(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure |
     with plt.rc_context(NAMING):
         figure, axes = plt.subplots(figsize=(7.6, 0.9 + 0.28 * len(shown)), layout="constrained")
         for place, row in enumerate(shown):
-            look = {"color": ACCENT, "hatch": "///", "edgecolor": "white"} if row["alarm"] else {"color": "#bbbbbb"}
+            look: Look = (
+                {"color": ACCENT, "hatch": "///", "edgecolor": "white"} if row["alarm"] else {"color": "#bbbbbb"}
+            )
             axes.barh(place, row["evidence"], height=0.66, **look)
         axes.axvline(alarm, color="#333333", linewidth=1, linestyle="--")
         axes.set_yticks(range(len(shown)), [_short(row["statistic"]) for row in shown])

@@ -40,7 +40,7 @@ class Kept:
         self._evict(0, 2.0, "")
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Of all samples."""
         return sum(self._days.values())
 
@@ -74,7 +74,7 @@ class Kept:
 
         False where the newcomer itself would be the least doubtful of that day.
         """
-        while self.bytes + more > self.most_bytes and self._days:
+        while self.size_bytes + more > self.most_bytes and self._days:
             day = max(sorted(self._days), key=lambda each: self._days[each] + (more if each == into else 0))
             found = names(self.folder / day)
             if found and day == into and value <= doubt(found[0]):
@@ -83,7 +83,7 @@ class Kept:
                 self._remove(self.folder / day / found[0])
             else:
                 self._days.pop(day, None)
-        return self.bytes + more <= self.most_bytes
+        return self.size_bytes + more <= self.most_bytes
 
     def _remove(self, path: Path) -> None:
         folder = path.parent
