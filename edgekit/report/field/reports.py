@@ -58,7 +58,7 @@ class Report:
         return any(known) if known else None
 
     @property
-    def looks(self) -> Sequence[Mapping[str, Any]]:
+    def readings(self) -> Sequence[Mapping[str, Any]]:
         """At the machine, one a minute or fewer: `at_s`, `answered`, `execute_p50_ms`, `temperature_c` and others."""
         return self.content["machine"]["looks"]
 
@@ -77,7 +77,7 @@ class Report:
 
     def _seen(self, what: str) -> list[Any]:
         machine = self.content["machine"]
-        return [each.get(what) for each in (machine["first"], *self.looks, machine["last"])]
+        return [each.get(what) for each in (machine["first"], *self.readings, machine["last"])]
 
 
 def read(path: Path) -> Report:
