@@ -13,6 +13,7 @@ import papermill
 import pytest
 
 from edgekit.core.config import STAGES
+from edgekit.workbook.field_notebook import NOTEBOOK
 from edgekit.workbook.parameters import COMMON_PARAMETERS
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.sections import own_fields, parse_stage, shared_options, stage_config
@@ -20,6 +21,8 @@ from tests.docs import pages
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
+FIELD = ROOT / "notebooks" / NOTEBOOK
+"""No stage: it reads reports from devices, and takes no option of a config."""
 MOST_CELLS, MOST_LINES = 12, 15
 MOST_WORDS, LONGEST_SENTENCE = 80, 25
 """Of a Markdown cell, and of a sentence in it."""
@@ -53,10 +56,10 @@ def imported_from_edgekit(path: Path) -> set[str]:
 
 
 def test_there_is_one_notebook_for_each_stage() -> None:
-    assert sorted((ROOT / "notebooks").glob("*.ipynb")) == NOTEBOOKS
+    assert sorted((ROOT / "notebooks").glob("*.ipynb")) == [*NOTEBOOKS, FIELD]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*NOTEBOOKS, FIELD], ids=lambda path: path.stem)
 class TestForm:
     def test_committed_without_outputs(self, path: Path) -> None:
         for cell in cells(path, "code"):
@@ -76,19 +79,6 @@ class TestForm:
         code = [source(cell) for cell in cells(path, "code") if "parameters" not in cell["metadata"].get("tags", [])]
         assert sum(len(source(cell)) for cell in cells(path, "markdown")) >= sum(map(len, code))
 
-    def test_told_in_order(self, path: Path) -> None:
-        told = [source(cell) for cell in json.loads(path.read_text())["cells"]]
-        text = "\n".join(told)
-        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "plots.pipeline(", "## What we expect",
-                 "stage.run()", "tables.", "plots.", "checks.", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
-        places, at = [], 0
-        for mark in marks:
-            at = text.index(mark, at) + len(mark)
-            places.append(at)
-        assert text.count("stage.run()") == 1
-        expectation = text[text.index("## What we expect") : text.index("stage.run()")]
-        assert re.search(r"\d", expectation), "an expectation has a number"
-
     def test_short_cells_and_short_sentences(self, path: Path) -> None:
         for cell in cells(path, "markdown"):
             text = source(cell)
@@ -107,18 +97,6 @@ class TestForm:
         called = {ast.unparse(name).partition(".")[0] for name in names}
         assert called & imported_from_edgekit(path), called
         assert "stage.run" not in code and "open_stage" not in code
-
-    def test_two_changes_to_try_of_options_that_there_are(self, path: Path) -> None:
-        (words,) = (source(cell) for cell in cells(path, "markdown") if source(cell).startswith("## Try this"))
-        changes = re.findall(r"(?m)^- (.+)$", words)
-        assert len(changes) == 2
-        known, stage, plan = parameters(path), path.stem[3:], load_plan(ROOT / "configs" / "digits.yaml")
-        for change in changes:
-            assert "xpect" in change
-            for name, value in re.findall(r"`([a-z0-9_]+) = ([^`]+)`", change):
-                assert type(ast.literal_eval(value)).__name__ == ast.unparse(known[name].annotation), (name, value)
-                if name != "settings":
-                    parse_stage(stage, {**plan.section(stage), name: ast.literal_eval(value)}, shared_options(plan.run))
 
     def test_every_name_it_takes_from_edgekit_is_there(self, path: Path) -> None:
         """A renamed function fails here in a second, and not in the third notebook of a run."""
@@ -155,6 +133,48 @@ class TestForm:
             assert known[name]["inferred_type_name"] == ast.unparse(node.annotation)
             assert ast.literal_eval(known[name]["default"]) == ast.literal_eval(node.value)  # type: ignore[arg-type]
             assert len(known[name]["help"]) > 5, name
+
+
+def test_the_field_notebook_is_told_in_order() -> None:
+    text = "\n".join(source(cell) for cell in json.loads(FIELD.read_text())["cells"])
+    marks = ["# 08", "**Question.**", "*Reads*", "history.of(", "tables.reports(", "## What we expect", "percentile(",
+             "tables.latency(", "plots.", "tables.findings(", "## What to do", "tables.next_steps(", "## Try this",
+             "## Decided", ".ipynb)"]  # fmt: skip
+    at = 0
+    for mark in marks:
+        at = text.index(mark, at) + len(mark)
+    expectation = text[text.index("## What we expect") : text.index("## The method on one part")]
+    assert re.search(r"\d", expectation), "an expectation has a number"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+class TestStage:
+    """What a notebook of a stage has beside that."""
+
+    def test_told_in_order(self, path: Path) -> None:
+        told = [source(cell) for cell in json.loads(path.read_text())["cells"]]
+        text = "\n".join(told)
+        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "plots.pipeline(", "## What we expect",
+                 "stage.run()", "tables.", "plots.", "checks.", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
+        places, at = [], 0
+        for mark in marks:
+            at = text.index(mark, at) + len(mark)
+            places.append(at)
+        assert text.count("stage.run()") == 1
+        expectation = text[text.index("## What we expect") : text.index("stage.run()")]
+        assert re.search(r"\d", expectation), "an expectation has a number"
+
+    def test_two_changes_to_try_of_options_that_there_are(self, path: Path) -> None:
+        (words,) = (source(cell) for cell in cells(path, "markdown") if source(cell).startswith("## Try this"))
+        changes = re.findall(r"(?m)^- (.+)$", words)
+        assert len(changes) == 2
+        known, stage, plan = parameters(path), path.stem[3:], load_plan(ROOT / "configs" / "digits.yaml")
+        for change in changes:
+            assert "xpect" in change
+            for name, value in re.findall(r"`([a-z0-9_]+) = ([^`]+)`", change):
+                assert type(ast.literal_eval(value)).__name__ == ast.unparse(known[name].annotation), (name, value)
+                if name != "settings":
+                    parse_stage(stage, {**plan.section(stage), name: ast.literal_eval(value)}, shared_options(plan.run))
 
     def test_the_parameters_are_the_stages_options_with_the_digits_values(self, path: Path) -> None:
         stage = path.stem[3:]

@@ -14,11 +14,10 @@ import nbformat
 import pytest
 from nbval.plugin import get_sanitize_patterns
 
-from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name
 from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, TINY, FinishedRun
-from tests.reference.make import IGNORE, prepare, sanitize, tags
+from tests.reference.make import ALL, IGNORE, file_name, prepare, sanitize, tags
 from tests.reference.strict import SANITIZER, strict
 
 REFERENCE = ROOT / "tests" / "reference"
@@ -28,7 +27,7 @@ Cell = Any
 
 
 def reference(stage: str) -> list[Cell]:
-    return list(nbformat.read(REFERENCE / notebook_name(stage), as_version=4).cells)
+    return list(nbformat.read(REFERENCE / file_name(stage), as_version=4).cells)
 
 
 def texts(cell: Cell) -> list[str]:
@@ -38,10 +37,10 @@ def texts(cell: Cell) -> list[str]:
 
 
 def test_there_is_one_for_each_notebook() -> None:
-    assert sorted(path.name for path in REFERENCE.glob("*.ipynb")) == [notebook_name(stage) for stage in STAGES]
+    assert sorted(path.name for path in REFERENCE.glob("*.ipynb")) == [file_name(stage) for stage in ALL]
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ALL)
 class TestReference:
     def test_its_code_is_that_of_the_notebook_on_the_tiny_config(self, stage: str) -> None:
         now = [(cell.id, tags(cell), cell.source) for cell in prepare(stage, load_plan(TINY)).cells]
@@ -57,7 +56,7 @@ class TestReference:
 
     def test_it_holds_what_is_compared_and_nothing_of_the_machine_that_wrote_it(self, stage: str) -> None:
         patterns = get_sanitize_patterns(SANITIZER.read_text())
-        assert (REFERENCE / notebook_name(stage)).stat().st_size < MOST_BYTES
+        assert (REFERENCE / file_name(stage)).stat().st_size < MOST_BYTES
         for cell in reference(stage):
             assert all(text == sanitize(text, patterns) for text in texts(cell)), cell.id
             assert not (cell.outputs and IGNORE in tags(cell)), cell.id
@@ -76,6 +75,7 @@ class TestReference:
         ("prune", "156,792"),
         ("quantize", "layers in the sensitivity table: 6"),
         ("convert", "✓ missing without a reason: nothing"),
+        ("field", "camera-7-september: look at the inputs, and 2 more steps"),
         ("bundle", "4 golden vectors answered as recorded: 1 ≥ 1"),
     ],
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from edgekit import __version__
+from edgekit.cli.compare import compare
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
+from edgekit.cli.field.commands import app as field
 from edgekit.cli.fleet.commands import app as fleet
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
@@ -128,25 +129,7 @@ def report(
             print(f"MLflow     {where}")
 
 
-@app.command()
-def compare(
-    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run's folder, or its name below --out.")],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
-    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
-) -> None:
-    """Compare two finished runs: config, versions, machine, and the figures of every variant.
-
-    Latencies are compared only if both runs were measured under the same conditions. Exit codes: 0 compared, whatever
-    differs; 2 no such run; 4 a run without a verdict; 8 an artifact whose record was edited.
-    """
-    with errors_as_exit_codes():
-        from rich.console import Console
-
-        from edgekit.report import compare as comparing
-        from edgekit.report import run as finished
-
-        found = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
-        comparing.show(found, Console(width=None if sys.stdout.isatty() else 140))
+app.command()(compare)
 
 
 @app.command()
@@ -288,6 +271,7 @@ for command in (export, trust.sign, trust.verify):
     app.command()(command)
 app.add_typer(trust.app, name="trust")
 app.add_typer(fleet, name="fleet")
+app.add_typer(field, name="field")
 
 bare_switches(app)
 

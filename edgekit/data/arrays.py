@@ -6,8 +6,9 @@ windows. y is integer (n,) for classes, (n, labels) of 0 and 1 for several label
 (n, values) for a regression, and 0 (normal) or 1 for an anomaly. Floats become float32; a missing channel axis is
 added; without `classes` the names are those that the task's file gives them: of classes "0", "1", …. Classes that are
 two integers of any kind, or some below 0, are named by their numbers: "-1", "0". `groups_train`, integer (n,), numbers
-what was recorded together: a recording is never divided. For a network of several inputs x holds several arrays, by
-their names (`edgekit/data/tensors.py`).
+what was recorded together: a recording is never divided. `labels_by_model` counts labels of the train split that no
+person gave: `edgekit field pack` writes it, and a run says so. For a network of several inputs x holds several arrays,
+by their names (`edgekit/data/tensors.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from edgekit.data.types import Kind, Pools, Split
 from edgekit.runner import input_path
 
 _SPLITS = ("train", "validation", "test")
-NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes")
+NAMES = (*(f"{axis}_{split}" for split in _SPLITS for axis in "xy"), "groups_train", "classes", "labels_by_model")
 TENSORS = tuple(f"x_{split}." for split in _SPLITS)
 """How the names of arrays begin that are one of several tensors."""
 ONE_ARRAY = ("anomaly", "detection", "segmentation")
@@ -56,10 +57,22 @@ def pools(found: Mapping[str, Any], origin: str, task: str = "classification") -
     if of_classes and found.get("classes") is None and (values := _values(splits.values())) is not None:
         splits = {name: replace(split, y=np.searchsorted(values, split.y)) for name, split in splits.items()}
         found = {**found, "classes": values.astype(str)}
-    notes = (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
+    notes = _by_model(found) + (
+        (_UNGROUPED,) if kind == "window" and len(splits) < 3 and splits["train"].groups is None else ()
+    )
     given = (splits["train"], splits.get("validation"), splits.get("test"))
     classes = _classes(found, splits["train"].y, origin, task)
     return Pools(*given, classes, kind, notes, input_path=steps, tensors=parts or None)
+
+
+def _by_model(found: Mapping[str, Any]) -> tuple[str, ...]:
+    count = found.get("labels_by_model")
+    if count is None:
+        return ()
+    return (
+        f"{int(np.max(count)):,} labels of x_train are a model's own answers, which no person has checked; "
+        "correct the table that `edgekit field pack` wrote, and pack again with --labels",
+    )
 
 
 def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], ...] | None:

@@ -25,6 +25,7 @@ def load(
     on_progress: OnProgress | None = None,
     metrics: str | os.PathLike[str] | Metrics | None = None,
     monitor: bool | Monitor | None = None,
+    keep: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Verify a bundle and open its model.
 
@@ -53,6 +54,9 @@ def load(
     monitor
         True, or a `Monitor` made for this bundle: watch whether inputs and answers still look like validation's.
         `model.monitor.verdict()` says it. None: nothing is watched.
+    keep
+        A folder for the most doubtful samples: 100 a day and 100 MB at most. None: none is kept. For other limits add
+        a `Doubtful` to `model.observers`.
 
     Raises
     ------
@@ -67,15 +71,17 @@ def load(
         No interpreter for its target is installed, or none can run the model.
     InputError
         `metrics` names no such place, or its port is taken; or the bundle has no reference for a monitor.
+    ResourceError
+        The folder of `keep` cannot be made or read.
     """
     if metrics is None:
-        return _watched(_load(path, threads, interpreter, device, trial, on_progress), monitor)
+        return _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
     from edgekit.runner.monitor.metrics import Metrics
 
     shared = isinstance(metrics, Metrics)
     told = metrics if isinstance(metrics, Metrics) else Metrics(metrics)  # first: what is wrong with it is soon said
     try:
-        model = _watched(_load(path, threads, interpreter, device, trial, on_progress), monitor)
+        model = _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
     except BaseException:
         if not shared:
             told.close()
@@ -84,7 +90,11 @@ def load(
     return model
 
 
-def _watched(model: Model, monitor: bool | Monitor | None) -> Model:
+def _observed(model: Model, monitor: bool | Monitor | None, keep: str | os.PathLike[str] | None) -> Model:
+    if keep is not None:
+        from edgekit.runner.monitor.doubtful import Doubtful
+
+        model.observers.add(Doubtful.of(model, keep))
     if monitor is None or monitor is False:
         return model
     from edgekit.runner.monitor.monitor import Monitor

@@ -88,6 +88,12 @@ QUICK = {
     f"edgerun predict {INFO} pictures/ --batch 8",
     f"edgerun predict {INFO} sample.png --metrics model.prom",
     f"edgerun predict {INFO} pictures/ --watch",
+    f"edgerun predict {INFO} pictures/ --report reports/march.json",
+    f"edgerun predict {INFO} pictures/ --report reports/september.json",
+    f"edgerun predict {INFO} pictures/ --keep kept/ --keep-per-day 50",
+    "edgekit compare reports/march.json reports/september.json",
+    "edgekit field report reports/",
+    "edgekit field pack kept/ doubtful.npz",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",
@@ -135,6 +141,7 @@ SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the u
 MAKES = "CI runs it as a whole"
 ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
 COLLECTED = "a suite runs it; here its tests are collected"
+LABELS = "takes labels that a person wrote; tests/cli/field/test_pack.py writes some, packs and inspects them"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 ASK = (
@@ -248,6 +255,8 @@ ELSEWHERE = {
     "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
         "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
     ),
+    "edgekit field pack kept/ doubtful.npz --labels doubtful.csv --with digits.npz --force": LABELS,
+    "edgekit init better --data doubtful.npz": LABELS,
     "edgekit init camera --data camera.npz": SEVERAL_WALK,
     "edgekit run camera.yaml": SEVERAL_WALK,
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (

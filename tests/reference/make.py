@@ -1,8 +1,9 @@
 """Write the reference notebooks anew: `make reference`, which is `python -m tests.reference.make`.
 
-Each is a notebook's code on tests/configs/tiny.yaml with the outputs that any machine must give again: what
-sanitize.cfg names is replaced before it is stored, pictures are left out (that there is one, and its size, stays), and
-so are the outputs of cells tagged `nbval-ignore-output`, which show nothing but measurements. Compare with
+Each is a notebook's code on tests/configs/tiny.yaml, that of 08 on its example reports, with the outputs that any
+machine must give again: what sanitize.cfg names is replaced before it is stored, pictures are left out (that there is
+one, and its size, stays), and so are the outputs of cells tagged `nbval-ignore-output`, which show nothing but
+measurements. Compare with
 
     rm -rf build/reference && EDGEKIT_ARTIFACTS=$PWD/build/reference \\
         pytest --nbval --nbval-sanitize-with tests/reference/sanitize.cfg tests/reference
@@ -25,6 +26,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name
+from edgekit.workbook.field_notebook import NOTEBOOK
 from edgekit.workbook.plan import Plan, load_plan, workbook_folder
 
 HERE = Path(__file__).parent
@@ -38,12 +40,22 @@ def tags(cell: Any) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
+FIELD = "field"
+"""Notebook 08, which is no stage and takes its parameters as they stand."""
+ALL = (*STAGES, FIELD)
+
+
+def file_name(which: str) -> str:
+    """Of the notebook of a stage, or of `FIELD`."""
+    return NOTEBOOK if which == FIELD else notebook_name(which)
+
+
 def prepare(stage: str, plan: Plan) -> Any:
     """The code of a stage's notebook with the plan's values in its parameters cell; its text is compared by nobody."""
-    notebook = nbformat.read(workbook_folder("notebooks") / notebook_name(stage), as_version=4)
+    notebook = nbformat.read(workbook_folder("notebooks") / file_name(stage), as_version=4)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.cells:
-        if "parameters" in tags(cell):
+        if "parameters" in tags(cell) and stage != FIELD:
             cell.source = set_parameters(cell.source, {"config": CONFIG, **plan.scalars(stage)})
     return notebook
 
@@ -82,19 +94,19 @@ def sanitize(text: str, patterns: list[tuple[str, str]]) -> str:
 
 
 def main() -> None:
-    """Execute the walk from scratch and write seven references."""
+    """Execute the walk from scratch, and 08, and write eight references."""
     patterns = get_sanitize_patterns((HERE / "sanitize.cfg").read_text())
     plan = load_plan(HERE.parent.parent / CONFIG)
     with tempfile.TemporaryDirectory() as fresh:
         os.environ["EDGEKIT_ARTIFACTS"] = fresh
-        for stage in STAGES:
+        for stage in ALL:
             notebook = prepare(stage, plan)
             nbclient.NotebookClient(
                 notebook, kernel_name="python3", resources={"metadata": {"path": str(HERE)}}, coalesce_streams=True
             ).execute()
             settle(notebook, patterns)
-            nbformat.write(notebook, HERE / notebook_name(stage))
-            print(f"wrote {HERE.name}/{notebook_name(stage)}")
+            nbformat.write(notebook, HERE / file_name(stage))
+            print(f"wrote {HERE.name}/{file_name(stage)}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from edgekit.report.plots.delivery import boundaries, bundle_members
 from edgekit.report.plots.diagnosis import latency_parts, operators, predicted, roofline, ways
 from edgekit.report.plots.distribution import ecdf
 from edgekit.report.plots.examples import examples
+from edgekit.report.plots.field import field_drift, field_history, field_latency
 from edgekit.report.plots.loads import loads
 from edgekit.report.plots.pipeline import pipeline
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
@@ -29,6 +30,9 @@ __all__ = [
     "confusion",
     "ecdf",
     "examples",
+    "field_drift",
+    "field_history",
+    "field_latency",
     "histograms",
     "latency_parts",
     "learning_curves",

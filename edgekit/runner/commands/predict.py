@@ -7,7 +7,7 @@ import sys
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from edgekit.runner.commands import _metrics, _shared, _stream, _watch
+from edgekit.runner.commands import _field, _metrics, _shared, _stream, _watch
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _stream.arguments(parser)
     _metrics.arguments(parser)
     _watch.arguments(parser)
+    _field.arguments(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
 
@@ -53,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     _stream.check(options)
+    _field.check(options)
     if options.draw is not None:
         from edgekit.runner.commands import _draw
 
@@ -63,11 +65,12 @@ def run(options: argparse.Namespace) -> None:
         model = _shared.load(options, metrics)
         if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")
-        with _watch.said(model, options.watch):
-            if options.stream:
-                _stream.run(model, options)
-            else:
-                _files(model, options)
+        try:
+            with _watch.said(model, options.watch):
+                _field.attach(model, options)
+                (_stream.run if options.stream else _files)(model, options)
+        finally:
+            model.observers.close()
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:

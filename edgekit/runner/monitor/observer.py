@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Protocol
 
     import numpy as np

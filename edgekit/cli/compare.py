@@ -1,0 +1,47 @@
+"""`edgekit compare`, as a command: two finished runs, or two field reports."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.errors import ConfigError
+
+
+def compare(
+    run_a: Annotated[
+        str, typer.Argument(metavar="RUN_A", help="A run's folder, or its name below --out; or a field report.")
+    ],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run, or the field report, to compare it with.")],
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON; of field reports only.")] = False,
+) -> None:
+    """Compare two finished runs, or two field reports, the earlier one first.
+
+    Of runs: config, versions, machine, and the figures of every variant. Latencies are compared only if both runs were
+    measured under the same conditions. Of field reports (.json): latency by part, drift, temperature, and what to do.
+
+    Exit codes: 0 compared, whatever differs; 2 no such run; 4 a run without a verdict, or no field report; 8 an
+    artifact whose record was edited.
+    """
+    with errors_as_exit_codes():
+        from rich.console import Console
+
+        console = Console(width=None if sys.stdout.isatty() else 140)
+        if Path(run_a).suffix == Path(run_b).suffix == ".json":
+            from edgekit.cli.field import compare as reports
+
+            reports.run(Path(run_a), Path(run_b), json_, console)
+            return
+        if json_:
+            raise ConfigError(
+                "--json: is for two field reports, which end in .json; a run's figures are in result.json"
+            )
+        from edgekit.report import compare as comparing
+        from edgekit.report import run as finished
+
+        comparing.show(comparing.compare(finished.find(run_a, out), finished.find(run_b, out)), console)

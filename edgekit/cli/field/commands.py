@@ -1,0 +1,66 @@
+"""The group `edgekit field`: options, and the work handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.cli.help import bare_switches
+
+KEPT = "the files that were there stay"
+app = typer.Typer(no_args_is_help=True, help="Take kept samples and field reports from devices back to the desk.")
+
+
+@app.command()
+def pack(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `edgerun predict --keep FOLDER` filled.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.npz", help="File to write; the table of labels lies beside it.")],
+    labels: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="The table, corrected: only samples with a label are packed.")
+    ] = None,
+    with_: Annotated[
+        Path | None, typer.Option("--with", metavar="NPZ", help="Data trained with before; kept samples come behind.")
+    ] = None,
+    files: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the samples as files, too: PNG, WAV or .npy.")
+    ] = None,
+    add_class: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A new class. Repeat for more.")] = None,
+    bundle: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of several bundles: the beginning of its identity.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.npz and the table.")] = False,
+) -> None:
+    """Pack kept samples for `edgekit init --data OUT.npz`, and write OUT.csv, the table to label them in.
+
+    Without --labels the labels are the model's own answers, and a run that trains on them says so.
+
+    Exit codes: 0 packed; 2 files that are there already; 4 samples or labels that do not fit.
+    """
+    with errors_as_exit_codes(KEPT):
+        from edgekit.cli.field import pack as command
+
+        request = command.Request(folder, out, labels, with_, files, tuple(add_class or ()), bundle, force)
+        command.run(request, print)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Field reports, one .json file each.")],
+    out: Annotated[Path, typer.Option(metavar="IPYNB", help="Executed notebook to write.")] = Path("field.ipynb"),
+) -> None:
+    """Execute notebook 08 on a folder of field reports, and say what to do next.
+
+    The earliest report is *then*, the latest of the same bundle *now*.
+
+    Exit codes: 0 written; 4 no field reports; 6 a cell of the notebook failed.
+    """
+    with errors_as_exit_codes(KEPT):
+        from edgekit.cli.field import report as command
+
+        command.run(folder, out, print)
+
+
+bare_switches(app)

@@ -1,0 +1,93 @@
+"""Percentiles of counted latencies, and their ratio between two reports with an interval.
+
+A count says between which two bounds a latency lay, 15 % apart. Within them a percentile is interpolated evenly in
+the logarithm. Its interval is that of order statistics (Wilks 1948; Conover 1999, "Practical Nonparametric Statistics",
+section 3.2): the percentile lies between the k-th and the l-th shortest call, by the normal form of the binomial
+distribution. The ends are the outer bounds of the counts in which these two calls lie, so no interpolation is trusted.
+The interval of a ratio joins both reports' own, each at half the error (Bonferroni).
+
+It covers chance between calls that are independent of each other. It does not cover another day or another device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import NormalDist
+
+from edgekit.runner.monitor.histogram import BOUNDS_MS
+
+CONFIDENCE = 0.99
+LOWEST_MS = BOUNDS_MS[0] / 1.15
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Milliseconds; `low_ms` and `high_ms` are None where there are too few calls for an interval."""
+
+    value_ms: float
+    low_ms: float | None
+    high_ms: float | None
+
+    def __str__(self) -> str:
+        if self.low_ms is None or self.high_ms is None:
+            return f"{self.value_ms:.4g} ms; too few answers for an interval"
+        return f"{self.value_ms:.4g} ms, surely between {self.low_ms:.4g} and {self.high_ms:.4g} ms"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The second report's percentile over the first one's; `low` and `high` are None where there is no interval."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the whole interval is above 1."""
+        return self.low is not None and self.low > 1
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the whole interval is below 1."""
+        return self.high is not None and self.high < 1
+
+
+def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDENCE) -> Percentile | None:
+    """Of counts by the places of `BOUNDS_MS`; None of no call."""
+    total = sum(counts)
+    if not total:
+        return None
+    summed = list(accumulate(counts))
+    wanted = share * total
+    place = next(number for number, below in enumerate(summed) if below >= wanted)
+    below = summed[place] - counts[place]
+    low_ms, high_ms = _ends(place)
+    value_ms = low_ms * (high_ms / low_ms) ** ((wanted - below) / counts[place])
+    spread = NormalDist().inv_cdf((1 + confidence) / 2) * (total * share * (1 - share)) ** 0.5
+    first, last = int(wanted - spread), int(wanted + spread) + 1
+    if first < 1 or last > total:
+        return Percentile(value_ms, None, None)
+    places = [next(number for number, below in enumerate(summed) if below >= rank) for rank in (first, last)]
+    if places[1] == len(BOUNDS_MS):
+        return Percentile(value_ms, None, None)
+    return Percentile(value_ms, _ends(places[0])[0], _ends(places[1])[1])
+
+
+def ratio(then: Sequence[int], now: Sequence[int], share: float, confidence: float = CONFIDENCE) -> Ratio | None:
+    """How many times as long it takes now; None where one has no call."""
+    each = 1 - (1 - confidence) / 2
+    a, b = percentile(then, share, each), percentile(now, share, each)
+    if a is None or b is None:
+        return None
+    if a.low_ms is None or a.high_ms is None or b.low_ms is None or b.high_ms is None:
+        return Ratio(b.value_ms / a.value_ms, None, None)
+    return Ratio(b.value_ms / a.value_ms, b.low_ms / a.high_ms, b.high_ms / a.low_ms)
+
+
+def _ends(place: int) -> tuple[float, float]:
+    """The bounds of a count. What is above all bounds is as long as the highest, at least."""
+    low_ms = BOUNDS_MS[place - 1] if place else LOWEST_MS
+    return low_ms, BOUNDS_MS[place] if place < len(BOUNDS_MS) else low_ms * 1.15

@@ -1,0 +1,72 @@
+"""`edgekit compare` of two field reports: tables, sentences, JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from edgekit.cli.app import app
+from edgekit.report.field.compare import compare
+from tests.report.field.reports import EXAMPLES, latencies, made
+
+MARCH, SEPTEMBER = EXAMPLES / "camera-7-march.json", EXAMPLES / "camera-7-september.json"
+
+
+def edgekit(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_examples_are_compared_in_words_and_tables() -> None:
+    done = edgekit("compare", MARCH, SEPTEMBER)
+    assert done.exit_code == 0, done.output
+    for text in ("execute", "slower", "no difference", "At the hottest 51 °C then, 58 °C now.", "Health now: doubtful.",
+                 "1. look at the inputs: ", "2. retrain: ", "answered star"):  # fmt: skip
+        assert text in done.output, text
+
+
+def test_json_has_ratios_with_intervals_and_the_steps() -> None:
+    found = json.loads(edgekit("compare", MARCH, SEPTEMBER, "--json").output)
+    execute = next(each for each in found["latency"] if (each["part"], each["percentile"]) == ("execute", "p50"))
+    assert execute["low"] < execute["ratio"] < execute["high"] and execute["said"] == "slower"
+    assert 1.3 < execute["ratio"] < 1.7, "the example's execute is half as long again"
+    assert found["same_bundle"] is True and found["b"]["health"] == "doubtful"
+    assert [each["action"] for each in found["next"]][:2] == ["look at the inputs", "retrain"]
+    assert found["words"][0].startswith("An answer took ")
+
+
+def test_what_changed_of_the_conditions_is_named() -> None:
+    found = compare(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
+    assert set(found.changed) == {"version of the interpreter", "Python", "host"}
+    assert any("9.9 now." in line for line in found.words)
+
+
+def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
+    stream = made(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
+    found = compare(made(latency_ms=latencies(1.0, answers=6)), stream)
+    wait, execute = found.part("wait"), found.part("execute")
+    assert wait is not None and wait.said == "in one report alone" and wait.ratio is None
+    assert execute is not None and execute.said == "too few answers to say" and execute.ratio is not None
+    empty = compare(made(latency_ms={}), stream)
+    assert empty.words[0].startswith("Latency is not compared")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ((MARCH, "none.json"), 4, "none.json: cannot be read"),
+        (("runs/a", "runs/b", "--json"), 2, "--json: is for two field reports"),
+        ((MARCH, "somewhere"), 2, "no run here"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(arguments: tuple[object, ...], code: int, text: str) -> None:
+    done = edgekit("compare", *arguments)
+    assert done.exit_code == code and text in done.output and "Traceback" not in done.output
+
+
+def test_a_damaged_report_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(MARCH.read_bytes()[:3000])
+    done = edgekit("compare", tmp_path / "a.json", SEPTEMBER)
+    assert done.exit_code == 4 and "is no JSON" in done.output

@@ -1,0 +1,94 @@
+"""Reading field reports: what is none is refused in one line, whatever it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.core.errors import DataError
+from edgekit.report.field import history
+from edgekit.report.field.reports import Report, folder, read
+from tests.report.field.reports import EXAMPLES, example, made
+
+
+def test_the_examples_are_read_in_their_order() -> None:
+    found = folder(EXAMPLES)
+    assert [each.name for each in found] == ["camera-7-march", "camera-7-june", "camera-7-september"]
+    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in found)
+    assert [each.temperature_c for each in found] == [51.0, 63.5, 58.0]
+    assert [(each.verdict or {})["level"] for each in found] == ["sound", "sound", "doubtful"]
+    assert found[0].parts == ["preprocess", "execute", "postprocess", "whole"]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"kind": "something"}, "is no field report"),
+        ({"format": 2}, "a field report of format 2, and this edgekit reads 1"),
+        ({"answered": -1}, "answered is -1"),
+        ({"answered": True}, "answered is True"),
+        ({"bundle": None}, "bundle is missing"),
+        ({"refused": {"invalid": "x"}}, "refused or labels holds something that is no count"),
+        ({"from": 3}, "from or to is missing"),
+        ({"machine": {}}, "machine.first or machine.last is missing"),
+        ({"machine": {"first": {}, "last": {}, "looks": [{}]}}, "a reading of machine.looks is not whole"),
+        ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is no list"),
+        ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is no list"),
+        ({"verdict": "fine"}, "verdict is no object"),
+    ],
+)
+def test_what_is_no_report_is_refused_with_the_reason(change: dict[str, Any], text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**example(), **change}))
+    with pytest.raises(DataError) as caught:
+        read(path)
+    assert text in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}', "\x00", "[" * 100_000])
+def test_what_is_no_json_or_no_object_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DataError, match="`edgerun predict --report` wrote"):
+        read(tmp_path / "a.json")
+
+
+def test_a_folder_without_reports_says_how_to_make_one(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"mine": 1}')
+    with pytest.raises(DataError, match="holds no field report; `edgerun predict --report"):
+        folder(tmp_path)
+    with pytest.raises(DataError, match="no such folder"):
+        folder(tmp_path / "none")
+
+
+def test_throttling_is_known_or_not() -> None:
+    firmware = {"throttled": True, "under_voltage": False, "temperature_c": 70.0}
+    assert made().throttled in (False, None)
+    assert made(machine__last=firmware).throttled is True
+    assert made(machine__first={}, machine__last={}, machine__throttled=None).throttled is None
+
+
+class TestHistory:
+    def dated(self, name: str, month: int, **changes: Any) -> Report:
+        return made(name, **{"from": f"2026-{month:02d}-01T00:00:00Z"}, **changes)
+
+    def test_then_is_the_earliest_of_the_same_bundle_on_the_same_host(self) -> None:
+        reports = [
+            self.dated("other-bundle", 1, bundle__identity="x"),
+            self.dated("elsewhere", 2, device__host="b"),
+            self.dated("first", 3, device__host="a"),
+            self.dated("last", 4, device__host="a"),
+        ]
+        found = history.of(reports)
+        assert (found.then.name, found.now.name) == ("first", "last")
+        assert history.of(reports[:3]).then.name == "elsewhere"
+        named = history.of(reports, then="other-bundle", now="first.json")
+        assert (named.then.name, named.now.name) == ("other-bundle", "first")
+
+    def test_a_name_that_is_none_is_refused(self) -> None:
+        with pytest.raises(DataError, match="no field report is called 'x'; there are a"):
+            history.of([self.dated("a", 1)], now="x")
+        with pytest.raises(DataError, match="no field report"):
+            history.of([])
