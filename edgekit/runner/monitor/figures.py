@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.verdict import Verdict
 
 
-def families(verdict: Verdict, sketch: Mapping[str, Any], more: Mapping[str, str] = MappingProxyType({})) -> list[Family]:
+def families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) -> list[Family]:
     """Health, evidence and alarms by statistic, and the canary's counts, with these labels more."""
     drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
     found = [

@@ -100,5 +100,5 @@ class Verdicts:
             family
             for each in self._models.values()
             if each.verdict is not None
-            for family in figures.families(each.verdict, each.merged, {"model": each.name, "version": each.version})
+            for family in figures.families(each.verdict, each.merged, model=each.name, version=each.version)
         ]
