@@ -106,7 +106,8 @@ def main() -> None:
         os.sched_setaffinity(0, {second})
         for each in found:
             each.server.pause()
-        for _ in range(options.rounds):
+        for number in range(options.rounds):
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
             for each in found:
                 each.round(request, options.requests)
         print(f"{machine()}\n{'-'.join(NETWORK)}, {options.rounds} rounds of {options.requests} requests")
