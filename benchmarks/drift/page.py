@@ -40,7 +40,7 @@ The sounds and the sensor's windows are synthetic: no recording is used. All pic
 A stream has {BEFORE[0]} to {BEFORE[1]:,} sound samples, then the drift, and ends {plan.after:,} samples later.
 Each drift has {plan.seeds} streams, each with other validation samples in the reference.
 The monitor is asked every {STEP} samples. Its budget is one false alarm in 100,000 sound samples.
-The whole run took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
+Measuring took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
 """
 
 
