@@ -90,8 +90,8 @@ def _alarms(count: int) -> str:
 def _drifts(results: Sequence[Result]) -> str:
     parts = [
         "## Every drift\n\n"
-        "The column *found* says in how many streams, *after* the median of samples from the drift's begin to the alarm.\n"
-        "In *accuracy* is what the drift changes, in percentage points. In *wrong* are the wrong answers that it caused\n"
+        "The column *found* says in how many streams, *after* the median of samples from the drift's begin on.\n"
+        "In *accuracy* is what the drift changes, in percentage points. In *wrong* are wrong answers that it caused\n"
         "until the alarm, or until the end where there was none; the median again. In *by* is the statistic that was\n"
         "most often the first to alarm. An unknown class costs accuracy by definition.",
     ]
@@ -143,7 +143,8 @@ Every sample comes as often as in validation, so each alarm is false. Behind an 
 
 {tables.sound(results)}
 
-The samples of *one long stream* are independent too, but of one reference: there the chance of the validation samples would show.
+The samples of *one long stream* are independent too, but have one reference.
+There the chance of the validation samples would show.
 {_worst(results)}
 """
 
