@@ -186,5 +186,5 @@ def cpu_s() -> float:
 
 
 def _facts(scenario: scenarios.Scenario) -> dict[str, Any]:
-    kept = ("subject", "name", "what", "kind", "strength", "accuracy", "title")
+    kept = ("subject", "name", "what", "kind", "strength", "accuracy", "before", "title")
     return {name: getattr(scenario, name) for name in kept}

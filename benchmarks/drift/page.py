@@ -40,7 +40,7 @@ The sounds and the sensor's windows are synthetic: no recording is used. All pic
 A stream has {BEFORE[0]} to {BEFORE[1]:,} sound samples, then the drift, and ends {plan.after:,} samples later.
 Each drift has {plan.seeds} streams, each with other validation samples in the reference.
 The monitor is asked every {STEP} samples. Its budget is one false alarm in 100,000 sound samples.
-The whole run took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
+Measuring took {facts["cpu_s"] / 60:.0f} minutes of processor time on {facts["cpu"]}, {facts["date"]}.
 """
 
 
@@ -66,8 +66,21 @@ def _best_peer(results: Sequence[Result]) -> str:
     for name in BESIDE[1:]:
         weak, strong = tables.found(results, name, "weak"), tables.found(results, name, "strong")
         if strong[1]:
-            said.append(f"{name.split(',')[0]} finds {strong[0]} strong ones and {weak[0]} weak ones")
-    return f"With about the same budget, {'; '.join(said)}." if said else ""
+            said.append(
+                f"- {name}: finds {strong[0]} of {strong[1]} strong drifts and {weak[0]} of {weak[1]} weak ones, in "
+                f"{tables.delay(strong[2])} and {tables.delay(weak[2])} samples. False alarms in 100,000 samples whose "
+                f"neighbours are alike: {_alike(results, name)}."
+            )
+    if not said:
+        return ""
+    mine = f"Where neighbours are alike, the monitor gives {_alike(results, OURS)} false alarms in 100,000 samples."
+    return "\n".join([mine, "\nThe others, with about the same budget for independent samples:\n", *said])
+
+
+def _alike(results: Sequence[Result], name: str) -> str:
+    """False alarms in 100,000 samples, of all orders but the independent one."""
+    counts = [tables.rate(results, name, order) for order in ORDERS if order != "independent"]
+    return tables.per(sum(alarms for alarms, _ in counts), sum(samples for _, samples in counts))
 
 
 def _alarms(count: int) -> str:
@@ -77,9 +90,9 @@ def _alarms(count: int) -> str:
 def _drifts(results: Sequence[Result]) -> str:
     parts = [
         "## Every drift\n\n"
-        "*found* is in how many streams, *after* the median of samples from the drift's begin to the alarm.\n"
-        "*accuracy* is what the drift changes, in percentage points. *wrong* are the wrong answers that it caused\n"
-        "until the alarm, or until the end where there was none; the median again. *by* is the statistic that was\n"
+        "The column *found* says in how many streams, *after* the median of samples from the drift's begin on.\n"
+        "In *accuracy* is what the drift changes, in percentage points. In *wrong* are wrong answers that it caused\n"
+        "until the alarm, or until the end where there was none; the median again. In *by* is the statistic that was\n"
         "most often the first to alarm. An unknown class costs accuracy by definition.",
     ]
     for result in results:
@@ -97,15 +110,15 @@ def _side(results: Sequence[Result], plan: Plan) -> str:
 
 Each detector sees the same streams and knows the same validation samples.
 The peers get the monitor's own statistics, so that only the detectors differ.
-*found* counts drifts that most streams show, *after* is the median over all streams of such drifts.
-*false* are false alarms in 100,000 sound samples, in four orders of them.
+The column *found* counts drifts that most streams show. In *after* is the median over all streams of all drifts.
+In *false* are false alarms in 100,000 sound samples, in four orders of them.
 
 {tables.summary(results)}
 
 A detector that often alarms by chance also finds much by chance.
 With one false alarm in 1,000 samples it would find everything within {plan.after:,}.
 So the lines with *budget* are those to compare: they have the budget of the monitor.
-river's settings are then the most sensitive of a ladder without a false alarm in
+The settings of river are then the most sensitive of a ladder without a false alarm in
 {plan.independent * plan.line:,} other sound samples. That choice was made for each subject, in the peers' favour.
 {_settings(results)}
 """
@@ -130,7 +143,8 @@ Every sample comes as often as in validation, so each alarm is false. Behind an 
 
 {tables.sound(results)}
 
-*one long stream* is independent too, but of one reference: there the chance of the validation samples would show.
+The samples of *one long stream* are independent too, but have one reference.
+There the chance of the validation samples would show.
 {_worst(results)}
 """
 

@@ -29,7 +29,7 @@ NEW = {"weak": 0.1, "strong": 0.5}
 class Scenario:
     """A drift as it is met: `kind` is sudden, slow, class shift or new class; `stream` makes one for each seed.
 
-    `accuracy` is that of the drifted samples, slow ones at their end.
+    `accuracy` is that of the drifted samples, slow ones at their end, and `before` that of the same ones unchanged.
     """
 
     subject: str
@@ -38,6 +38,7 @@ class Scenario:
     kind: str
     strength: str
     accuracy: float
+    before: float
     stream: Callable[[int], Stream]
 
     @property
@@ -63,8 +64,9 @@ def of(subject: Subject, sound: Pool, after: int) -> Iterator[Scenario]:
 def _sudden(subject: Subject, sound: Pool, chosen: np.ndarray, drift: Drift, strength: str, after: int) -> Scenario:
     raws = drift.apply(sound.raws[chosen], strength, 0)
     drifted = pools.changed(subject, sound, raws, sound.classes[chosen])
+    before = float(sound.right[chosen].mean())
     return Scenario(
-        subject.name, drift.name, drift.what, "sudden", strength, float(drifted.right.mean()),
+        subject.name, drift.name, drift.what, "sudden", strength, float(drifted.right.mean()), before,
         lambda seed: streams.sudden(sound, drifted, after, seed),
     )  # fmt: skip
 
@@ -75,9 +77,10 @@ def _slow(subject: Subject, sound: Pool, chosen: np.ndarray, drift: Drift, after
     levels = tuple(
         pools.changed(subject, sound, drift.apply(raws, "strong", 0, float(share)), classes) for share in shares
     )
+    before = float(sound.right[chosen].mean())
     what = f"as the strong one, grown over {streams.RAMP:,} samples"
     return Scenario(
-        subject.name, drift.name, what, "slow", "strong", float(levels[-1].right.mean()),
+        subject.name, drift.name, what, "slow", "strong", float(levels[-1].right.mean()), before,
         lambda seed: streams.slow(sound, levels, after, seed),
     )  # fmt: skip
 
@@ -90,7 +93,7 @@ def _shift(subject: Subject, sound: Pool, strength: str, after: int) -> Scenario
     name = f"more of {subject.manifest.labels[frequent]!r}"
     accuracy = float(weights @ sound.right)
     return Scenario(
-        subject.name, name, "share of one class 25 %, 60 %", "class shift", strength, accuracy,
+        subject.name, name, "share of one class 25 %, 60 %", "class shift", strength, accuracy, subject.accuracy(),
         lambda seed: streams.sudden(sound, sound, after, seed, weights),
     )  # fmt: skip
 
@@ -104,6 +107,6 @@ def _new(subject: Subject, sound: Pool, strength: str, after: int) -> Scenario:
     weights = np.repeat([(1 - share) / len(sound.raws), share / len(unknown)], [len(sound.raws), len(unknown)])
     accuracy = float(weights @ mixed.right)
     return Scenario(
-        subject.name, "unknown class", "10 %, 50 % of the samples", "new class", strength, accuracy,
+        subject.name, "unknown class", "10 %, 50 % of the samples", "new class", strength, accuracy, subject.accuracy(),
         lambda seed: streams.sudden(sound, mixed, after, seed, weights),
     )  # fmt: skip

@@ -33,13 +33,13 @@ def drifts(result: Result) -> str:
         by = outcome.mostly_by or (pair["weak"][1].mostly_by if "weak" in pair else "")
         row = [title, pair["strong"][0]["what"], f"`{by}`" if by else "–"]
         for strength in ("weak", "strong"):
-            row += _half(result, *pair[strength]) if strength in pair else ["", "", "", ""]
+            row += _half(*pair[strength]) if strength in pair else ["", "", "", ""]
         rows.append(row)
     return markdown(head, rows, 3)
 
 
-def _half(result: Result, facts: dict[str, Any], outcome: Outcome) -> list[str]:
-    change = 100 * (facts["accuracy"] - result.subject["accuracy"])
+def _half(facts: dict[str, Any], outcome: Outcome) -> list[str]:
+    change = 100 * (facts["accuracy"] - facts["before"])
     wrong = max(0.0, float(np.median(outcome.wrong)))
     return [f"{outcome.found}/{len(outcome.delays)}", delay(outcome.delay), signed(change), f"{wrong:,.0f}"]
 
@@ -137,6 +137,6 @@ def missed(results: Sequence[Result], strength: str) -> Iterator[str]:
     for result in results:
         for facts, outcome in zip(result.drifts, result.outcomes[OURS]):
             if facts["strength"] == strength and outcome.delay is None:
-                change = 100 * (facts["accuracy"] - result.subject["accuracy"])
+                change = 100 * (facts["accuracy"] - facts["before"])
                 found_in = f"found in {outcome.found} of {len(outcome.delays)} streams"
                 yield f"{result.subject['name']}, {facts['title']}: {found_in}, accuracy {signed(change)} pp."
