@@ -83,7 +83,7 @@ def _row(name: str, unit: Unit, walk: Estimate | None, saved: Estimate | None) -
 
 def _text(answer: Answer, calls: float | None, low: float | None, high: float | None) -> str:
     if answer == "unknown":
-        return "unknown: not all of what it rests on was recorded"
+        return "unknown: what the run has cost is not known"
     if answer == "never":
         return "never: a call takes no less than one of the baseline"
     if answer == "perhaps never":
@@ -114,7 +114,13 @@ def _walk(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None)
         notes.append("its energy is estimated: its CPU-seconds times the joules of one in the calls of the benchmark")
     if prices and prices["per_kwh"] is not None and not measured["energy"]:
         notes.append(f"money is without energy, which is unknown: {measured['energy_unknown']}")
-    money = None if cpu_s is None else _money(_exactly(cpu_s), joules, prices)
+    lost = cpu_s is not None and joules is None and measured["energy"] is not None
+    if lost:
+        notes.append(
+            "its energy is unknown: what other processes took hides that of some calls; measure when it is quiet"
+        )
+    half = lost and prices is not None and prices["per_kwh"] is not None  # a call's money has energy in it
+    money = None if cpu_s is None or half else _money(_exactly(cpu_s), joules, prices)
     return {"cpu_s": cpu_s, "unknown": unknown, "joules": joules, "money": money, "notes": notes}
 
 

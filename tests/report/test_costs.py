@@ -127,6 +127,17 @@ def test_money_without_energy_says_so() -> None:
     assert {row["unit"]: row["answer"] for row in found["break_even"]}["money"] == "unknown"
 
 
+def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money_too() -> None:
+    found = measured(about(0.003), joules=True)
+    found["calls"][1]["joules"] = about(-0.5)
+    benchmark = artifact("benchmark", {"cost": found, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0)
+    cost = costs.build(benchmark, [benchmark], EUROS)
+    assert cost is not None and cost["walk"]["joules"] is None and cost["walk"]["money"] is None
+    assert any("what other processes took hides" in note for note in cost["walk"]["notes"])
+    answers = {row["unit"]: row["answer"] for row in cost["break_even"]}
+    assert answers == {"CPU-seconds": "after", "joules": "unknown", "money": "unknown"}
+
+
 def test_a_config_without_prices_has_none_and_an_old_benchmark_no_cost() -> None:
     assert costs.prices_of(None) is None and costs.prices_of({"energy_s": 1.0}) is None
     assert costs.build(artifact("benchmark", cpu_seconds=1.0), [], None) is None
