@@ -90,7 +90,7 @@ def prometheus(server: Server, exported: Path, tmp_path_factory: pytest.TempPath
         found.wait("a first scrape", lambda: found.query(counted))
         for number in range(ASKED):
             assert server.post(INFER, bytes([number]) * 64, RAW).status == 200
-            assert server.post(INFER, b"too short", RAW).status == 400
+        assert server.post(INFER, b"too short", RAW).status == 400
         found.wait("the requests", lambda: any(float(each["value"][1]) >= ASKED for each in found.query(counted)))
         found.wait("all rules", lambda: all(each["health"] == "ok" for each in found.rules()))
         found.wait(
