@@ -59,6 +59,10 @@ MANIFEST: Words = {
         "list of objects",
         "What the model remembers from one sample of a stream to the next. Absent where it remembers nothing.",
     ),
+    "reference": (
+        "text",
+        "Member that says what the samples of validation looked like. Absent in bundles that do not say it.",
+    ),
     "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
     "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
     "members": (

@@ -104,6 +104,7 @@ def load(options: argparse.Namespace, metrics: Metrics | None = None) -> Model:
             trial=not options.no_trial,
             on_progress=print_progress,
             metrics=metrics,
+            monitor=getattr(options, "watch", None),
         )
 
 

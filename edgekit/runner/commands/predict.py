@@ -7,7 +7,7 @@ import sys
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from edgekit.runner.commands import _field, _metrics, _shared, _stream
+from edgekit.runner.commands import _field, _metrics, _shared, _stream, _watch
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     _stream.arguments(parser)
     _metrics.arguments(parser)
+    _watch.arguments(parser)
     _field.arguments(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
@@ -62,13 +63,13 @@ def run(options: argparse.Namespace) -> None:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
     with _metrics.shown(options.metrics) as metrics:
         model = _shared.load(options, metrics)
-        if options.batch and model.manifest.states:
+        if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")
-        try:
-            _field.attach(model, options)
-            (_stream.run if options.stream else _files)(model, options)
-        finally:
-            model.observers.close()
+        with _field.observed(model, options), _watch.said(model, options.watch):
+            if options.stream:
+                _stream.run(model, options)
+            else:
+                _files(model, options)
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:

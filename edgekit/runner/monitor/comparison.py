@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,10 @@ ALARM = 1.0
 """Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
 FAR_WORTH = 32
 """Independent samples that a window is worth, most of whose values are far outside of the reference."""
+
+
+LOOKS = 2
+"""Windows that begin within the length of one: each overlaps with half of the one before."""
 
 
 class Latest(NamedTuple):
@@ -40,7 +46,7 @@ class Comparison:
         self.latest: list[Latest | None] = [None] * LEVELS
         self.places, self.labels = _kept(reference)
         counts = np.array(list((reference.classes or {}).values()), np.float64)
-        self.shares = self._pooled(counts[None])[0] / max(1.0, counts.sum())
+        self.shares = self._pooled(counts[None])[0] / reference.samples
         quantiles = reference.quantiles
         self._middle = quantiles[:, quantiles.shape[1] // 2]
         low, high = quantiles[:, 0], quantiles[:, -1]
@@ -48,12 +54,14 @@ class Comparison:
         scale = (quantiles[:, -1 - quarter] - quantiles[:, quarter]) / 1.35
         scale = np.where(scale > 0, scale, (high - low) / 4)
         self._scale = np.where(scale > 0, scale, np.maximum(np.abs(self._middle), 1e-9))
-        room = (high - low) / 2 + 1e-6 * np.abs(self._middle) + 1e-9
+        room = (high - low) * min(1.0, 0.4 + 20 / reference.samples) + 1e-6 * np.abs(self._middle) + 1e-9
         self._near = low - room, high + room
         self._expected = self._expectation()
         self._rows: list[np.ndarray] = []
         self._count = 0
-        self._waiting: list[Window | None] = [None] * LEVELS
+        self._history: list[deque[np.ndarray]] = [deque(maxlen=windows.HISTORY) for _ in range(LEVELS)]
+        self._before: list[Window | None] = [None] * LEVELS
+        self._ended = [0] * LEVELS
 
     @property
     def tests(self) -> int:
@@ -75,35 +83,41 @@ class Comparison:
             if self._count == FIRST:
                 whole = np.concatenate(self._rows)
                 self._rows, self._count = [], 0
-                self._push(windows.first(whole))
+                self._push(windows.first(whole, 2 * values.shape[1] + said.shape[1], 2 * values.shape[1]))
         return ranks
 
     def _push(self, window: Window) -> None:
-        for level in range(LEVELS):
-            self.latest[level] = self.test(window)
-            before = self._waiting[level]
-            if before is None:
-                self._waiting[level] = window
+        """Windows of all lengths that end here; those that overlap are tested, and go no higher."""
+        level = 0
+        while True:
+            self._test(level, window)
+            before, self._before[level] = self._before[level], window
+            self._ended[level] += 1
+            if before is None or level + 1 == LEVELS:
                 return
-            self._waiting[level] = None
-            window = windows.joined(before, window)
+            window, level = windows.joined(before, window), level + 1
+            if self._ended[level - 1] % 2:
+                self._test(level, window)
+                return
 
-    def test(self, window: Window) -> Latest:
-        """What a window says."""
+    def _test(self, level: int, window: Window) -> None:
+        self.latest[level] = self.test(window, self._history[level])
+        self._history[level].append(window.means)
+
+    def test(self, window: Window, history: Sequence[np.ndarray] = ()) -> Latest:
+        """What a window says; `history` are means of windows of this length before it."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(
             window.means, np.cumsum([names, names, labels, names, names])
         )
-        groups = np.zeros((2 * names + 1, len(window.sums)))
-        groups[np.arange(2 * names), np.arange(2 * names)] = 1
-        groups[-1, 2 * names : 2 * names + labels] = 1
-        worth = window.n / windows.inflation(window, groups)
+        worth = window.n / windows.inflation(window, history)
+        worth[names:-1] = np.minimum(worth[:names], worth[names:-1])
         worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], min(FAR_WORTH, window.n)), worth[:names])
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
         slack = two_sample.SLACK + np.array([[0.0], [0.5 / n]])
         logs = two_sample.log10_of_mean(off, worth[:-1].reshape(2, names), n, slack)
         said = two_sample.log10_of_share(classes, worth[-1:], self.shares, n)
-        correction = np.log10(max(1, self.tests) * LEVELS * self.per / window.n)
+        correction = np.log10(max(1, self.tests) * LEVELS * LOOKS * self.per / window.n)
         found, found_classes = (np.maximum(0, -each - correction) for each in (logs, said))
         return Latest(window.n, values, ranks, spreads, classes, found, found_classes, worth)
 

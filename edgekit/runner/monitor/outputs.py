@@ -51,7 +51,7 @@ def maker(manifest: Manifest) -> Callable[[np.ndarray, np.ndarray, Sequence[Any]
     Answers spare it the search for boxes, and the reconstruction's error.
     """
     made: Any = globals()[f"_{manifest.task}"](manifest)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _classification(manifest: Manifest) -> Any:

@@ -13,10 +13,11 @@ SLACK = 0.005
 """Of a mean rank: what 129 quantiles do not tell, and what is too small to matter."""
 
 
-def log10_of_mean(deviations: np.ndarray, effective: np.ndarray, n: int, slack: float = SLACK) -> np.ndarray:
+def log10_of_mean(deviations: np.ndarray, effective: np.ndarray, n: int, slack: np.ndarray) -> np.ndarray:
     """The logarithms of p-values of mean ranks that deviate so from what is expected; two-sided.
 
-    `effective` is how many independent samples the window is worth, `n` the samples of the reference.
+    `effective` is how many independent samples the window is worth, `n` the samples of the reference, `slack` what does
+    not count of a deviation.
     """
     beyond = np.maximum(np.abs(deviations) - slack, 0)
     variance = (1 / np.maximum(effective, 1e-9) + 1 / n) / 12

@@ -93,7 +93,7 @@ def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding
         there = tuple(reference.quantiles[place, [last // 4, last - last // 4]].tolist())
         location, spread = latest["evidence"]
         evidence = max(location, spread)
-        moved = location >= spread
+        moved = location >= min(spread, ALARM)
         more = latest["rank"] > 0.5 if moved else latest["spread"] > 0.5
         text = of_statistic(name, moved, bool(more), latest["mean"], there)
         found.append(Finding(name, evidence, evidence >= ALARM, latest["mean"], there, text))

@@ -2,11 +2,14 @@
 
 Neighbours in a stream are alike: pictures of a video, windows of a sound. The mean of m of them then scatters as that
 of fewer. Batch means tell how much: where b neighbours are independent, the variance of their mean is a b-th of the
-variance (Conway 1963). The largest ratio over all b counts, so that a stream is never held to be richer than it looks.
+variance (Conway, Management Science 1963). Where the ratio still grows with b, it is taken to grow on to the whole
+window. Windows before this one tell of what changes more slowly. The largest ratio counts, so that a stream is never
+held to be richer than it looks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,62 +19,88 @@ LEVELS = 9
 """Windows of 64, 128, … 16,384 samples."""
 BATCHES = 16
 """Batch means that a window keeps; the coarsest variance is one of half as many."""
+HISTORY, LEAST = 32, 3
+"""Windows of each length that are remembered, at most, and from which number on they tell something."""
+LAGS = (1, 2, 4, 8)
+SPARE, SPARE_HISTORY = 0.5, 2.0
+"""What chance alone explains: standard deviations of a ratio of variances, and a ratio of the median of steps."""
+MEDIAN = 0.455
+"""Of a squared normal variable."""
 
 
 class Window(NamedTuple):
-    """Sums of `n` samples, over `series` (m,): `squares[k]` is of means of 2^k neighbours about their mean.
+    """Sums of `n` samples over all columns; `squares[k]` (alone + 1,) are of means of 2^k neighbours about their mean.
 
-    `batches` (16, m) are means of n / 16 neighbours each.
+    `batches` (16, m) are means of n / 16 neighbours each, of the first m columns. The first `alone` of these are each
+    for itself, the others make one series together.
     """
 
     n: int
     sums: np.ndarray
     squares: list[np.ndarray]
     batches: np.ndarray
+    alone: int
 
     @property
     def means(self) -> np.ndarray:
-        """Of the series."""
+        """Of all columns."""
         return self.sums / self.n
 
 
-def first(series: np.ndarray) -> Window:
-    """A window of samples (64, m)."""
-    squares, batches = [], series
+def first(rows: np.ndarray, series: int, alone: int) -> Window:
+    """A window of samples (64, columns), the first `series` of which are looked at for likeness."""
+    squares, batches = [], rows[:, :series]
     while len(batches) > BATCHES:
-        squares.append(_squares(batches))
+        squares.append(_squares(batches, alone))
         batches = _paired(batches)
-    return Window(len(series), series.sum(axis=0), [*squares, _squares(batches)], batches)
+    return Window(len(rows), rows.sum(axis=0), [*squares, _squares(batches, alone)], batches, alone)
 
 
 def joined(one: Window, other: Window) -> Window:
-    """A window of both, one behind the other."""
-    apart = np.square(one.means - other.means)
-    squares = []
-    for power, (left, right) in enumerate(zip(one.squares, other.squares)):
-        squares.append(left + right + apart * (one.n / 2**power) / 2)  # Chan, Golub and LeVeque 1979
+    """A window of both, one behind the other (Chan, Golub and LeVeque 1979)."""
+    series, alone = one.batches.shape[1], one.alone
+    apart = _together(np.square((one.means - other.means)[:series]), alone)
+    pairs = enumerate(zip(one.squares, other.squares))
+    squares = [left + right + apart * (one.n / 2 ** (power + 1)) for power, (left, right) in pairs]
     batches = _paired(np.concatenate([one.batches, other.batches]))
-    return Window(one.n + other.n, one.sums + other.sums, [*squares, _squares(batches)], batches)
+    return Window(one.n + other.n, one.sums + other.sums, [*squares, _squares(batches, alone)], batches, alone)
 
 
-def inflation(window: Window, groups: np.ndarray) -> np.ndarray:
-    """For each group of series (groups, m), by how much fewer samples its window is worth; from 1 to n."""
-    squares = [*window.squares, _squares(_paired(window.batches))]
-    single = groups @ squares[0] / (window.n - 1)
-    largest = np.ones(len(groups))
-    for power, each in enumerate(squares[1:], 1):
-        count = window.n / 2**power
-        ratio = 2**power * (groups @ each) / (count - 1) / np.maximum(single, 1e-300)
-        largest = np.maximum(largest, ratio / (1 + SPARE * (2 / (count - 1)) ** 0.5))
-    return np.where(single > 1e-14, np.minimum(largest, window.n), window.n)
+def inflation(window: Window, history: Sequence[np.ndarray]) -> np.ndarray:
+    """By how much fewer samples the window is worth, for each series (alone + 1,); from 1 to n.
+
+    `history` are means of windows of this length before this one, oldest first. A series that stands still counts as
+    the one whose neighbours are most alike.
+    """
+    squares = np.stack([*window.squares, _squares(_paired(window.batches), window.alone)])
+    sizes = 2.0 ** np.arange(len(squares))[:, None]
+    counts = window.n / sizes
+    variances = squares / (counts - 1)
+    known = np.maximum(variances[0], 1e-300)
+    ratios = sizes * variances / known / (1 + SPARE * (2 / (counts - 1)) ** 0.5)
+    largest = np.maximum(1, ratios.max(axis=0))
+    grows = np.maximum(1, ratios[-1]) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
+    largest = np.maximum(largest, grows)
+    if len(history) >= LEAST:
+        means = np.stack([*history, window.means])[:, : window.batches.shape[1]]
+        for lag in LAGS[: len(means).bit_length() - 2]:
+            steps = np.square(means[lag:] - means[:-lag])
+            alone = np.concatenate([steps[:, : window.alone], steps[:, window.alone :].sum(axis=1)[:, None]], axis=1)
+            alone.sort(axis=0)
+            median = alone[len(alone) // 2] / (2 * MEDIAN)
+            largest = np.maximum(largest, median * window.n / known / SPARE_HISTORY)
+    varies = variances[0] > 1e-14
+    most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
+    found: np.ndarray = np.minimum(np.where(varies, largest, most), window.n)
+    return found
 
 
-SPARE = 0.5
-"""Standard deviations of a ratio that chance alone explains, and that are no sign of likeness."""
+def _squares(values: np.ndarray, alone: int) -> np.ndarray:
+    return _together(np.square(values - values.mean(axis=0)).sum(axis=0), alone)
 
 
-def _squares(values: np.ndarray) -> np.ndarray:
-    return np.square(values - values.mean(axis=0)).sum(axis=0)
+def _together(values: np.ndarray, alone: int) -> np.ndarray:
+    return np.append(values[:alone], values[alone:].sum())
 
 
 def _paired(values: np.ndarray) -> np.ndarray:

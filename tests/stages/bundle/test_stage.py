@@ -15,6 +15,8 @@ from edgekit.core.errors import TrustError
 from edgekit.data import load as load_data
 from edgekit.runner import load
 from edgekit.runner.model import Model
+from edgekit.runner.monitor import reference
+from edgekit.runner.monitor.monitor import Monitor
 from edgekit.stages import bundle as stage
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
@@ -70,3 +72,16 @@ def test_a_bundle_says_what_bounds_its_drop_and_how_surely(model: Model, sealed:
     assert model.manifest.verdict["bound_validation_pp"] == row["bound_pp"]
     assert row["bound_pp"] <= model.manifest.budget["accuracy_drop_pp"]
     assert model.manifest.budget["accuracy_confidence"] == row["confidence"] == 0.95
+
+
+def test_a_bundle_says_what_its_validation_samples_look_like(model: Model) -> None:
+    assert model.manifest.reference == reference.MEMBER
+    found = reference.read(model.bundle.members[reference.MEMBER], model.manifest)
+    validation = load_data(load_plan(TINY).data).validation
+    assert found.samples == len(validation.x)
+    scores = np.stack([model.execute(model.prepare(raw)) for raw in validation.x])
+    said = np.bincount(scores.argmax(axis=1), minlength=len(model.manifest.labels))
+    assert found.classes == dict(zip(model.manifest.labels, said.tolist(), strict=True))
+    watching = Monitor.of(model)
+    watching.observe(validation.x, scores)
+    assert watching.verdict().level == "sound"

@@ -1,0 +1,65 @@
+"""Sketches of several devices are merged into one, which says what any of them would."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from edgekit.runner.errors import InputError
+from edgekit.runner.monitor import reference
+from edgekit.runner.monitor.monitor import Monitor
+from edgekit.runner.monitor.verdict import Verdict
+
+from .watched import manifest, stream
+
+MADE = manifest("picture")
+REFERENCE = reference.record(MADE, *stream(MADE, 500, 0))
+
+
+def sketch(seed: int, dark: bool = False, samples: int = 256) -> dict[str, Any]:
+    found = Monitor(MADE, REFERENCE)
+    raws, outputs = stream(MADE, samples, seed)
+    found.observe(raws // 3 if dark else raws, outputs)
+    made: dict[str, Any] = json.loads(json.dumps(found.sketch()))
+    return made
+
+
+def test_counts_are_added_and_the_sound_stay_sound() -> None:
+    merged = Monitor.merge([sketch(seed) for seed in range(1, 5)])
+    verdict = Verdict.of(MADE, REFERENCE, merged)
+    assert verdict.level == "sound" and verdict.samples == 1024
+    assert sum(merged["statistics"]["brightness"]["bins"]) == 1024
+    assert sum(merged["classes"].values()) == 1024
+
+
+def test_one_of_many_that_changed_is_seen_in_the_sum() -> None:
+    merged = Monitor.merge([*(sketch(seed) for seed in range(1, 5)), sketch(9, dark=True)])
+    verdict = Verdict.of(MADE, REFERENCE, merged)
+    assert verdict.level == "doubtful" and "darker" in " ".join(each.text for each in verdict.findings if each.alarm)
+
+
+def test_evidence_is_less_where_it_was_chosen_among_many() -> None:
+    alone = sketch(9, dark=True)
+    merged = Monitor.merge([*(sketch(seed) for seed in range(1, 10)), alone])
+    one, all_ = (each["statistics"]["brightness"]["latest"]["evidence"][0] for each in (alone, merged))
+    assert all_ == pytest.approx(one - 1)
+
+
+def test_the_order_of_merging_does_not_matter() -> None:
+    parts = [sketch(1), sketch(2), sketch(9, dark=True)]
+    assert Monitor.merge(parts)["samples"] == Monitor.merge([Monitor.merge(parts[:2]), parts[2]])["samples"]
+    assert (
+        Monitor.merge(parts)["statistics"]["noise"]["bins"] == Monitor.merge(parts[::-1])["statistics"]["noise"]["bins"]
+    )
+
+
+def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
+    other = manifest("audio")
+    strange = Monitor(other, reference.record(other, *stream(other, 64, 0))).sketch()
+    for parts in ([], [sketch(1), strange], [sketch(1), {"statistics": {}}], [{}, {}], [{"a": 1}]):
+        with pytest.raises(InputError):
+            Monitor.merge(parts)
+    with pytest.raises(InputError, match="none of this bundle"):
+        Verdict.of(MADE, REFERENCE, strange)
