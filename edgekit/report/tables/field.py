@@ -22,7 +22,7 @@ def reports(found: History) -> Table:
         rows.append(
             (
                 f"{each.name}{role}",
-                content["from"][:16].replace("T", " "),
+                content["from"][:10],
                 f"{each.bundle['name']} {each.bundle['version']}",
                 content["device"].get("host"),
                 f"{made.get('name')} {made.get('version')}",
