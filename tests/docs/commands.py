@@ -94,6 +94,7 @@ QUICK = {
     "edgekit compare reports/march.json reports/september.json",
     "edgekit field report reports/",
     "edgekit field pack kept/ doubtful.npz",
+    f"edgerun predict {INFO} pictures/ --watch",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
     "--labels airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck --golden pictures/",

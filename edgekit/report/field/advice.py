@@ -96,7 +96,7 @@ def _drifted(report: Report, against: Comparison | None) -> Iterator[Step]:
             )
     if outputs:
         why = f"answers changed: {_texts(outputs)}"
-        how = "label what `--keep` kept, pack it with `edgekit field pack`, and train with it"
+        how = "label kept samples, `edgekit field pack` them, and train with them"
         yield Step("retrain", why, how)
 
 
@@ -112,7 +112,7 @@ def _slow(report: Report, against: Comparison | None) -> Iterator[Step]:
             yield Step("another interpreter", f"the model takes {execute.shown} as long; {was}", how)
         elif not HARDWARE & against.changed.keys():
             why = f"the model takes {execute.shown} as long with the same interpreter"
-            how = "look for other processes, the governor and the clock; `edgerun bench` names what disturbs"
+            how = "`edgerun bench` names what disturbs: processes, governor, clock"
             yield Step("look at the device", why, how)
     if (before := against.part("preprocess")) and before.said == "slower" and not HARDWARE & against.changed.keys():
         why = f"preprocess takes {before.shown} as long"

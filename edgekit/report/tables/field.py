@@ -7,6 +7,8 @@ from edgekit.report.field.compare import WORDS, Comparison
 from edgekit.report.field.history import History, drift
 from edgekit.report.formatting import Table, count, milliseconds
 
+LEAST = 0.01
+"""Evidence that is worth a row."""
 COLUMNS = ("report", "from", "bundle", "host", "interpreter", "answered", "refused", "dropped", "hottest, °C", "health")
 
 
@@ -20,7 +22,7 @@ def reports(found: History) -> Table:
         rows.append(
             (
                 f"{each.name}{role}",
-                content["from"].replace("T", " ").removesuffix("Z"),
+                content["from"][:10],
                 f"{each.bundle['name']} {each.bundle['version']}",
                 content["device"].get("host"),
                 f"{made.get('name')} {made.get('version')}",
@@ -55,6 +57,7 @@ def findings(found: History) -> Table:
     rows = [
         (each["statistic"], f"{each['evidence']:.2f}", "alarm" if each["alarm"] else "", each["text"])
         for each in drift(found.now)
+        if each["alarm"] or each["evidence"] >= LEAST
     ]
     if not rows:
         return Table(

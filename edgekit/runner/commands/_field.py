@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from edgekit.runner.commands import _shared
@@ -32,7 +34,17 @@ def check(options: argparse.Namespace) -> None:
         options.misuse(f"--report {options.report}: name a file that ends in .json")
 
 
-def attach(model: Model, options: argparse.Namespace) -> None:
+@contextmanager
+def observed(model: Model, options: argparse.Namespace) -> Iterator[None]:
+    """Observe what is asked for, and write the last of it in the end."""
+    try:
+        _attach(model, options)
+        yield
+    finally:
+        model.observers.close()
+
+
+def _attach(model: Model, options: argparse.Namespace) -> None:
     """Add what is asked for to the model's observers."""
     if options.keep is not None:
         from edgekit.runner.monitor import doubtful

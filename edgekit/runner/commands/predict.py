@@ -65,12 +65,11 @@ def run(options: argparse.Namespace) -> None:
         model = _shared.load(options, metrics)
         if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")
-        try:
-            with _watch.said(model, options.watch):
-                _field.attach(model, options)
-                (_stream.run if options.stream else _files)(model, options)
-        finally:
-            model.observers.close()
+        with _field.observed(model, options), _watch.said(model, options.watch):
+            if options.stream:
+                _stream.run(model, options)
+            else:
+                _files(model, options)
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:

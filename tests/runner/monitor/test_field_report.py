@@ -21,6 +21,7 @@ from edgekit.runner.model import Model
 from edgekit.runner.monitor.field_report import MOST_LABELS, MOST_LOOKS, OTHER, FieldReport
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner.postprocess.classification import Classification
+from tests.reference.field_reports import write_bundle
 from tests.runner.conftest import LABELS, npy, samples
 
 FIXED = ("--no-trial", "--interpreter", "onnxruntime")
@@ -204,6 +205,22 @@ class TestPredict:
         subprocess.run([*map(str, command)], input=sent, capture_output=True, timeout=120, check=True)
         assert read(tmp_path / "r.json")["answered"] == 9
         assert len(list((tmp_path / "kept").glob("*/*.npz"))) == 9
+
+    def test_with_watch_it_says_whether_the_model_is_still_right(self, tmp_path: Path) -> None:
+        write_bundle(tmp_path / "a.edge.zip")
+        np.save(tmp_path / "sample.npy", samples(1)[0])
+        words = [
+            "predict",
+            tmp_path / "a.edge.zip",
+            tmp_path / "sample.npy",
+            "--watch",
+            "--report",
+            tmp_path / "r.json",
+        ]
+        assert main([*map(str, words), *FIXED]) == 0
+        found = read(tmp_path / "r.json")
+        assert found["verdict"]["level"] == "early" and found["sketch"]["samples"] == 1
+        assert found["verdict"]["canary"]["ok"] is True, "the last look at the golden vectors is in it"
 
     @pytest.mark.parametrize(
         ("options", "text"),
