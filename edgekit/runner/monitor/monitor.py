@@ -270,7 +270,10 @@ class Monitor:
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
         if change is not None:  # neighbours that are alike deceive both tests
-            made["confidence"] = {**change, "alarm": bool(change["since"] < change["before"]) and self._is_mixed(latest)}
+            made["confidence"] = {
+                **change,
+                "alarm": bool(change["since"] < change["before"]) and self._is_mixed(latest),
+            }
         made["canary"] = self._canary_state()
         return made
 
