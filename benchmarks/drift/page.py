@@ -115,6 +115,7 @@ In *false* are false alarms in 100,000 sound samples, in four orders of them.
 
 {tables.summary(results)}
 
+Where there are fewer drifts in *found*, the detector was not run on every subject.
 A detector that often alarms by chance also finds much by chance.
 With one false alarm in 1,000 samples it would find everything within {plan.after:,}.
 So the lines with *budget* are those to compare: they have the budget of the monitor.
