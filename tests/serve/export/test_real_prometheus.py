@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,58 +19,30 @@ from tests.serve.export.conftest import watching
 from tests.serve.export.prometheus_server import Prometheus, running
 from tests.serve.export.test_grafana import concrete, panels
 from tests.serve.server import INFER, RAW, Server
+from tests.serve.watched import sound, with_reference
 
 pytestmark = pytest.mark.processes
 
-NOT_YET: set[str] = {
-    "edgekit_request_duration_seconds_bucket{le}",
-    "edgekit_part_duration_seconds_bucket",
-    "edgekit_batch_size_bucket",
-    "edgekit_batch_size_count",
-    "edgekit_batch_size_sum",
-    "edgekit_refused_total",
-    "edgekit_dropped_total",
-    "edgekit_cache_bytes",
-    "edgekit_cache_entries",
-    "edgekit_process_cpu_seconds_total",
-    "edgekit_process_resident_bytes",
-    "edgekit_temperature_celsius",
-    "edgekit_clock_hertz",
-    "edgekit_throttled",
-    "edgekit_under_voltage",
-    "edgekit_health",
-    "edgekit_drift",
-    "edgekit_drift_alarm",
-    "edgekit_canary_runs_total",
-    "edgekit_canary_failures_total",
-    "edgekit_canary_last_success_timestamp_seconds",
-    "edgekit_watched_samples_total",
-}
-"""What rules and panels read and nobody gives yet. It is empty once the server and the runner give all of it."""
 ELSEWHERE = {
     "edgekit_dropped_total": "streams of the runner",
     "edgekit_temperature_celsius": "the kernel may not show it",
     "edgekit_clock_hertz": "the kernel may not show it",
     "edgekit_throttled": "the kernel may not show it",
     "edgekit_under_voltage": "a Raspberry Pi's kernel shows it",
-    "edgekit_health": "the watch over a model, which is off by default",
-    "edgekit_drift": "as edgekit_health",
-    "edgekit_drift_alarm": "as edgekit_health",
-    "edgekit_canary_runs_total": "as edgekit_health",
-    "edgekit_canary_failures_total": "as edgekit_health",
-    "edgekit_canary_last_success_timestamp_seconds": "as edgekit_health",
-    "edgekit_watched_samples_total": "as edgekit_health",
 }
 """What this server need not show; some file of edgekit must name it."""
 METRIC = re.compile(r"(?<![\w:])(?:edgekit|nv)_[a-z0-9_]+(?![\w:])")
 RECORDED = re.compile(r"\b(?:model|part):[\w:]+")
-ASKED = 20
+ASKED = 200
+WATCHED = ("--watch", "--watch-per-s", "2000", "--canary-s", "2")
 
 
 @pytest.fixture(scope="module")
-def server(start: Start, folder: Path) -> Server:
-    """One that has answered, refused what was invalid, and keeps answers."""
-    return start(folder / "tiny-onnx-1.2.0.edge.zip", "--cache-mb", "4")
+def server(start: Start, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """One that is watched, and keeps answers."""
+    copy = tmp_path_factory.mktemp("watched") / "tiny-onnx-1.2.0.edge.zip"
+    shutil.copy(folder / copy.name, copy)
+    return start(with_reference(copy), "--cache-mb", "4", *WATCHED)
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +61,11 @@ def prometheus(server: Server, exported: Path, tmp_path_factory: pytest.TempPath
     with running(exported / "rules", tmp_path_factory.mktemp("prometheus")) as found:
         counted = "edgekit_request_duration_seconds_count"
         found.wait("a first scrape", lambda: found.query(counted))
-        for number in range(ASKED):
-            assert server.post(INFER, bytes([number]) * 64, RAW).status == 200
+        for image in sound(ASKED, 7):
+            assert server.post(INFER, image.tobytes(), RAW).status == 200
         assert server.post(INFER, b"too short", RAW).status == 400
         found.wait("the requests", lambda: any(float(each["value"][1]) >= ASKED for each in found.query(counted)))
+        found.wait("what the watch found", lambda: found.query("edgekit_drift"))
         found.wait("all rules", lambda: all(each["health"] == "ok" for each in found.rules()))
         found.wait(
             "a rate", lambda: any(float(each["value"][1]) > 0 for each in found.query("model:edgekit_answered:rate5m"))
@@ -144,23 +118,16 @@ def test_every_metric_that_is_read_is_given(prometheus: Prometheus, exported: Pa
     shown = {each["metric"]["le"] for each in prometheus.query("edgekit_request_duration_seconds_bucket")}
     if not set(objective.bounds()) <= shown:
         missing.add("edgekit_request_duration_seconds_bucket{le}")
-    assert missing == NOT_YET, "a name is new or gone; NOT_YET must say so"
+    assert missing == set()
 
 
 def test_recording_rules_give_numbers(prometheus: Prometheus, exported: Path) -> None:
     empty = {
         rule["record"] for rule in every_rule(exported) if "record" in rule and not prometheus.query(rule["record"])
     }
-    excused = {rule["record"] for rule in every_rule(exported) if "record" in rule and not_yet(rule["expr"])}
-    excused |= {
-        rule["record"]
-        for rule in every_rule(exported)
-        if "record" in rule and set(RECORDED.findall(rule["expr"])) & excused
-    }
-    assert empty <= excused
-    if not NOT_YET:
-        for share in prometheus.query("model:edgekit_slow:share_rate5m"):
-            assert float(share["value"][1]) == pytest.approx(0, abs=1e-9)
+    assert empty == set()
+    for share in prometheus.query("model:edgekit_slow:share_rate5m"):
+        assert float(share["value"][1]) == pytest.approx(0, abs=1e-9)
     (rate,) = [each for each in prometheus.query("model:edgekit_answered:rate5m") if each["metric"]["model"] == "tiny"]
     assert rate["metric"]["version"] == "1.2.0" and float(rate["value"][1]) > 0
 
@@ -169,12 +136,6 @@ def is_named(name: str, source: str) -> bool:
     """Whether a file has the name, whole or as a prefix that a loop completes."""
     ends = [place + 1 for place, letter in enumerate(name) if letter == "_"]
     return f'"{name}"' in source or any(f'f"{name[:end]}{{' in source and f'"{name[end:]}"' in source for end in ends)
-
-
-def not_yet(expression: str) -> bool:
-    """Whether an expression reads what nobody gives yet."""
-    names = set(METRIC.findall(RECORDED.sub("", expression)))
-    return bool(names & NOT_YET) or ('le="' in expression and "edgekit_request_duration_seconds_bucket{le}" in NOT_YET)
 
 
 def test_no_alert_fires_at_a_server_that_is_well(prometheus: Prometheus) -> None:
@@ -187,25 +148,12 @@ def test_no_alert_fires_at_a_server_that_is_well(prometheus: Prometheus) -> None
 
 def test_every_panel_is_evaluated_without_an_error(prometheus: Prometheus, exported: Path) -> None:
     empty = {title for title, expression in every_panel(exported) if not prometheus.query(expression)}
-    may = {title for title, expression in every_panel(exported) if not_yet(expression) or reads_elsewhere(expression)}
-    may |= {title for title, expression in every_panel(exported) if not_yet_recorded(exported, expression)}
+    may = {title for title, expression in every_panel(exported) if reads_elsewhere(expression)}
     assert empty <= may
 
 
 def reads_elsewhere(expression: str) -> bool:
     return bool(set(METRIC.findall(expression)) & set(ELSEWHERE))
-
-
-def not_yet_recorded(exported: Path, expression: str) -> bool:
-    """Whether a panel reads a recording rule that has no numbers yet."""
-    expressions = {rule["record"]: rule["expr"] for rule in every_rule(exported) if "record" in rule}
-    waiting = [name for name in RECORDED.findall(expression) if name in expressions]
-    while waiting:
-        text = expressions[waiting.pop()]
-        if not_yet(text):
-            return True
-        waiting += [name for name in RECORDED.findall(text) if name in expressions]
-    return False
 
 
 def test_a_target_that_is_gone_is_noticed(
