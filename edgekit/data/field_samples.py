@@ -28,6 +28,9 @@ COLUMNS = ("file", "time", "doubt", "answer", "label")
 BETWEEN, NONE = ";", "none"
 TYPED = ("classification", "multi_label", "regression", "anomaly", "embedding")
 """Tasks whose labels are written in a table; boxes and masks are drawn."""
+DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, MemoryError,
+           RecursionError, NotImplementedError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+"""What numpy, zipfile and json raise of a file that was edited or cut short."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +162,14 @@ def _values(text: str, count: int) -> list[float]:
 def _about(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
-        if {"name", "version", "task", "labels", "raw", "identity"} <= found.keys():
+        texts = [found[name] for name in ("name", "version", "task", "identity")] + found["labels"]
+        raw = found["raw"]
+        fits = all(isinstance(each, str) for each in (*texts, raw["kind"], raw["dtype"]))
+        numbers = [*raw["shape"], raw["sample_rate_hz"] or 1]
+        parts = [each[name] for each in raw["tensors"] or () for name in ("name", "shape", "dtype")]
+        if fits and all(type(each) is int and each > 0 for each in numbers) and None not in parts:
             return dict(found)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         pass
     raise DataError(f"{path}: is damaged; copy it from the device again")
 
@@ -172,11 +180,15 @@ def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> t
             raw, outputs = archive["raw"], archive["outputs"]
             about = json.loads(archive["about"].tobytes())
         identity, when, doubt = str(about["bundle"]), float(about["time"]), float(about["doubt"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        time.gmtime(when)
+        bundle = abouts.get(identity)
+        if bundle is not None and (list(raw.shape), str(raw.dtype)) != (bundle["raw"]["shape"], bundle["raw"]["dtype"]):
+            raise ValueError(f"it holds {raw.dtype}{list(raw.shape)}, and the bundle takes {bundle['raw']}")
+        answer = "" if bundle is None else BETWEEN.join(_answer(bundle, about["answer"]))
+    except DAMAGED as error:
         raise DataError(f"{path}: is damaged ({error}); remove it, or copy it from the device again") from None
-    if identity not in abouts:
+    if bundle is None:
         raise DataError(f"{path.parents[1]}: bundle-{identity}.json is missing; copy it from the device, too")
-    answer = BETWEEN.join(_answer(abouts[identity], about["answer"]))
     return identity, Sample(file, raw, outputs, when, doubt, answer)
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.errors import DataError
+from edgekit.report.field import checks
 from edgekit.runner.monitor.field_report import FORMAT, KIND, WHOLE
 from edgekit.runner.monitor.histogram import BOUNDS_MS
 
 LARGEST_BYTES = 16_000_000
-GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
-LOOK = ("at_s", "answered", "execute_p50_ms", "temperature_c", "frequency_mhz", "throttled", "resident_bytes")
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def read(path: Path) -> Report:
         size = path.stat().st_size
         if size > LARGEST_BYTES:
             raise DataError(f"{path}: {size:,} bytes, and no field report is larger than {LARGEST_BYTES:,}")
-        content = json.loads(path.read_bytes())
+        content = checks.parse(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
@@ -98,7 +97,7 @@ def read(path: Path) -> Report:
             f"{path}: a field report of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "
             "use the edgekit that its edgerun.pyz came from"
         )
-    if wrong := _wrong(content):
+    if wrong := checks.wrong(content):
         raise DataError(f"{path}: {wrong}; it was edited or cut short, copy it from the device again")
     return Report(path.stem, content)
 
@@ -119,39 +118,3 @@ def _is_one(path: Path) -> bool:
     except (OSError, ValueError, RecursionError):
         return True  # `read` says what is wrong
     return isinstance(content, dict) and content.get("kind") == KIND
-
-
-def _wrong(content: Mapping[str, Any]) -> str:
-    """What is not as it should be; empty where all is."""
-    for group in GROUPS:
-        if not isinstance(content.get(group), dict):
-            return f"{group} is missing"
-    for number in ("answered", "dropped"):
-        if not _is_count(content.get(number)):
-            return f"{number} is {content.get(number)!r}"
-    if not all(_is_count(each) for name in ("refused", "labels") for each in content[name].values()):
-        return "refused or labels holds something that is no count"
-    if not all(isinstance(content.get(name), str) for name in ("from", "to")):
-        return "from or to is missing"
-    machine = content["machine"]
-    if not all(isinstance(machine.get(end), dict) for end in ("first", "last")):
-        return "machine.first or machine.last is missing"
-    if not isinstance(machine.get("looks"), list) or not all(isinstance(each, dict) for each in machine["looks"]):
-        return "machine.looks is no list of readings"
-    if any(name not in each for each in machine["looks"] for name in LOOK):
-        return "a reading of machine.looks is not whole"
-    if not isinstance(content.get("verdict", {}), dict):
-        return "verdict is no object"
-    for part, latency in content["latency_ms"].items():
-        pairs = latency.get("counts") if isinstance(latency, dict) else None
-        if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
-            return f"latency_ms.{part}.counts is no list of [place, count]"
-    return ""
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_count, value)) and value[0] <= len(BOUNDS_MS)

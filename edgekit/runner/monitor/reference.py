@@ -18,6 +18,8 @@ FORMAT = 1
 MEMBER = "reference.json"
 QUANTILES = 129
 CHUNK = 64
+MOST = 2**53
+"""No count reaches it, and up to it floats are exact."""
 
 
 class Reference(NamedTuple):
@@ -106,9 +108,9 @@ def parse(values: Any, manifest: Manifest) -> Reference:
         quantiles = np.array(rows, np.float64).reshape(len(wanted), QUANTILES)
         classes = values.get("classes")
         counts = None if classes is None else {str(name): int(classes[name]) for name in outputs.classes(manifest)}
-        fits = values["format"] == FORMAT and isinstance(samples, int) and samples > 0
+        fits = values["format"] == FORMAT and isinstance(samples, int) and 0 < samples < MOST
         sorted_ = bool(np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all())
-        counted = counts is None or min(counts.values(), default=0) >= 0
+        counted = counts is None or all(0 <= each < MOST for each in counts.values())
         unknown = values.get("unknown")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BundleError(f"{MEMBER}: no reference of this model ({type(error).__name__}: {error})") from None

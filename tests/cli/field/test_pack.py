@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import wave
 from collections.abc import Callable
 from dataclasses import replace
@@ -315,6 +316,34 @@ class TestRefused:
         path.write_bytes(path.read_bytes()[:200])
         done = edgekit("field", "pack", kept, tmp_path / "d.npz")
         assert done.exit_code == 4 and f"{path}: is damaged" in done.output and "Traceback" not in done.output
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("answer", {}), ("answer", 3), ("time", 1e308), ("time", float("nan")), ("doubt", 10**400), ("bundle", [])],
+    )
+    def test_a_sample_that_was_edited_is_named(self, name: str, value: Any, kept: Path, tmp_path: Path) -> None:
+        path = next(kept.glob("*/*.npz"))
+        content = dict(np.load(path))
+        about = {**json.loads(content["about"].tobytes()), name: value}
+        np.savez(path, **{**content, "about": np.frombuffer(json.dumps(about).encode(), np.uint8)})
+        done = edgekit("field", "pack", kept, tmp_path / "d.npz")
+        text = "is missing; copy it" if name == "bundle" else f"{path}: is damaged"
+        assert done.exit_code == 4 and text in done.output, done.output
+
+    def test_a_sample_of_another_shape_is_named(self, kept: Path, tmp_path: Path) -> None:
+        path = next(kept.glob("*/*.npz"))
+        np.savez(path, **{**dict(np.load(path)), "raw": np.zeros(3, np.uint8)})
+        done = edgekit("field", "pack", kept, tmp_path / "d.npz")
+        assert done.exit_code == 4 and "it holds uint8[3], and the bundle takes" in done.output, done.output
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [("labels", 3), ("labels", [[1]]), ("raw", {}), ("raw", None), ("name", 3), ("task", [])]
+    )
+    def test_a_description_that_was_edited_is_named(self, name: str, value: Any, kept: Path, tmp_path: Path) -> None:
+        path = next(kept.glob("bundle-*.json"))
+        path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+        done = edgekit("field", "pack", kept, tmp_path / "d.npz")
+        assert done.exit_code == 4 and f"{path}: is damaged" in done.output, done.output
 
     def test_older_data_of_something_else(self, kept: Path, tmp_path: Path) -> None:
         np.savez(tmp_path / "old.npz", x_train=np.zeros((9, 5), np.float32), y_train=np.arange(9) % 3)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from edgekit.core.errors import DataError
-from edgekit.report.field import history
+from edgekit.report.field import history, show
+from edgekit.report.field.compare import compare
 from edgekit.report.field.reports import Report, folder, read
 from tests.report.field.reports import EXAMPLES, example, made
 
@@ -38,6 +43,8 @@ def test_the_examples_are_read_in_their_order() -> None:
         ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is no list"),
         ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is no list"),
         ({"verdict": "fine"}, "verdict is no object"),
+        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is no list of objects"),
+        ({"bundle": {"name": "a", "version": "1", "variant": "b"}}, "bundle.identity is None"),
     ],
 )
 def test_what_is_no_report_is_refused_with_the_reason(change: dict[str, Any], text: str, tmp_path: Path) -> None:
@@ -46,6 +53,37 @@ def test_what_is_no_report_is_refused_with_the_reason(change: dict[str, Any], te
     with pytest.raises(DataError) as caught:
         read(path)
     assert text in str(caught.value) and str(path) in str(caught.value)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Of all that stands in a report, of lists the first element."""
+    if isinstance(value, dict):
+        for name in value:
+            yield from ((*path, name), *places(value[name], (*path, name)))
+    elif isinstance(value, list) and value:
+        yield from ((*path, 0), *places(value[0], (*path, 0)))
+
+
+@pytest.mark.parametrize("bad", ['"x"', '"\\ud800"', "{}", "[3]", "NaN", "1e999", "1" + 400 * "0"])
+def test_a_report_with_anything_anywhere_is_refused_or_compared(bad: str, tmp_path: Path) -> None:
+    now, path = example("camera-7-september"), tmp_path / "a.json"
+    del now["sketch"]  # nobody reads it here
+    for place in places(now):
+        content = copy.deepcopy(now)
+        where = content
+        for each in place[:-1]:
+            where = where[each]
+        where[place[-1]] = "HERE"
+        path.write_text(json.dumps(content).replace('"HERE"', bad))
+        try:
+            report = read(path)
+        except DataError as error:
+            assert str(path) in str(error)
+            continue
+        found = history.of([made(), report])
+        assert history.rows(found) and history.drift(report) is not None
+        json.dumps([show.to_dict(found.comparison), show.to_dict(compare(report, made()))], allow_nan=False)
+        show.show(found.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}', "\x00", "[" * 100_000])

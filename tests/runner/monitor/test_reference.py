@@ -68,6 +68,8 @@ def without(values: dict[str, Any], *path: str) -> dict[str, Any]:
         lambda values: without(values, "classes"),
         lambda values: {**values, "samples": 0},
         lambda values: {**values, "samples": "many"},
+        lambda values: {**values, "samples": 10**400},
+        lambda values: {**values, "classes": {"circle": 10**400, "square": 0, "star": 0}},
         lambda values: {**values, "format": 2},
         lambda values: {**values, "classes": {"circle": -1, "square": 0, "star": 0}},
         lambda values: {**values, "statistics": []},
