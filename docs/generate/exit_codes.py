@@ -22,7 +22,11 @@ SIGNALS = {
         exit_codes.BROKEN_PIPE: BROKEN_PIPE,
         exit_codes.TERMINATED: "SIGTERM stopped the command. Finished stages are kept.",
     },
-    "edgerun": {runner.INTERRUPTED: INTERRUPTED, runner.BROKEN_PIPE: BROKEN_PIPE},
+    "edgerun": {
+        runner.INTERRUPTED: INTERRUPTED,
+        runner.BROKEN_PIPE: BROKEN_PIPE,
+        runner.TERMINATED: "SIGTERM stopped `predict`. What `--metrics`, `--report` and `--keep` write is written.",
+    },
 }
 PLAIN = {
     "edgekit": {},

@@ -13,7 +13,7 @@ from typing import Any
 from edgekit import __version__
 from edgekit.runner.errors import RunnerError, keep_exit_code_after_interrupt
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 BROKEN_PIPE = 141
 RESOURCES = 7
 COMMANDS = "edgekit.runner.commands"
@@ -36,9 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "numpy" not in f"{error.name} {error}":
             raise
         return _fail(f"numpy cannot be imported ({_first_line(error)}); `edgerun doctor` says what to install", 5)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as end:
         keep_exit_code_after_interrupt()
-        return _fail("interrupted", INTERRUPTED)
+        return _fail("terminated", TERMINATED) if end.args else _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader has gone
         _leave_stdout()
         return BROKEN_PIPE

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.commands import _shared
 
@@ -30,8 +33,30 @@ def check(options: argparse.Namespace) -> None:
     """Exit code 2 for options that do not belong together."""
     if options.keep is None and (options.keep_per_day or options.keep_bytes):
         options.misuse("--keep-per-day and --keep-bytes are for --keep")
+    if options.keep == "":
+        options.misuse("--keep: name a folder")
     if options.report is not None and not options.report.endswith(".json"):
         options.misuse(f"--report {options.report}: name a file that ends in .json")
+
+
+@contextmanager
+def ending(options: argparse.Namespace) -> Iterator[None]:
+    """Of what observes: SIGTERM, which stops services, ends like Ctrl-C, and warnings are lines as all others are."""
+    wanted = options.metrics or options.watch or options.keep or options.report
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(*_: Any) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: _shared.warn(str(message))
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 @contextmanager

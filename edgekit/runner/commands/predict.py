@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         _draw.check(options)
     if not options.stream and not options.inputs:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
-    with _metrics.shown(options.metrics) as metrics:
+    with _field.ending(options), _metrics.shown(options.metrics) as metrics:
         model = _shared.load(options, metrics)
         if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")

@@ -177,7 +177,8 @@ class Doubtful:
         except Exception as error:  # whatever it is, the next one may fit again
             self.failures += 1
             if self.failures == 1:
-                warnings.warn(f"keep: {self._kept.folder}: {error}; samples are lost", RuntimeWarning, stacklevel=2)
+                with suppress(RuntimeWarning):  # where warnings are errors
+                    warnings.warn(f"keep: {self._kept.folder}: {error}; samples are lost", RuntimeWarning, stacklevel=2)
             return AFTER_FAILURE_S
         return min(AFTER_FAILURE_S, REST * (time.monotonic() - started))
 

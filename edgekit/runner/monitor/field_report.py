@@ -8,11 +8,13 @@ One JSON file, rewritten each minute and at the end, of some 10 kB whatever the 
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import os
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +37,7 @@ PARTS = ("wait", "preprocess", "execute", "postprocess")
 WHOLE = "whole"
 """Preprocess to postprocess; what a window of a stream waited comes before it."""
 SHARES = (0.5, 0.9, 0.99)
+FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class FieldReport:
@@ -75,13 +78,16 @@ class FieldReport:
         self._seen = [0] * (len(BOUNDS_MS) + 1)
         self._begun, self._begun_at = time.monotonic(), time.time()
         self._first, self._facts = health.read(root), _facts(model)
-        self._end, self._failed = threading.Event(), False
+        self._end, self._failed, self._process = threading.Event(), False, os.getpid()
         self._monitor: Any = None
         try:
             make_folder(self._path.parent)
             self._write()
         except OSError as error:
-            raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
+            if error.errno in FULL:  # a device that starts again answers all the same
+                self._tell(error)
+            else:
+                raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
         self._thread = threading.Thread(target=self._work, name="edgerun-report", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -116,7 +122,7 @@ class FieldReport:
     def close(self) -> None:
         """Write the last time."""
         atexit.unregister(self.close)
-        if not self._end.is_set():
+        if os.getpid() == self._process and not self._end.is_set():  # a child leaves its parent's report alone
             self._end.set()
             self._thread.join(10.0)
             self._try()
@@ -194,9 +200,13 @@ class FieldReport:
         try:
             self._write()
         except Exception as error:  # a full disk, or a monitor in the middle of an answer: the next time is near
-            if not self._failed:
-                warnings.warn(f"report: {self._path}: {error}; it is tried again", RuntimeWarning, stacklevel=2)
-            self._failed = True
+            self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        if not self._failed:
+            with suppress(RuntimeWarning):  # where warnings are errors
+                warnings.warn(f"report: {self._path}: {error}; it is tried again", RuntimeWarning, stacklevel=3)
+        self._failed = True
 
     def _write(self) -> None:
         text = json.dumps(_finite(self.report()), sort_keys=True, separators=(",", ":"), allow_nan=False)

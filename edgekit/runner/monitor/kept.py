@@ -14,7 +14,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from edgekit.runner.errors import ResourceError
+from edgekit.runner.errors import InputError, ResourceError
 from edgekit.runner.files import make_folder, write_atomically
 
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -27,11 +27,11 @@ class Kept:
     """The folder, open for writing. Several processes may write into one."""
 
     def __init__(self, folder: str | os.PathLike[str], per_day: int, most_bytes: int) -> None:
+        if not isinstance(folder, (str, os.PathLike)) or not str(folder):
+            raise InputError(f"keep: got {folder!r}; name a folder")
         self.folder, self.per_day, self.most_bytes = Path(folder), per_day, most_bytes
         try:
-            if not self.folder.is_dir():
-                make_folder(self.folder)
-                self.folder.chmod(0o700)  # pictures and sounds of people: nobody else reads them
+            self._make()
             self._days = {day.name: self._bytes(day) for day in days(self.folder)}
         except OSError as error:
             raise ResourceError(f"keep: {self.folder}: {error.strerror or error}; name a folder to write in") from None
@@ -57,10 +57,17 @@ class Kept:
         if not self._evict(len(data), value, day):
             return False
         self._trim(day, self.per_day - 1)
+        self._make()
         make_folder(folder)
         write_atomically(folder / f"{value:.6f}-{max(0, time_ms)}-{os.urandom(4).hex()}.npz", data)
         self._days[day] = self._bytes(folder)
         return True
+
+    def _make(self) -> None:
+        """The folder, where it is missing: at first, or because somebody removed it."""
+        if not self.folder.is_dir():
+            make_folder(self.folder)
+            self.folder.chmod(0o700)  # pictures and sounds of people: nobody else reads them
 
     def _trim(self, day: str, most: int) -> None:
         """Leave the most doubtful ones of a day."""

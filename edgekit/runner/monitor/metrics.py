@@ -62,6 +62,8 @@ class Metrics:
         self._bounded = exposition.Bounded()
         self._machine = Machine()
         self._on_problem: Callable[[str], object] | None = on_problem
+        if where is not None and not isinstance(where, (str, os.PathLike)):
+            raise InputError(f"metrics: got {where!r}; use a file that ends in .prom, or 127.0.0.1:PORT")
         self._shown = None if where is None else _open(os.fspath(where), self.text, every_s, on_problem)
         self.where: str | None = None if self._shown is None else self._shown.where
         """The file, or the address to scrape."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
@@ -106,4 +107,5 @@ class Observers:
     def _leave_out(self, observer: Observer, error: Exception) -> None:
         self.remove(observer)
         what = f"{type(observer).__name__} failed and is left out: {type(error).__name__}: {error}"
-        warnings.warn(what, RuntimeWarning, stacklevel=3)
+        with suppress(RuntimeWarning):  # where warnings are errors, the answer goes out all the same
+            warnings.warn(what, RuntimeWarning, stacklevel=3)

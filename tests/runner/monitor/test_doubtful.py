@@ -211,6 +211,21 @@ def test_a_folder_that_cannot_be_is_refused_at_once(model: Model, tmp_path: Path
         Doubtful.of(model, tmp_path / "file")
 
 
+@pytest.mark.parametrize("folder", ["", 3, True, b"kept"])
+def test_what_names_no_folder_is_refused(folder: Any, bundles: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="keep: got .*; name a folder"):
+        load(bundles["onnx"], trial=False, keep=folder)
+
+
+def test_a_folder_that_somebody_removed_is_private_again(model: Model, tmp_path: Path) -> None:
+    observer = Doubtful.of(model, tmp_path / "kept")
+    (tmp_path / "kept").rmdir()
+    tell(observer, [0.5])
+    observer.close()
+    assert observer.written == 1
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
+
+
 def kept_by_task(model: Model, folder: Path, task: str, answers: list[Any]) -> list[float]:
     from dataclasses import replace
 

@@ -22,6 +22,7 @@ from edgekit.runner.monitor.field_report import MOST_LABELS, MOST_LOOKS, OTHER, 
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner.postprocess.classification import Classification
 from tests.reference.field_reports import write_bundle
+from tests.runner import flat
 from tests.runner.conftest import LABELS, npy, samples
 
 FIXED = ("--no-trial", "--interpreter", "onnxruntime")
@@ -168,6 +169,44 @@ def test_a_folder_that_goes_away_costs_the_report_alone(model: Model, tmp_path: 
         model.observers.close()
 
 
+FORKS = """
+import os, sys
+from edgekit.runner import load
+from edgekit.runner.monitor.field_report import FieldReport
+import numpy as np
+model = load(sys.argv[1], trial=False)
+model.observers.add(FieldReport(model, sys.argv[2], every_s=0.01))
+model.predict(np.zeros((8, 8, 1), np.uint8))
+model.observers.close()
+model.observers.add(FieldReport(model, sys.argv[2], every_s=600))
+if os.fork() == 0:
+    model.predict(np.zeros((8, 8, 1), np.uint8))
+    sys.exit()
+os.wait()
+os._exit(0)
+"""
+
+
+def test_a_child_of_the_process_leaves_the_report_alone(bundles: dict[str, Path], tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", FORKS, str(bundles["onnx"]), str(tmp_path / "a.json")], check=True)
+    assert read(tmp_path / "a.json")["answered"] == 0
+
+
+@pytest.mark.processes
+def test_a_disk_that_is_full_from_the_start_costs_the_report_alone(bundles: dict[str, Path], tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    np.save(tmp_path / "0.npy", samples(1)[0])
+    script = f'mount -t tmpfs -o size=64k none {disk} && (head -c 65536 /dev/zero > {disk}/f; true) && exec "$@"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    command += [sys.executable, "-m", "edgekit.runner", "predict", str(bundles["onnx"]), str(tmp_path / "0.npy")]
+    command += [*FIXED, "--report", str(disk / "a.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and "0.npy" in done.stdout, done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("edgerun: report: ") and line.endswith("No space left on device; it is tried again"), line
+
+
 class TestPredict:
     """`edgerun predict --keep FOLDER --report FILE.json`."""
 
@@ -222,10 +261,27 @@ class TestPredict:
         assert found["verdict"]["level"] == "early" and found["sketch"]["samples"] == 1
         assert found["verdict"]["canary"]["ok"] is True, "the last look at the golden vectors is in it"
 
+    def test_sigterm_writes_the_report_and_says_so(self, tmp_path: Path, bundles: dict[str, Path]) -> None:
+        report = tmp_path / "a.json"
+        options = ["--stream", "gray", "--size", "8x8", "--report", str(report), "--json"]
+        command = [sys.executable, "-m", "edgekit.runner", "predict", str(bundles["onnx"]), *FIXED, *options]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(command, **pipes, env=flat.buffered()) as process:
+            assert process.stdin and process.stdout and process.stderr
+            process.stdin.write(bytes(3 * 64))
+            process.stdin.flush()
+            answers = [process.stdout.readline() for _ in range(3)]
+            process.terminate()
+            said = process.stderr.read().decode()
+        assert process.returncode == 143 and all(answers)
+        assert said.splitlines()[-1] == "edgerun: terminated" and "Traceback" not in said
+        assert read(report)["answered"] == 3
+
     @pytest.mark.parametrize(
         ("options", "text"),
         [
             (("--keep-per-day", "3"), "--keep-per-day and --keep-bytes are for --keep"),
+            (("--keep", ""), "--keep: name a folder"),
             (("--report", "r.txt"), "--report r.txt: name a file that ends in .json"),
         ],
     )
