@@ -16,6 +16,8 @@ from edgekit.measure.energy.source import Spent, Unreadable
 Unit = Literal["watts", "joules"]
 POLL_S = 0.05
 """Between two looks at a file of watts."""
+MOST_BYTES = 64
+"""Of the file: more is no number."""
 PATIENCE_S = 1.0
 """A file that is being rewritten is empty or half for a moment; after so long it is a fault."""
 
@@ -48,8 +50,14 @@ class Meter:
         return self._counted(work) if self.unit == "joules" else self._summed(work)
 
     def _read(self) -> float:
+        text = ""
         try:
-            text = self.path.read_text().strip()
+            if self.path.is_fifo():  # it would keep its reader waiting
+                raise Unreadable(f"{self.path} is a pipe; a file is wanted that is rewritten")
+            with open(self.path, "rb") as stream:
+                text = stream.read(MOST_BYTES).decode(errors="backslashreplace").strip()
+            if len(text) == MOST_BYTES:
+                raise ValueError
             value = float(text)
         except OSError as error:
             raise Unreadable(f"{self.path} cannot be read ({error.strerror or error})") from None

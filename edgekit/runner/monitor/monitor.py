@@ -203,8 +203,7 @@ class Monitor:
         """Families for the exposition of metrics."""
         from edgekit.runner.monitor.figures import families
 
-        sketched = self.sketch(look=False)
-        return families(Verdict.of(self.manifest, self.reference, sketched), sketched)
+        return families(Verdict.of(self.manifest, self.reference, seen := self.sketch(look=False)), seen)
 
     def _run_canary(self) -> None:
         """One golden vector, where its time has come: the answer is made, and its outputs are copies."""
@@ -223,12 +222,11 @@ class Monitor:
         return True
 
     def _look(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if not waiting:
+        if not self._waiting:
             return
+        waiting, self._waiting = self._waiting, []
         raws, given, answers = zip(*waiting)
-        thin = np.stack(raws)
-        self._take(thin, thin, np.stack(given), answers)
+        self._take(thin := np.stack(raws), thin, np.stack(given), answers)
 
     def _take(self, thin: np.ndarray, raws: np.ndarray, given: np.ndarray, answers: Sequence[Any]) -> None:
         found = self._of_output(raws, given, answers)
@@ -259,7 +257,8 @@ class Monitor:
                     "worth": _short(most.worth[place]),
                     "evidence": [_short(each) for each in most.evidence[:, place]],
                 }
-        made: dict[str, Any] = {"format": sketch.FORMAT, "parts": 1, **self._counts, "statistics": statistics}
+        made: dict[str, Any] = {"format": sketch.FORMAT, "reference": self.reference.digest, "parts": 1}
+        made.update(**self._counts, statistics=statistics)
         if len(self._classes):
             made["classes"] = dict(zip(outputs.classes(self.manifest), self._classes.tolist()))
             made["classes_latest"] = {}
@@ -297,6 +296,5 @@ def _short(value: Any) -> float:
 
 
 def _bytes(manifest: Manifest) -> int:
-    raw = manifest.raw
-    size = int(np.prod(raw.shape)) * np.dtype(raw.dtype).itemsize
+    size = int(np.prod(manifest.raw.shape)) * np.dtype(manifest.raw.dtype).itemsize
     return max(size, 4 * int(np.prod(manifest.output_shape)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,11 @@ class Reference(NamedTuple):
     quantiles: np.ndarray
     classes: dict[str, int] | None
     unknown: int | None = None
+
+    @property
+    def digest(self) -> int:
+        """What a sketch names it by: ranks in one reference say nothing of another."""
+        return zlib.crc32(self.quantiles.astype("<f8").tobytes() + repr((self.samples, self.classes)).encode())
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """Values (n, statistics) as their ranks in the reference, between 0 and 1; of equals the middle one."""

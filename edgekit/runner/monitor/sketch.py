@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 FORMAT = 1
 BINS = 16
 """Of the histogram of ranks: each holds a sixteenth of the reference."""
+BAD = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What a sketch that was edited raises."""
 COUNTS = ("samples", "refused", "failed", "dropped")
 
 
 def check(sketch: Mapping[str, Any], reference: Reference) -> None:
     """InputError unless it is a sketch of this reference's statistics."""
     try:
-        fits = sketch["format"] == FORMAT and list(sketch["statistics"]) == reference.names
+        fits = sketch["format"] == FORMAT and sketch["reference"] == reference.digest
+        fits = fits and list(sketch["statistics"]) == reference.names
     except (KeyError, TypeError):
         fits = False
     if not fits:
@@ -36,11 +39,11 @@ def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         raise InputError("sketches: got none; give at least one")
     first = sketches[0]
     try:
-        if any(list(each["statistics"]) != list(first["statistics"]) for each in sketches):
+        if any(each["reference"] != first["reference"] for each in sketches):
             raise InputError("sketches: got those of different bundles; merge those of one bundle alone")
         parts = sum(each["parts"] for each in sketches)
         chosen = log10(parts / min(each["parts"] for each in sketches))
-        merged: dict[str, Any] = {"format": FORMAT, "parts": parts}
+        merged: dict[str, Any] = {"format": FORMAT, "reference": first["reference"], "parts": parts}
         merged |= {name: sum(each[name] for each in sketches) for name in COUNTS}
         merged["statistics"] = {
             name: _statistic([each["statistics"][name] for each in sketches], chosen) for name in first["statistics"]
@@ -51,7 +54,7 @@ def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         merged["confidence"] = max(changes, key=lambda each: abs(each["before"] - each["since"]), default=None)
         canaries = [each["canary"] for each in sketches if each.get("canary")]
         merged["canary"] = _canary(canaries) if canaries else None
-    except (KeyError, TypeError, AttributeError) as error:
+    except BAD as error:
         raise InputError(f"sketches: one is none ({type(error).__name__}: {error}); give those of `sketch`") from None
     return merged
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edgekit.runner.errors import InputError
 from edgekit.runner.monitor.comparison import ALARM
 from edgekit.runner.monitor.windows import FIRST
 from edgekit.runner.monitor.words import of_class, of_statistic
@@ -63,10 +64,17 @@ class Verdict:
             The sketch is none of this bundle.
         """
         from edgekit.runner.monitor.reference import Reference, parse
-        from edgekit.runner.monitor.sketch import check
+        from edgekit.runner.monitor.sketch import BAD, check
 
         known = reference if isinstance(reference, Reference) else parse(reference, manifest)
         check(sketch, known)
+        try:
+            return cls._of(known, sketch)
+        except BAD as error:
+            raise InputError(f"sketch: it was edited or cut short ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _of(cls, known: Reference, sketch: Mapping[str, Any]) -> Verdict:
         findings = [*_statistics(known, sketch), *_classes(known, sketch)]
         findings += [each for each in (_confidence(sketch), _refused(sketch)) if each is not None]
         findings.sort(key=lambda each: (-each.alarm, -each.evidence))

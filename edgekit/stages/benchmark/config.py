@@ -20,8 +20,8 @@ LIBRARIES = ("numpy", "torch", "matplotlib", *model_file.LIBRARIES)
 class Cost(Strict):
     """What a call may be charged with. Prices and meters shape no result, so none of this is part of a key."""
 
-    per_cpu_hour: float | None = Field(None, ge=0, description="price of one hour of one core")
-    per_kwh: float | None = Field(None, ge=0, description="price of a kilowatt-hour")
+    per_cpu_hour: float | None = Field(None, ge=0, le=1e9, description="price of one hour of one core")
+    per_kwh: float | None = Field(None, ge=0, le=1e9, description="price of a kilowatt-hour")
     currency: str = Field("", pattern=r"^.{0,12}$", description="what these prices are in, such as EUR")
     meter: PathText | None = Field(
         None, description="absolute path of a file that a power meter's program rewrites, a number in it; "

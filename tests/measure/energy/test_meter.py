@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -92,3 +93,21 @@ def test_a_counter_that_stands_still_or_goes_back_gives_no_figure(tmp_path: Path
         Meter(path, "joules").of(lambda: None)
     with pytest.raises(Unreadable, match="went back from 5 to 4 joules"):
         Meter(path, "joules").of(lambda: path.write_text("4"))
+
+
+@pytest.mark.parametrize("unit", ["watts", "joules"])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"1" * 100_000, None])
+def test_what_is_no_number_is_told(unit: Unit, content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    path.write_text("10")
+
+    def work() -> None:
+        path.unlink()
+        if content is None:
+            os.mkfifo(path)  # nobody writes into it
+        else:
+            path.write_bytes(content)
+        time.sleep(0.1)
+
+    with pytest.raises(Unreadable, match="meter "):
+        Meter(path, unit).of(work)

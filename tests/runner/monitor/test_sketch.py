@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -63,3 +64,31 @@ def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
             Monitor.merge(parts)
     with pytest.raises(InputError, match="none of this bundle"):
         Verdict.of(MADE, REFERENCE, strange)
+
+
+def test_sketches_of_two_versions_of_a_bundle_are_kept_apart() -> None:
+    newer = reference.record(MADE, *stream(MADE, 500, 77))
+    other = Monitor(MADE, newer)
+    other.observe(*stream(MADE, 256, 3))
+    with pytest.raises(InputError, match="different bundles"):
+        Monitor.merge([sketch(1), other.sketch()])
+    with pytest.raises(InputError, match="none of this bundle"):
+        Verdict.of(MADE, REFERENCE, other.sketch())
+
+
+@pytest.mark.parametrize("bad", [None, "x", [], {}, [1], 10**400, float("nan")])
+def test_a_sketch_that_was_edited_is_refused_or_judged(bad: Any) -> None:
+    sound = sketch(1)
+    sound["recent"] = {"refused": 3, "of": 9, "why": "x"}
+    sound["canary"] = {"ok": True, "reason": None, "runs": 1, "failures": 0, "last_success_s": 1.0}
+    inner = [("recent", "refused"), ("recent", "of"), ("statistics", "noise"), ("canary", "ok"), ("classes", "star")]
+    for places in [(name,) for name in sound] + inner:
+        edited = json.loads(json.dumps(sound))
+        where = edited
+        for each in places[:-1]:
+            where = where[each]
+        where[places[-1]] = bad
+        with suppress(InputError):
+            assert Verdict.of(MADE, REFERENCE, edited).reason
+        with suppress(InputError):
+            assert Verdict.of(MADE, REFERENCE, Monitor.merge([sound, edited])).reason
