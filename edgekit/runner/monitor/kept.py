@@ -60,6 +60,7 @@ class Kept:
         self._make()
         make_folder(folder)
         write_atomically(folder / f"{value:.6f}-{max(0, time_ms)}-{os.urandom(4).hex()}.npz", data)
+        self._trim(day, self.per_day)  # another process may have added one in the same moment
         self._days[day] = self._bytes(folder)
         return True
 

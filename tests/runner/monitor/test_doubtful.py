@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -111,6 +112,23 @@ def test_a_day_s_limit_holds_over_restarts_and_several_processes(model: Model, t
     tell(third, [0.99, 0.05])
     third.close()
     assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.7, 0.8, 0.9, 0.95])}
+
+
+def test_a_day_s_limit_holds_for_several_that_write_at_once(tmp_path: Path) -> None:
+    together, days = threading.Barrier(6), [f"2026-11-{day:02}" for day in range(1, 31)]
+
+    def write(seed: int) -> None:
+        folder = kept.Kept(tmp_path / "kept", per_day=2, most_bytes=1_000_000)
+        for day in days:
+            together.wait()
+            folder.add(day, 0.5 + seed / 100, 1, b"sample")
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(kept.names(tmp_path / "kept" / day)) for day in days] == [2] * len(days)
 
 
 def test_the_budget_in_bytes_holds_at_every_moment(model: Model, tmp_path: Path) -> None:
