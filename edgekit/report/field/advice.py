@@ -24,6 +24,8 @@ OUTPUTS = ("confidence", "margin", "entropy", "value:", "score", "count", "norm"
            "output_")  # fmt: skip
 """How the names of statistics of answers begin; all others are of inputs."""
 LEVELS = ("doubtful", "wrong")
+REFUSED = "refused"
+"""The finding on samples without an answer: the network never saw them."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def _drifted(report: Report, against: Comparison | None) -> Iterator[Step]:
     if inputs:
         why = f"inputs changed: {_texts(inputs)}"
         yield Step("look at the inputs", why, "check light, lens, microphone and mounting before the network")
-        if "int8" in str(report.bundle.get("variant")):
+        looked_at = any(each.get("statistic") != REFUSED for each in inputs)
+        if looked_at and "int8" in str(report.bundle.get("variant")):
             yield Step(
                 "recalibrate",
                 "the ranges of int8 were set on samples that looked otherwise",

@@ -113,6 +113,8 @@ class FieldReport:
 
     def refused(self, error: RunnerError) -> None:
         """Count it: `failed` is the interpreter's fault, `invalid` the sample's."""
+        if self._monitor is None:
+            self._monitor = self._find_monitor()
         self._refused["failed" if isinstance(error, BackendError) else "invalid"] += 1
 
     def dropped(self, count: int) -> None:

@@ -50,6 +50,11 @@ def test_changed_inputs_are_looked_at_and_an_int8_network_is_recalibrated() -> N
     assert [each.action for each in found] == ["look at the inputs", "recalibrate"]
 
 
+def test_refused_inputs_recalibrate_nothing() -> None:
+    verdict = judged("doubtful", finding("refused", text="100% of the last 64 inputs got no answer"))
+    assert actions(made(verdict=verdict, bundle__variant="student-int8-tflite")) == ["look at the inputs"]
+
+
 @pytest.mark.parametrize("statistic", ["confidence", "margin", "class:star", "value:speed", "score", "projection:1"])
 def test_changed_answers_ask_for_training(statistic: str) -> None:
     assert actions(made(verdict=judged("doubtful", finding(statistic)))) == ["retrain"]

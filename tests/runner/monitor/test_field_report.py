@@ -261,6 +261,19 @@ class TestPredict:
         assert found["verdict"]["level"] == "early" and found["sketch"]["samples"] == 1
         assert found["verdict"]["canary"]["ok"] is True, "the last look at the golden vectors is in it"
 
+    def test_with_watch_it_says_that_every_input_was_refused(self, tmp_path: Path) -> None:
+        bundle = tmp_path / "watched.edge.zip"
+        write_bundle(bundle)
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for number in range(9):
+            np.save(folder / f"{number}.npy", np.zeros((3, 2, 1), np.uint8))
+        report = tmp_path / "r.json"
+        assert main(["predict", str(bundle), str(folder), *FIXED, "--watch", "--report", str(report)]) == 4
+        found = read(report)
+        assert found["answered"] == 0 and found["verdict"]["level"] == "doubtful"
+        assert found["sketch"]["refused"] == found["refused"]["invalid"] == 9
+
     def test_sigterm_writes_the_report_and_says_so(self, tmp_path: Path, bundles: dict[str, Path]) -> None:
         report = tmp_path / "a.json"
         options = ["--stream", "gray", "--size", "8x8", "--report", str(report), "--json"]
