@@ -222,6 +222,23 @@ def test_answers_other_than_recorded_are_wrong(watched: Path, tmp_path: Path) ->
     assert verdict.reason.startswith("golden vectors are not answered as recorded: golden vector")
 
 
+def test_one_wrong_golden_vector_is_wrong_while_others_are_answered_well(watched: Path, tmp_path: Path) -> None:
+    read = bundle.read(watched)
+    other = tmp_path / "other.edge.zip"
+    _, outputs = load(watched, trial=False).golden()
+    outputs = np.array(outputs)
+    outputs[1] += 9
+    bundle.write(other, read.manifest, {**read.members, read.manifest.golden["outputs"]: npy(outputs)})
+    model = load(other, trial=False)
+    model.observers.add(found := Monitor.of(model, canary_s=1e-6))
+    levels = []
+    for raw in flat.examples(flat.PICTURE, 9):
+        model.predict(raw)
+        levels.append(found.verdict().level)
+    assert levels == ["early", *8 * ["wrong"]]
+    assert "golden vector 1" in found.verdict().reason
+
+
 def test_figures_are_what_prometheus_reads(watched: Path) -> None:
     model = load(watched, trial=False, monitor=True)
     for raw in flat.examples(flat.PICTURE, 128):
