@@ -159,6 +159,8 @@ class Served:
 
     def close(self) -> None:
         """Let the model's thread end; what runs in it is finished first."""
+        if self.watcher is not None:
+            self.watcher.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 
