@@ -30,7 +30,8 @@ class Canary:
         self._next, self._states = 0, model.states()
         self.runs, self.failures = 0, 0
         self.last: CanaryResult | None = None
-        """Of the vectors since the last result that was whole."""
+        """The last result, or one of a vector that failed and was not answered right since."""
+        self._failed: dict[int, CanaryResult] = {}
         self.last_success_s: float | None = None
         """When the last vector gave what was recorded, seconds since 1970."""
 
@@ -71,5 +72,9 @@ class Canary:
         else:
             self.failures += 1
             self._next = 0 if self._model.manifest.states else self._next
-        self.last = CanaryResult(ok, 1, delta, self.atol, reason)
-        return self.last
+        result = CanaryResult(ok, 1, delta, self.atol, reason)
+        self._failed.pop(place, None)
+        if not ok:
+            self._failed[place] = result
+        self.last = next(iter(self._failed.values()), result)
+        return result
