@@ -27,7 +27,7 @@ async def told() -> list[bytes]:
         await asyncio.sleep(0)
     worker.drain()
     reader, writer = await asyncio.open_connection(sock=theirs, limit=1 << 26)
-    lines = []
+    lines: list[bytes] = []
     while not lines or json.loads(lines[-1])["do"] != "drain":
         lines.append(await asyncio.wait_for(reader.readline(), 30))
     writer.close()
