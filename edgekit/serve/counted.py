@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
+from edgekit.runner.errors import InputError
 from edgekit.serve import counters
 from edgekit.serve.counters import FIELDS
 from edgekit.serve.gone import Gone
 from edgekit.serve.log import log
 from edgekit.serve.refusal import Refusal
 
+if TYPE_CHECKING:
+    from edgekit.serve.watch.watcher import Watcher
+
+INPUTS = frozenset(("invalid", "too_large", "unsupported"))
+"""Reasons that lie with what the client sent; whoever watches the model is told."""
+
 
 class Counted:
     """Around a request to one model: `with Counted(row, arrived_ns)`. What is no refusal becomes one, with 500."""
 
-    __slots__ = ("_arrived_ns", "_row")
+    __slots__ = ("_arrived_ns", "_row", "_watcher")
 
-    def __init__(self, row: memoryview, arrived_ns: int) -> None:
-        self._row, self._arrived_ns = row, arrived_ns
+    def __init__(self, row: memoryview, arrived_ns: int, watcher: Watcher | None = None) -> None:
+        self._row, self._arrived_ns, self._watcher = row, arrived_ns, watcher
 
     def __enter__(self) -> None:
         pass
@@ -30,6 +38,8 @@ class Counted:
             self._row[FIELDS["refused_cancelled"]] += 1
         elif isinstance(error, Refusal):
             refused(self._row, error, self._arrived_ns)
+            if self._watcher is not None and error.kind in INPUTS:
+                self._watcher.refused(InputError(error.reason))
         elif isinstance(error, Exception):
             failure = internal(error)
             refused(self._row, failure, self._arrived_ns)

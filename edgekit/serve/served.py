@@ -73,8 +73,6 @@ class Served:
                 else np.concatenate([self.model.prepare(raw) for raw in samples])
             )
         except InputError as error:
-            if self.watcher is not None:
-                self.watcher.refused(error)
             raise Refusal(400, str(error)) from None
         counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
@@ -161,6 +159,8 @@ class Served:
 
     def close(self) -> None:
         """Let the model's thread end; what runs in it is finished first."""
+        if self.watcher is not None:
+            self.watcher.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 

@@ -31,6 +31,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
 """Before a worker that died is started again: doubled each time, from the first again once one has lived."""
 LIVED_S = 60.0
 LONGEST_OPENING_S = 600.0
+MOST_UNREAD_BYTES = 1 << 20
+"""Verdicts for a worker that is stuck do not pile up beyond."""
 BACKLOG = 2048
 
 
@@ -79,8 +81,9 @@ class WorkerProcess:
         await asyncio.wait_for(answer, LONGEST_OPENING_S)
 
     def tell(self, verdicts: dict[str, Any]) -> None:
-        """Whether its models are still right."""
-        self._say(do="tell", verdicts=verdicts)
+        """Whether its models are still right; nothing where it has not read what it was told before."""
+        if self._writer is None or self._writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
+            self._say(do="tell", verdicts=verdicts)
 
     def drain(self) -> None:
         """Finish what is there, then end."""
@@ -183,9 +186,9 @@ class Supervisor:
                 with suppress(BackendError):  # it has ended
                     worker.tell(found)
 
-    def _saw(self, number: int, sketches: dict[str, Any]) -> None:
+    def _saw(self, number: int, life: int, sketches: dict[str, Any]) -> None:
         if self.verdicts is not None:
-            self.verdicts.said(number, sketches)
+            self.verdicts.said(number, life, sketches)
 
     async def _start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
@@ -197,7 +200,7 @@ class Supervisor:
         )  # fmt: skip  # a session of its own: Ctrl-C in a terminal is for the supervisor alone
         theirs.close()
         ours.setblocking(False)
-        worker = WorkerProcess(process, ours, partial(self._saw, number))
+        worker = WorkerProcess(process, ours, partial(self._saw, number, process.pid))
         await worker.open()
         try:
             await worker.serve(self.entries)

@@ -58,6 +58,14 @@ def until_samples(server: Server, count: int) -> None:
     until(lambda: (verdict(server) or {}).get("samples") == count, lambda: verdict(server))
 
 
+def counted(server: Server) -> float:
+    return value(scraped(server), "edgekit_watched_samples_total", **TINY)
+
+
+def canary_runs(server: Server) -> float:
+    return value(scraped(server), "edgekit_canary_runs_total", **TINY)
+
+
 @pytest.fixture(scope="module")
 def server(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Server:
     return start(with_reference(cached.tiny(tmp_path_factory.mktemp("watched"))), *WATCH)
@@ -85,13 +93,23 @@ def test_sound_samples_are_sound_and_darkened_ones_are_told_in_words(server: Ser
     assert server.said().count("is doubtful") == 1
 
 
-def test_the_golden_vectors_are_asked_again_without_counting_as_answers(server: Server) -> None:
-    def runs() -> float:
-        return value(scraped(server), "edgekit_canary_runs_total", **TINY)
+def test_inputs_that_cannot_be_taken_are_told_in_words(server: Server) -> None:
+    for body in (b"no picture", b"no picture either") * 10:
+        assert server.ask("PUT", "/predict", body).status == 415
+        assert server.post(INFER, body, RAW).status == 400
 
+    def refused() -> list[str]:
+        return [each["text"] for each in (verdict(server) or {}).get("findings", ()) if each["statistic"] == "refused"]
+
+    until(lambda: bool(refused()), refused)
+    assert "got no answer, the last of them because of body: got 17 bytes" in refused()[0]
+    assert value(scraped(server), "edgekit_drift_alarm", statistic="refused", **TINY) == 1
+
+
+def test_the_golden_vectors_are_asked_again_without_counting_as_answers(server: Server) -> None:
     answers = value(scraped(server), "edgekit_request_duration_seconds_count", **TINY)
-    before = runs()
-    until(lambda: runs() >= before + 3, runs)
+    before = canary_runs(server)
+    until(lambda: canary_runs(server) >= before + 3, lambda: canary_runs(server))
     after = scraped(server)
     assert value(after, "edgekit_canary_failures_total", **TINY) == 0
     assert time.time() - value(after, "edgekit_canary_last_success_timestamp_seconds", **TINY) < PATIENCE_S
@@ -104,10 +122,15 @@ def test_workers_are_judged_together_and_one_that_ends_is_watched_again(start: S
     for seed in range(8):  # each on a connection of its own, which either worker may take
         feed(server, sound(50, seed))
     until_samples(server, 400)
+    until(lambda: canary_runs(server) >= 4, lambda: canary_runs(server))
+    before = canary_runs(server)
     os.kill(server.workers[0], signal.SIGKILL)
     server.wait_said("worker [01] ended")
     until(lambda: len(server.workers) == 2, lambda: server.workers)
-    feed(server, sound(50, 9))
+    for seed in range(9, 17):
+        feed(server, sound(50, seed))
+    until(lambda: counted(server) == 800, lambda: counted(server))
+    assert canary_runs(server) >= before, "a counter never goes back"
     until(lambda: (verdict(server) or {}).get("level") == "sound", lambda: verdict(server))
 
 

@@ -263,7 +263,9 @@ def _collector(text: str) -> str:
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         sound = False
-    if not sound or "@" in text or parts.query or parts.fragment:  # it may hold a password, and is not repeated
+    if (
+        not sound or not text.isprintable() or " " in text or "@" in text or parts.query or parts.fragment
+    ):  # it may hold a password, and is not repeated
         raise argparse.ArgumentTypeError(
             "use http://HOST:PORT or https://…, with the path where it is not /v1/traces; "
             "what the collector asks for goes into OTEL_EXPORTER_OTLP_HEADERS"

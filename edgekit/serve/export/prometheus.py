@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edgekit.serve.export import _yaml
 from edgekit.serve.export._monitoring import alerts, burn, recording, scrape
 from edgekit.serve.export._monitoring import objective as objectives
-from edgekit.serve.export._monitoring.alert import DOCS, Alert
+from edgekit.serve.export._monitoring.alert import Alert, address
 from edgekit.serve.export._monitoring.objective import Objective
 from edgekit.serve.export._subjects import Export, Request, Subject
 
@@ -22,7 +22,7 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
     objective = objectives.read(request.slo_p99, request.availability)
     targets = scrape.addresses(request.scrape)
     found = every_alert(objective)
-    docs = request.docs or DOCS
+    docs = address(request.docs)
     files = {
         RECORDING: _yaml.text({"groups": [{"name": "edgekit-recording", "rules": recording.rules(objective)}]}),
         ALERTS: _yaml.text({"groups": [{"name": "edgekit-alerts", "rules": [each.rule(docs) for each in found]}]}),

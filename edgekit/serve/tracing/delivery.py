@@ -69,7 +69,7 @@ class Bounded(requests.Session):
                 response.content  # noqa: B018  (reads it, and the connection stays)
             else:
                 response.close()
-        except requests.RequestException as error:
+        except Exception as error:  # of urllib3 too, for a host that is none
             self.reason = type(error).__name__
             raise
         self.reason = f"HTTP status {response.status_code}"

@@ -115,10 +115,3 @@ def error_type(error: BaseException) -> str:
     if isinstance(error, Refusal):
         return str(error.status)
     return type(error).__name__
-
-
-def refused(error: Refusal) -> str:
-    """Why, in one word."""
-    if error.status == 503:
-        return "busy" if error.reason.startswith("the queue") else "late"
-    return {400: "invalid", 413: "too_large", 415: "unsupported", 500: "failed"}.get(error.status, "not_allowed")

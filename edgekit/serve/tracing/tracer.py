@@ -16,7 +16,7 @@ from edgekit.serve.refusal import Refusal, printable
 from edgekit.serve.settings import Settings
 from edgekit.serve.tracing.context import Pairs, Sampling, new_id
 from edgekit.serve.tracing.delivery import Delivery, resource
-from edgekit.serve.tracing.traced import Part, Traced, error_type, refused
+from edgekit.serve.tracing.traced import Part, Traced, error_type
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"))
 LONGEST_PATH = 256
@@ -75,7 +75,7 @@ class Tracer:
     def _ended(self, traced: Traced, fault: str) -> None:
         error, status = traced.error, Status(StatusCode.UNSET)
         if isinstance(error, Refusal):
-            traced.attributes["edgekit.refused"] = refused(error)
+            traced.attributes["edgekit.refused"] = error.kind
         elif isinstance(error, Gone):
             traced.attributes["edgekit.refused"] = "cancelled"
         if traced.left_out:

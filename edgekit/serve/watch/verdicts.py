@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -20,6 +21,7 @@ SAID_AGAIN_S = 600.0
 """A verdict that comes and goes is said once in so long."""
 SHOWN_FINDINGS = 16
 """The strongest, to the workers and the page; metrics have all."""
+COUNTED = ("samples", "runs", "failures")
 
 
 class _Model:
@@ -32,15 +34,35 @@ class _Model:
             raise InputError("its bundle has no reference.json; make it again")
         self.reference = read(bundle.members[bundle.manifest.reference], bundle.manifest)
         self.sketches: dict[int, dict[str, Any]] = {}
+        self.lives: dict[int, int] = {}
+        self.before = self.judged = dict.fromkeys(COUNTED, 0)
         self.merged: dict[str, Any] = {}
         self.verdict: Verdict | None = None
         self._level = "sound"
         self._said_s: dict[str, float] = {}
 
+    def said(self, worker: int, life: int, sketch: dict[str, Any]) -> None:
+        """What a worker saw since it began; what one saw that has ended stays in the counts."""
+        if self.lives.setdefault(worker, life) != life:
+            self.lives[worker] = life
+            counts = _counts(self.sketches[worker])
+            self.before = {name: count + counts[name] for name, count in self.before.items()}
+        self.sketches[worker] = sketch
+
+    def families(self, verdict: Verdict) -> list[Family]:
+        """For metrics. Counters never go back: they hold what workers saw that have ended, which no verdict does."""
+        counts, merged = self.judged, dict(self.merged)
+        if merged["canary"] is not None:
+            canary = merged["canary"]
+            merged["canary"] = {**canary, **{name: canary[name] + counts[name] for name in ("runs", "failures")}}
+        told = replace(verdict, samples=verdict.samples + counts["samples"])
+        return figures.families(told, merged, model=self.name, version=self.version)
+
     def judge(self) -> dict[str, Any] | None:
         """For the workers; None where nobody has seen anything yet."""
         if not self.sketches:
             return None
+        self.judged = self.before
         self.merged = Monitor.merge(list(self.sketches.values()))
         self.verdict = verdict = Verdict.of(self.manifest, self.reference, self.merged)
         self._say(verdict)
@@ -74,11 +96,11 @@ class Verdicts:
                 log(f"{entry.names[0]} {entry.proven.version}: is not watched: {error}")
         self._models = found
 
-    def said(self, worker: int, sketches: dict[str, dict[str, Any]]) -> None:
-        """What a worker saw since it began, which replaces what it said before."""
+    def said(self, worker: int, life: int, sketches: dict[str, dict[str, Any]]) -> None:
+        """What a worker saw since it began, which replaces what it said before; `life` is another once it is new."""
         for identity, sketch in sketches.items():
             if identity in self._models:
-                self._models[identity].sketches[worker] = sketch
+                self._models[identity].said(worker, life, sketch)
 
     def judge(self) -> dict[str, dict[str, Any]]:
         """Verdicts as JSON, by identity."""
@@ -100,5 +122,10 @@ class Verdicts:
             family
             for each in self._models.values()
             if each.verdict is not None
-            for family in figures.families(each.verdict, each.merged, model=each.name, version=each.version)
+            for family in each.families(each.verdict)
         ]
+
+
+def _counts(sketch: dict[str, Any]) -> dict[str, int]:
+    canary = sketch["canary"] or {}
+    return {"samples": sketch["samples"], "runs": canary.get("runs", 0), "failures": canary.get("failures", 0)}

@@ -42,6 +42,7 @@ class Watcher:
         self._at_once = 8
         self._canary_each_s = canary_s / len(model.golden()[0])
         self._canary_due_s = monotonic()
+        self._asking: asyncio.Future[None] | None = None
         self._is_broken = False
 
     def answered(self, samples: np.ndarray, outputs: np.ndarray) -> None:
@@ -74,14 +75,18 @@ class Watcher:
             while self._waiting:
                 self._look()
                 await asyncio.sleep(0)
-            await self._canary()
+            self._canary()
         except Exception as error:  # the answers go on
-            self._is_broken = True
-            self._waiting.clear()
+            self.close()
             log(f"{self._name}: is not watched any more: {type(error).__name__}: {error}")
 
+    def close(self) -> None:
+        """Look at nothing more; the model is let go of."""
+        self._is_broken = True
+        self._waiting.clear()
+
     def sketch(self) -> dict[str, Any] | None:
-        """What was seen since this worker opened the model; None where watching has failed."""
+        """What was seen since this worker opened the model; None where watching has ended."""
         return None if self._is_broken else self._monitor.sketch()
 
     def _look(self) -> None:
@@ -101,14 +106,20 @@ class Watcher:
         elif len(now) == self._at_once:
             self._at_once = min(MOST_AT_ONCE, 2 * self._at_once)
 
-    async def _canary(self) -> None:
+    def _canary(self) -> None:
+        """Not awaited: a model that takes long, or hangs, holds up those who watch the others else."""
+        if self._asking is not None:
+            if not self._asking.done():
+                return
+            asked, self._asking = self._asking, None
+            asked.result()
         if not self._canary_each_s or monotonic() < self._canary_due_s:
             return
         self._canary_due_s = monotonic() + self._canary_each_s
         if self._pool is None:
             self._monitor.canary_one()
         else:
-            await asyncio.get_running_loop().run_in_executor(self._pool, self._monitor.canary_one)
+            self._asking = asyncio.get_running_loop().run_in_executor(self._pool, self._monitor.canary_one)
 
 
 async def watch(watchers: Callable[[], Iterable[tuple[str, Watcher]]], send: Callable[[dict[str, Any]], None]) -> None:

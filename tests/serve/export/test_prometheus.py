@@ -52,6 +52,24 @@ def test_promtool_takes_the_rules_and_the_config(rules: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--docs", ""),
+        ("--docs", "https://host/{{x"),
+        ("--docs", "https://host/a b"),
+        ("--docs", "https://host/page#part"),
+        ("--scrape", "host:\u0668\u0660"),
+        ("--scrape", "host"),
+    ],
+)
+def test_an_address_that_prometheus_cannot_take_is_refused(option: str, value: str, tmp_path: Path) -> None:
+    done = watching("prometheus", tmp_path / "out", option, value)
+    assert done.exit_code == 2
+    assert f"{option}: got {value!r}" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_alerts_fire_when_they_should_and_are_silent_when_not(name: str, failed: dict[str, str]) -> None:
     assert name not in failed, failed[name]

@@ -138,6 +138,8 @@ def test_half_are_about_half_and_what_is_traced_says_so(servers: dict[str, Serve
         ("--trace-to", "localhost:4318", "use http://HOST:PORT"),
         ("--trace-to", "http://user:secret@host", "OTEL_EXPORTER_OTLP_HEADERS"),
         ("--trace-to", "http://", "use http://HOST:PORT"),
+        ("--trace-to", "http://ho st:4318", "use http://HOST:PORT"),
+        ("--trace-to", "http://host\n:4318", "use http://HOST:PORT"),
         ("--trace-share", "1.5", "from 0 to 1"),
         ("--trace-share", "nan", "from 0 to 1"),
     ],

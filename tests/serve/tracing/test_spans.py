@@ -121,7 +121,7 @@ def test_requests_on_one_connection_have_traces_of_their_own(server: Server, col
     [
         (INFER, b"{", 400, "invalid"),
         (INFER, b"x" * 7, 400, "invalid"),
-        ("/v2/models/none/infer", b"", 404, "not_allowed"),
+        ("/v2/models/none/infer", b"", 404, "not_found"),
         ("/predict", b"no picture", 415, "unsupported"),
     ],
 )

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from edgekit.core.errors import ConfigError
 
 DOCS = "docs/how-to/alerts.md"
 """The page with a heading for each alert."""
 PAGE, TICKET = "page", "ticket"
 """Severities: somebody is woken, or looks in the morning."""
 THREE = 3
+ADDRESS = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]+")
+"""What a link may hold before its heading; braces would be a template of Prometheus."""
+
+
+def address(given: str | None) -> str:
+    """Of the page on alerts, the default where none is given; ConfigError for what is none."""
+    if given is not None and not ADDRESS.fullmatch(given):
+        raise ConfigError(
+            f"--docs: got {given!r}; write the page's address without a heading, such as https://HOST/alerts"
+        )
+    return given or DOCS
 
 
 @dataclass(frozen=True)

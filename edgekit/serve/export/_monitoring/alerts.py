@@ -36,7 +36,7 @@ def _right() -> list[Alert]:
             f"{WHICH} is wrong",
             "The watch over the model says that its answers cannot be relied on.",
             (
-                "Its verdict in words: the field report, or standard error of `edgerun predict --watch`.",
+                "Its verdict in words: the server's page, the field report, or what `edgerun predict --watch` says.",
                 "The canary: a failure there is the interpreter or the machine, not the inputs.",
                 "The drift panels: which statistic left validation first, and when?",
             ),
@@ -94,7 +94,7 @@ def _canary() -> list[Alert]:
             "The golden vectors last came out as recorded {{ $value | humanizeDuration }} ago.",
             (
                 "Canary runs and failures: does it fail, or does it not run?",
-                "Traffic: a canary runs between two answers, so a model without requests runs none.",
+                "Traffic: in `edgerun` a canary runs between two answers, so a model without requests runs none.",
                 "The clock of that machine: it may be behind the clock of Prometheus.",
             ),
         ),

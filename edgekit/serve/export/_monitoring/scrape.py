@@ -10,7 +10,7 @@ from edgekit.core.errors import ConfigError
 
 DEFAULT = ("localhost:8002",)
 """Where `edgekit serve` has its second port."""
-ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
+ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 MOST_PORT = 65535
 
 

@@ -1,0 +1,63 @@
+"""One watched model in a worker: what is wrong with it holds up nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from edgekit.runner.loader import load
+from edgekit.runner.model import Model
+from edgekit.serve.watch.watcher import Watcher
+from tests.serve import cached
+from tests.serve.watched import with_reference
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return load(with_reference(cached.tiny(tmp_path_factory.mktemp("watched"))))
+
+
+def runs(watcher: Watcher) -> int:
+    sketch = watcher.sketch()
+    return 0 if sketch is None or sketch["canary"] is None else int(sketch["canary"]["runs"])
+
+
+def test_a_model_that_hangs_does_not_hold_up_those_who_watch_the_others(model: Model) -> None:
+    ended = threading.Event()
+
+    async def watched(pool: ThreadPoolExecutor) -> list[int]:
+        watcher = Watcher("tiny", model, pool, 1.0, 1e-3)
+        try:
+            for _ in range(3):
+                await asyncio.wait_for(watcher.tick(), 10)
+            found = [runs(watcher)]
+        finally:
+            ended.set()
+        while runs(watcher) < 2:
+            await watcher.tick()
+            await asyncio.sleep(0.01)
+        return [*found, runs(watcher)]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ended.wait)
+        before, after = asyncio.run(asyncio.wait_for(watched(pool), 30))
+    assert before == 0
+    assert after >= 2
+
+
+def test_a_model_that_is_unloaded_is_watched_no_more_and_nothing_is_said(
+    model: Model, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def watched() -> None:
+        pool = ThreadPoolExecutor(1)
+        watcher = Watcher("tiny", model, pool, 1.0, 1e-3)
+        pool.shutdown()
+        watcher.close()
+        await watcher.tick()
+        assert watcher.sketch() is None
+
+    asyncio.run(watched())
+    assert capfd.readouterr().err == ""
