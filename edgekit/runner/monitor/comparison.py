@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.runner.monitor import two_sample, windows
 from edgekit.runner.monitor.reference import Reference
-from edgekit.runner.monitor.windows import FIRST, LEVELS, Window
+from edgekit.runner.monitor.windows import FIRST, LEVELS, Past, Window
 
 ALARM = 1.0
 """Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
@@ -59,7 +59,7 @@ class Comparison:
         self._expected = self._expectation()
         self._rows: list[np.ndarray] = []
         self._count = 0
-        self._history: list[deque[np.ndarray]] = [deque(maxlen=windows.HISTORY) for _ in range(LEVELS)]
+        self._history: list[deque[Past]] = [deque(maxlen=windows.HISTORY) for _ in range(LEVELS)]
         self._before: list[Window | None] = [None] * LEVELS
         self._ended = [0] * LEVELS
 
@@ -102,9 +102,9 @@ class Comparison:
 
     def _test(self, level: int, window: Window) -> None:
         self.latest[level] = self.test(window, self._history[level])
-        self._history[level].append(window.means)
+        self._history[level].append(window.past)
 
-    def test(self, window: Window, history: Sequence[np.ndarray] = ()) -> Latest:
+    def test(self, window: Window, history: Sequence[Past] = ()) -> Latest:
         """What a window says; `history` are means of windows of this length before it."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(

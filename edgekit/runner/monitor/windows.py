@@ -46,6 +46,18 @@ class Window(NamedTuple):
         """Of all columns."""
         return self.sums / self.n
 
+    @property
+    def past(self) -> Past:
+        """What is remembered of it."""
+        return Past(self.means, self.squares[0] / (self.n - 1))
+
+
+class Past(NamedTuple):
+    """Means of a window, of all columns, and the variances of its samples (alone + 1,)."""
+
+    means: np.ndarray
+    variances: np.ndarray
+
 
 def first(rows: np.ndarray, series: int, alone: int) -> Window:
     """A window of samples (64, columns), the first `series` of which are looked at for likeness."""
@@ -66,7 +78,7 @@ def joined(one: Window, other: Window) -> Window:
     return Window(one.n + other.n, one.sums + other.sums, [*squares, _squares(batches, alone)], batches, alone)
 
 
-def inflation(window: Window, history: Sequence[np.ndarray]) -> np.ndarray:
+def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     """By how much fewer samples the window is worth, for each series (alone + 1,); from 1 to n.
 
     `history` are means of windows of this length before this one, oldest first. A series that stands still counts as
@@ -82,13 +94,14 @@ def inflation(window: Window, history: Sequence[np.ndarray]) -> np.ndarray:
     grows = np.maximum(1, ratios[-1]) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
     largest = np.maximum(largest, grows)
     if len(history) >= LEAST:
-        means = np.stack([*history, window.means])[:, : window.batches.shape[1]]
+        means, known = (np.stack(each) for each in zip(*history, window.past))
         for lag in LAGS[: len(means).bit_length() - 2]:
-            steps = np.square(means[lag:] - means[:-lag])
+            steps = np.square(means[lag:] - means[:-lag])[:, : window.batches.shape[1]]
             alone = np.concatenate([steps[:, : window.alone], steps[:, window.alone :].sum(axis=1)[:, None]], axis=1)
+            alone /= np.maximum((known[lag:] + known[:-lag]) / 2, 1e-300)
             alone.sort(axis=0)
             median = alone[len(alone) // 2] / (2 * MEDIAN)
-            largest = np.maximum(largest, median * window.n / known / SPARE_HISTORY)
+            largest = np.maximum(largest, median * window.n / SPARE_HISTORY)
     varies = variances[0] > 1e-14
     most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
     found: np.ndarray = np.minimum(np.where(varies, largest, most), window.n)
