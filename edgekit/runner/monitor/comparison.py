@@ -18,6 +18,8 @@ FAR_WORTH = 32
 """Independent samples that a window is worth, most of whose values are far outside of the reference."""
 
 
+UNKNOWN = 8
+"""Windows of 64 samples at the beginning of a stream, when nobody knows yet how long its neighbours stay alike."""
 LOOKS = 2
 """Windows that begin within the length of one: each overlaps with half of the one before."""
 
@@ -110,7 +112,7 @@ class Comparison:
         _, spreads, classes, ranks, values, far = np.split(
             window.means, np.cumsum([names, names, labels, names, names])
         )
-        worth = window.n / windows.inflation(window, history)
+        worth = window.n / self._inflation(window, history, classes)
         worth[names:-1] = np.minimum(worth[:names], worth[names:-1])
         worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], min(FAR_WORTH, window.n)), worth[:names])
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
@@ -120,6 +122,15 @@ class Comparison:
         correction = np.log10(max(1, self.tests) * LEVELS * LOOKS * self.per / window.n)
         found, found_classes = (np.maximum(0, -each - correction) for each in (logs, said))
         return Latest(window.n, values, ranks, spreads, classes, found, found_classes, worth)
+
+    def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
+        """That of each series, none below that of the classes: a class explains a part of each statistic."""
+        found = windows.inflation(window, history)
+        if self._ended[0] <= UNKNOWN and window.n < UNKNOWN * FIRST:  # what looks like a drift may be a run of a class
+            apart = np.square(classes - self.shares).sum() / max(1e-9, (self.shares * (1 - self.shares)).sum())
+            found[-1] = max(found[-1], window.n * apart)
+            found = np.maximum(found, found.max())
+        return np.maximum(found, found[-1]) if len(classes) else found
 
     def _pooled(self, classes: np.ndarray) -> np.ndarray:
         if len(self.places) == 0 or len(self.labels) == classes.shape[1]:

@@ -24,6 +24,8 @@ HISTORY, LEAST = 32, 3
 LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """What chance alone explains: standard deviations of a ratio of variances, and a ratio of the median of steps."""
+SHARED = 8.0
+"""What chance alone makes of the largest median among all series, by the root of how many windows there are."""
 MEDIAN = 0.455
 """Of a squared normal variable."""
 
@@ -94,6 +96,7 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     grows = np.maximum(1, ratios[-1]) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
     largest = np.maximum(largest, grows)
     if len(history) >= LEAST:
+        learnt = np.ones(window.alone + 1)
         means, known = (np.stack(each) for each in zip(*history, window.past))
         for lag in LAGS[: len(means).bit_length() - 2]:
             steps = np.square(means[lag:] - means[:-lag])[:, : window.batches.shape[1]]
@@ -101,7 +104,8 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
             alone /= np.maximum((known[lag:] + known[:-lag]) / 2, 1e-300)
             alone.sort(axis=0)
             median = alone[len(alone) // 2] / (2 * MEDIAN)
-            largest = np.maximum(largest, median * window.n / SPARE_HISTORY)
+            learnt = np.maximum(learnt, median * window.n / SPARE_HISTORY)
+        largest = np.maximum(largest, np.maximum(learnt, learnt.max() / (1 + SHARED / len(means) ** 0.5)))
     varies = variances[0] > 1e-14
     most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
     found: np.ndarray = np.minimum(np.where(varies, largest, most), window.n)
