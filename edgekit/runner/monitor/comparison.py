@@ -18,8 +18,8 @@ FAR_WORTH = 32
 """Independent samples that a window is worth, most of whose values are far outside of the reference."""
 
 
-UNKNOWN = 8
-"""Windows of 64 samples at the beginning of a stream, when nobody knows yet how long its neighbours stay alike."""
+ENOUGH, UNKNOWN = 64, 512
+"""Samples from which on something is said, and until which nobody knows how long a stream's neighbours stay alike."""
 LOOKS = 2
 """Windows that begin within the length of one: each overlaps with half of the one before."""
 
@@ -114,7 +114,8 @@ class Comparison:
         )
         worth = window.n / self._inflation(window, history, classes)
         worth[names:-1] = np.minimum(worth[:names], worth[names:-1])
-        worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], min(FAR_WORTH, window.n)), worth[:names])
+        if window.n > FAR_WORTH:
+            worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], FAR_WORTH), worth[:names])
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
         slack = two_sample.SLACK + np.array([[0.0], [0.5 / n]])
         logs = two_sample.log10_of_mean(off, worth[:-1].reshape(2, names), n, slack)
@@ -126,10 +127,10 @@ class Comparison:
     def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
         """That of each series, none below that of the classes: a class explains a part of each statistic."""
         found = windows.inflation(window, history)
-        if self._ended[0] <= UNKNOWN and window.n < UNKNOWN * FIRST:  # what looks like a drift may be a run of a class
+        if self._ended[0] * FIRST <= UNKNOWN and window.n < UNKNOWN:  # what looks like a drift may be a run of a class
             apart = np.square(classes - self.shares).sum() / max(1e-9, (self.shares * (1 - self.shares)).sum())
             found[-1] = max(found[-1], window.n * apart)
-            found = np.maximum(found, found.max())
+            found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)
         return np.maximum(found, found[-1]) if len(classes) else found
 
     def _pooled(self, classes: np.ndarray) -> np.ndarray:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-FIRST = 64
-LEVELS = 9
-"""Windows of 64, 128, … 16,384 samples."""
+FIRST = 32
+LEVELS = 10
+"""Windows of 32, 64, … 16,384 samples."""
 BATCHES = 16
 """Batch means that a window keeps; the coarsest variance is one of half as many."""
 HISTORY, LEAST = 32, 3
@@ -62,7 +62,7 @@ class Past(NamedTuple):
 
 
 def first(rows: np.ndarray, series: int, alone: int) -> Window:
-    """A window of samples (64, columns), the first `series` of which are looked at for likeness."""
+    """A window of samples (32, columns), the first `series` of which are looked at for likeness."""
     squares, batches = [], rows[:, :series]
     while len(batches) > BATCHES:
         squares.append(_squares(batches, alone))
@@ -93,7 +93,7 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     known = np.maximum(variances[0], 1e-300)
     ratios = sizes * variances / known / (1 + SPARE * (2 / (counts - 1)) ** 0.5)
     largest = np.maximum(1, ratios.max(axis=0))
-    grows = np.maximum(1, ratios[-1]) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
+    grows = ratios[-1].clip(1, window.n) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
     largest = np.maximum(largest, grows)
     if len(history) >= LEAST:
         learnt = np.ones(window.alone + 1)
