@@ -18,8 +18,10 @@ FAR_WORTH = 32
 """Independent samples that a window is worth, most of whose values are far outside of the reference."""
 
 
-ENOUGH, UNKNOWN = 64, 512
-"""Samples from which on something is said, and until which nobody knows how long a stream's neighbours stay alike."""
+ENOUGH = 64
+"""Samples from which on something is said."""
+UNKNOWN, KNOWN = 512, 8
+"""Samples, and windows of a length, until which nobody knows how long a stream's neighbours stay alike."""
 LOOKS = 2
 """Windows that begin within the length of one: each overlaps with half of the one before."""
 
@@ -127,7 +129,10 @@ class Comparison:
     def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
         """That of each series, none below that of the classes: a class explains a part of each statistic."""
         found = windows.inflation(window, history)
-        if self._ended[0] * FIRST <= UNKNOWN and window.n < UNKNOWN:  # what looks like a drift may be a run of a class
+        new = self._ended[0] * FIRST <= UNKNOWN or len(history) < KNOWN
+        if (
+            new and window.n < UNKNOWN
+        ):  # what looks like a drift may be a run of a class, or of its most alike statistic
             apart = np.square(classes - self.shares).sum() / max(1e-9, (self.shares * (1 - self.shares)).sum())
             found[-1] = max(found[-1], window.n * apart)
             found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)

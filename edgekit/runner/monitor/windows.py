@@ -26,6 +26,8 @@ SPARE, SPARE_HISTORY = 0.5, 2.0
 """What chance alone explains: standard deviations of a ratio of variances, and a ratio of the median of steps."""
 SHARED = 8.0
 """What chance alone makes of the largest median among all series, by the root of how many windows there are."""
+STILL = 1e-14
+"""A variance that is none."""
 MEDIAN = 0.455
 """Of a squared normal variable."""
 
@@ -90,7 +92,7 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     sizes = 2.0 ** np.arange(len(squares))[:, None]
     counts = window.n / sizes
     variances = squares / (counts - 1)
-    known = np.maximum(variances[0], 1e-300)
+    known = np.maximum(variances[0], STILL)
     ratios = sizes * variances / known / (1 + SPARE * (2 / (counts - 1)) ** 0.5)
     largest = np.maximum(1, ratios.max(axis=0))
     grows = ratios[-1].clip(1, window.n) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
@@ -101,14 +103,14 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
         for lag in LAGS[: len(means).bit_length() - 2]:
             steps = np.square(means[lag:] - means[:-lag])[:, : window.batches.shape[1]]
             alone = np.concatenate([steps[:, : window.alone], steps[:, window.alone :].sum(axis=1)[:, None]], axis=1)
-            alone /= np.maximum((known[lag:] + known[:-lag]) / 2, 1e-300)
+            alone /= np.maximum((known[lag:] + known[:-lag]) / 2, STILL)
             alone.sort(axis=0)
             median = alone[len(alone) // 2] / (2 * MEDIAN)
             learnt = np.maximum(learnt, median * window.n / SPARE_HISTORY)
         largest = np.maximum(largest, np.maximum(learnt, learnt.max() / (1 + SHARED / len(means) ** 0.5)))
-    varies = variances[0] > 1e-14
+    varies = variances[0] > STILL
     most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
-    found: np.ndarray = np.minimum(np.where(varies, largest, most), window.n)
+    found: np.ndarray = np.minimum(np.where(varies, largest, np.maximum(largest, most)), window.n)
     return found
 
 
