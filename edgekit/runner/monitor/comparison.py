@@ -15,9 +15,7 @@ from edgekit.runner.monitor.windows import FIRST, LEVELS, Past, Window
 ALARM = 1.0
 """Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
 FAR_WORTH = 32
-"""Independent samples that a window is worth, most of whose values are far outside of the reference."""
-
-
+"""Independent samples that a longer window is worth, most of whose values are far outside of the reference."""
 ENOUGH = 64
 """Samples from which on something is said."""
 UNKNOWN, KNOWN = 512, 8
@@ -109,7 +107,7 @@ class Comparison:
         self._history[level].append(window.past)
 
     def test(self, window: Window, history: Sequence[Past] = ()) -> Latest:
-        """What a window says; `history` are means of windows of this length before it."""
+        """What a window says; `history` is of windows of this length before it."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(
             window.means, np.cumsum([names, names, labels, names, names])
@@ -130,9 +128,7 @@ class Comparison:
         """That of each series, none below that of the classes: a class explains a part of each statistic."""
         found = windows.inflation(window, history)
         new = self._ended[0] * FIRST <= UNKNOWN or len(history) < KNOWN
-        if (
-            new and window.n < UNKNOWN
-        ):  # what looks like a drift may be a run of a class, or of its most alike statistic
+        if new and window.n < UNKNOWN:  # what looks like a drift may be a run of a class, or a slow walk
             apart = np.square(classes - self.shares).sum() / max(1e-9, (self.shares * (1 - self.shares)).sum())
             found[-1] = max(found[-1], window.n * apart)
             found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)

@@ -3,8 +3,9 @@
 Neighbours in a stream are alike: pictures of a video, windows of a sound. The mean of m of them then scatters as that
 of fewer. Batch means tell how much: where b neighbours are independent, the variance of their mean is a b-th of the
 variance (Conway, Management Science 1963). Where the ratio still grows with b, it is taken to grow on to the whole
-window. Windows before this one tell of what changes more slowly. The largest ratio counts, so that a stream is never
-held to be richer than it looks.
+window. Windows before this one tell of what changes more slowly: the median of the steps between their means, each in
+the variance of its two windows, so that neither a drift's onset nor what it narrows looks like slowness. The largest
+ratio counts, and a part of the largest of any series counts for all: what moves one statistic mostly moves others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
 """What chance alone explains: standard deviations of a ratio of variances, and a ratio of the median of steps."""
 SHARED = 8.0
-"""What chance alone makes of the largest median among all series, by the root of how many windows there are."""
+"""So much, over the root of how many windows there are, chance alone adds to the largest median of all series."""
 STILL = 1e-14
 """A variance that is none."""
 MEDIAN = 0.455
@@ -85,8 +86,8 @@ def joined(one: Window, other: Window) -> Window:
 def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     """By how much fewer samples the window is worth, for each series (alone + 1,); from 1 to n.
 
-    `history` are means of windows of this length before this one, oldest first. A series that stands still counts as
-    the one whose neighbours are most alike.
+    `history` is of windows of this length before this one, oldest first. A series that stands still counts as the one
+    whose neighbours are most alike.
     """
     squares = np.stack([*window.squares, _squares(_paired(window.batches), window.alone)])
     sizes = 2.0 ** np.arange(len(squares))[:, None]
