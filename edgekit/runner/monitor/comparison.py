@@ -129,7 +129,10 @@ class Comparison:
         found = windows.inflation(window, history)
         new = self._ended[0] * FIRST <= UNKNOWN or len(history) < KNOWN
         if new and window.n < UNKNOWN:  # what looks like a drift may be a run of a class, or a slow walk
-            apart = np.square(classes - self.shares).sum() / max(1e-9, (self.shares * (1 - self.shares)).sum())
+            names = 2 * len(self.reference.names)
+            past = np.array([each.means[names : names + len(classes)] for each in history] or [classes])
+            apart = np.median(np.square(past - self.shares).sum(axis=1))
+            apart /= max(1e-9, (self.shares * (1 - self.shares)).sum())
             found[-1] = max(found[-1], window.n * apart)
             found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)
         return np.maximum(found, found[-1]) if len(classes) else found
