@@ -22,6 +22,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "EDGEKIT_FUZZ_S": "How many seconds `make fuzz` lasts, else 600.",
         "EDGEKIT_KILLS": "How many times `make faults` kills a run, else 60.",
         "EDGEKIT_SITE": "Folder of the built site that `make docs` tests, else `build/site`.",
+        "EDGEKIT_SOAK_S": "How many seconds the soak tests of `make processes` last, else 30 and 20.",
         "EDGEKIT_TASK_BUNDLES": "Folder in which `make tasks` leaves its bundles for `make aarch64`.",
     },
     "internal": {

@@ -230,8 +230,6 @@ ELSEWHERE = {
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
-    "python -m benchmarks.drift": "measures for minutes; tests/benchmarks/test_drift.py runs its parts",
-    "make drift": MAKES,
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,

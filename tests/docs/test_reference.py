@@ -332,7 +332,11 @@ def public() -> dict[str, Any]:
 
 
 PUBLIC = public()
-TOLD_IN_A_LINE = ("to_dict", "lines", "made_by", "model_files", "Model.step")
+OF_OBSERVERS = (".answered", ".refused", ".dropped")
+TOLD_IN_A_LINE = (
+    "to_dict", "lines", "made_by", "model_files", "Model.step", "Monitor.attach", "Monitor.observe", "Monitor.sketch",
+    *OF_OBSERVERS,
+)  # fmt: skip
 """Methods that one line explains, parameters and all."""
 
 

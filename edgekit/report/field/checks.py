@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.monitor.histogram import BOUNDS_MS
 
 GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
@@ -18,8 +19,9 @@ LARGEST = 1e15
 
 def parse(data: bytes) -> Any:
     """JSON whose numbers are finite and whose texts can be printed; ValueError or RecursionError otherwise."""
-    content = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole)
-    json.dumps(content, ensure_ascii=False).encode()
+    with bounded_recursion():
+        content = json.loads(data, parse_constant=_number, parse_float=_number, parse_int=_whole)
+        json.dumps(content, ensure_ascii=False).encode()
     return content
 
 

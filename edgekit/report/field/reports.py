@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +113,7 @@ def folder(path: Path) -> list[Report]:
 
 def _is_one(path: Path) -> bool:
     try:
-        content = json.loads(path.read_bytes())
+        content = checks.parse(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return True  # `read` says what is wrong
     return isinstance(content, dict) and content.get("kind") == KIND

@@ -10,14 +10,16 @@ import numpy as np
 
 from edgekit.runner.monitor import two_sample, windows
 from edgekit.runner.monitor.reference import Reference
-from edgekit.runner.monitor.windows import FIRST, LEVELS, Window
+from edgekit.runner.monitor.windows import FIRST, LEVELS, Past, Window
 
 ALARM = 1.0
 """Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
 FAR_WORTH = 32
-"""Independent samples that a window is worth, most of whose values are far outside of the reference."""
-
-
+"""Independent samples that a longer window is worth, most of whose values are far outside of the reference."""
+ENOUGH = 64
+"""Samples from which on something is said."""
+UNKNOWN, KNOWN = 512, 8
+"""Samples, and windows of a length, until which nobody knows how long a stream's neighbours stay alike."""
 LOOKS = 2
 """Windows that begin within the length of one: each overlaps with half of the one before."""
 
@@ -59,7 +61,7 @@ class Comparison:
         self._expected = self._expectation()
         self._rows: list[np.ndarray] = []
         self._count = 0
-        self._history: list[deque[np.ndarray]] = [deque(maxlen=windows.HISTORY) for _ in range(LEVELS)]
+        self._history: list[deque[Past]] = [deque(maxlen=windows.HISTORY) for _ in range(LEVELS)]
         self._before: list[Window | None] = [None] * LEVELS
         self._ended = [0] * LEVELS
 
@@ -102,17 +104,18 @@ class Comparison:
 
     def _test(self, level: int, window: Window) -> None:
         self.latest[level] = self.test(window, self._history[level])
-        self._history[level].append(window.means)
+        self._history[level].append(window.past)
 
-    def test(self, window: Window, history: Sequence[np.ndarray] = ()) -> Latest:
-        """What a window says; `history` are means of windows of this length before it."""
+    def test(self, window: Window, history: Sequence[Past] = ()) -> Latest:
+        """What a window says; `history` is of windows of this length before it."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(
             window.means, np.cumsum([names, names, labels, names, names])
         )
-        worth = window.n / windows.inflation(window, history)
+        worth = window.n / self._inflation(window, history, classes)
         worth[names:-1] = np.minimum(worth[:names], worth[names:-1])
-        worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], min(FAR_WORTH, window.n)), worth[:names])
+        if window.n > FAR_WORTH:
+            worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], FAR_WORTH), worth[:names])
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
         slack = two_sample.SLACK + np.array([[0.0], [0.5 / n]])
         logs = two_sample.log10_of_mean(off, worth[:-1].reshape(2, names), n, slack)
@@ -120,6 +123,19 @@ class Comparison:
         correction = np.log10(max(1, self.tests) * LEVELS * LOOKS * self.per / window.n)
         found, found_classes = (np.maximum(0, -each - correction) for each in (logs, said))
         return Latest(window.n, values, ranks, spreads, classes, found, found_classes, worth)
+
+    def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
+        """That of each series, none below that of the classes: a class explains a part of each statistic."""
+        found = windows.inflation(window, history)
+        new = self._ended[0] * FIRST <= UNKNOWN or len(history) < KNOWN
+        if new and window.n < UNKNOWN:  # what looks like a drift may be a run of a class, or a slow walk
+            names = 2 * len(self.reference.names)
+            past = np.array([each.means[names : names + len(classes)] for each in history] or [classes])
+            apart = np.median(np.square(past - self.shares).sum(axis=1))
+            apart /= max(1e-9, (self.shares * (1 - self.shares)).sum())
+            found[-1] = max(found[-1], window.n * apart)
+            found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)
+        return np.maximum(found, found[-1]) if len(classes) else found
 
     def _pooled(self, classes: np.ndarray) -> np.ndarray:
         if len(self.places) == 0 or len(self.labels) == classes.shape[1]:

@@ -269,10 +269,8 @@ class Monitor:
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
         if change is not None:  # neighbours that are alike deceive both tests
-            made["confidence"] = {
-                **change,
-                "alarm": bool(change["since"] < change["before"]) and self._is_mixed(latest),
-            }
+            fell = bool(change["since"] < change["before"])
+            made["confidence"] = {**change, "alarm": fell and self._is_mixed(latest)}
         made["canary"] = self._canary_state()
         return made
 

@@ -39,18 +39,19 @@ class Reference(NamedTuple):
 
     def ranks(self, values: np.ndarray) -> np.ndarray:
         """Values (n, statistics) as their ranks in the reference, between 0 and 1; of equals the middle one."""
-        steps, found = QUANTILES - 1, np.empty_like(values)
+        steps, columns = QUANTILES - 1, np.arange(values.shape[1])
+        room = 2e-6 * np.abs(values) + 1e-9  # numbers are kept to six digits
+        low, high = np.empty(values.shape, np.intp), np.empty(values.shape, np.intp)
         for column, known in enumerate(self.quantiles):
-            x = values[:, column]
-            room = 2e-6 * np.abs(x) + 1e-9  # numbers are kept to six digits
-            low, high = known.searchsorted(x - room), known.searchsorted(x + room, "right")
-            above, below = low.clip(0, steps), (low - 1).clip(0, steps)
-            gap = known[above] - known[below]
-            between = below + (x - known[below]) / np.where(gap > 0, gap, 1)
-            place = np.where(high > low, (low + high - 1) / 2, between)
-            rank = (place / steps * (self.samples - 1) + 1) / (self.samples + 1)
-            end = 0.5 / (self.samples + 1)
-            found[:, column] = np.where(high == 0, end, np.where(low > steps, 1 - end, rank))
+            x, near = values[:, column], room[:, column]
+            low[:, column], high[:, column] = known.searchsorted(x - near), known.searchsorted(x + near, "right")
+        above, below = np.minimum(low, steps), np.maximum(low - 1, 0)
+        begin = self.quantiles[columns, below]
+        gap = self.quantiles[columns, above] - begin
+        between = below + (values - begin) / np.where(gap > 0, gap, 1)
+        place = np.where(high > low, (low + high - 1) / 2, between)
+        rank, end = (place / steps * (self.samples - 1) + 1) / (self.samples + 1), 0.5 / (self.samples + 1)
+        found: np.ndarray = np.where(high == 0, end, np.where(low > steps, 1 - end, rank))
         return found
 
 

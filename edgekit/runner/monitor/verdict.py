@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.monitor.comparison import ALARM
-from edgekit.runner.monitor.windows import FIRST
+from edgekit.runner.monitor.comparison import ALARM, ENOUGH
 from edgekit.runner.monitor.words import of_class, of_statistic
 
 if TYPE_CHECKING:
@@ -87,8 +86,8 @@ class Verdict:
         if alarms:
             more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""
             return cls("doubtful", alarms[0].text + more, samples, findings, canary)
-        if samples < FIRST:
-            return cls("early", f"{samples} samples are too few to say; {FIRST} are needed", samples, findings, canary)
+        if samples < ENOUGH:
+            return cls("early", f"{samples} samples are too few to say; {ENOUGH} are needed", samples, findings, canary)
         return cls("sound", f"{samples:,} samples look like those of validation", samples, findings, canary)
 
 

@@ -10,12 +10,13 @@ from edgekit.runner.monitor.comparison import ALARM, Comparison
 from edgekit.runner.monitor.reference import QUANTILES, Reference
 
 STATISTICS = 4
+LEVELS = np.linspace(0, 1, QUANTILES)
 
 
 def reference(rng: np.random.Generator, samples: int, classes: dict[str, int] | None = None) -> Reference:
     """Of as many normal samples."""
     values = rng.normal(size=(samples, STATISTICS))
-    quantiles = np.quantile(values, np.linspace(0, 1, QUANTILES), axis=0).T
+    quantiles = np.quantile(values, LEVELS, axis=0).T
     return Reference(samples, [f"s{number}" for number in range(STATISTICS)], quantiles, classes)
 
 
@@ -73,6 +74,65 @@ def test_neighbours_that_are_alike_cause_no_more(rho: float) -> None:
     assert alarms(comparison, likeness(rho, 100_000, seed=3)) <= 1
 
 
+def begun_anew(known: Reference, values: np.ndarray, said: np.ndarray | None = None) -> int:
+    """How many alarms there are, where a new stream begins behind each."""
+    found, comparison = 0, Comparison(known, 100_000)
+    for begun in range(0, len(values), 32):
+        part = slice(begun, begun + 32)
+        comparison.take(values[part], None if said is None else said[part])
+        latest = [each for each in comparison.latest if each]
+        if max(max(each.evidence.max(), each.class_evidence.max(initial=0)) for each in latest) >= ALARM:
+            found, comparison = found + 1, Comparison(known, 100_000)
+    return found
+
+
+def test_a_slow_walk_under_noise_causes_few() -> None:
+    found = 0
+    for seed in range(8):
+        known = reference(np.random.default_rng(seed), 1000)
+        noise = np.random.default_rng(seed + 120).normal(size=(5_000, STATISTICS))
+        found += begun_anew(known, (likeness(0.99, 5_000, seed + 210) + noise) / 2**0.5)
+    assert found <= 8  # where noise hides it, the first windows of a walk are not to be told from a shift
+
+
+def in_runs(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of ten classes, each for 50 samples on average, which explain a third of every statistic; answers."""
+    rng = np.random.default_rng(seed)
+    change = rng.random(samples) < 1 / 50
+    said = rng.integers(0, 10, change.sum() + 1)[change.cumsum()]
+    means = np.random.default_rng(0).normal(size=(10, STATISTICS))
+    means = (means - means.mean(axis=0)) / means.std(axis=0)
+    values = means[said] / 3**0.5 + rng.normal(size=(samples, STATISTICS)) * (2 / 3) ** 0.5
+    return values, said[:, None] == np.arange(10)
+
+
+def test_classes_in_runs_cause_at_most_one_alarm_in_10_000_samples() -> None:
+    known = reference(np.random.default_rng(7), 1000, {str(label): 100 for label in range(10)})
+    known = known._replace(quantiles=np.quantile(in_runs(50_000, 99)[0], LEVELS, axis=0).T)
+    assert sum(begun_anew(known, *in_runs(5_000, seed)) for seed in range(8)) <= 4
+
+
+def test_a_change_that_narrows_what_is_seen_is_found_as_soon() -> None:
+    assert sum(delay(seed, 3.0, 128, scale=0.1, sound=640) for seed in range(20)) > 10
+
+
+def test_a_large_change_is_found_within_32_samples_once_the_stream_is_known() -> None:
+    found = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        comparison = Comparison(reference(rng, 2000), 100_000)
+        comparison.take(rng.normal(size=(1024, STATISTICS)))
+        comparison.take(rng.normal(3, 1, size=(32, STATISTICS)))
+        found += max(each.evidence.max() for each in comparison.latest if each) >= ALARM
+    assert found > 5
+
+
+def test_nothing_is_said_of_32_samples_of_a_stream_that_nobody_knows() -> None:
+    comparison = Comparison(reference(np.random.default_rng(0), 2000), 100_000)
+    comparison.take(np.random.default_rng(1).normal(3, 1, size=(32, STATISTICS)))
+    assert comparison.latest[0] is not None and comparison.latest[0].evidence.max() < ALARM
+
+
 def test_a_small_reference_finds_less_and_blames_nobody() -> None:
     rng = np.random.default_rng(4)
     few, many = Comparison(reference(rng, 32), 100_000), Comparison(reference(rng, 1000), 100_000)
@@ -100,7 +160,7 @@ def test_statistics_that_are_often_the_same_are_not_blamed() -> None:
         never, seldom = np.zeros(count), (rng.random(count) < 0.02).astype(float)
         return np.stack([never, seldom, rng.integers(0, 3, count), np.maximum(rng.normal(size=count), 1.5)], axis=1)
 
-    quantiles = np.quantile(sample(500), np.linspace(0, 1, QUANTILES), axis=0).T
+    quantiles = np.quantile(sample(500), LEVELS, axis=0).T
     known = Reference(500, [f"s{number}" for number in range(4)], quantiles, None)
     assert alarms(Comparison(known, 100_000), sample(20_000)) == 0
 
