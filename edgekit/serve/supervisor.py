@@ -151,7 +151,7 @@ class Supervisor:
 
             self.verdicts = Verdicts()
             self.verdicts.watch(self.entries)
-            self._tasks.append(asyncio.create_task(self._judge(self.verdicts)))
+            self._tasks.append(asyncio.create_task(self._evaluate(self.verdicts)))
         try:
             self.listening.listen(BACKLOG)  # not before: whoever connects must not wait for the proofs
         except OSError as error:
@@ -177,11 +177,11 @@ class Supervisor:
         if self.verdicts is not None:
             self.verdicts.watch(entries)
 
-    async def _judge(self, verdicts: Verdicts) -> None:
+    async def _evaluate(self, verdicts: Verdicts) -> None:
         """Hold what the workers saw against validation, and tell all of them."""
         while True:
             await asyncio.sleep(JUDGE_S)
-            found = verdicts.judge()
+            found = verdicts.evaluate()
             for worker in list(self._workers.values()):
                 with suppress(BackendError):  # it has ended
                     worker.tell(found)

@@ -58,7 +58,7 @@ class _Model:
         told = replace(verdict, samples=verdict.samples + counts["samples"])
         return figures.families(told, merged, model=self.name, version=self.version)
 
-    def judge(self) -> dict[str, Any] | None:
+    def evaluate(self) -> dict[str, Any] | None:
         """For the workers; None where nobody has seen anything yet."""
         if not self.sketches:
             return None
@@ -102,12 +102,12 @@ class Verdicts:
             if identity in self._models:
                 self._models[identity].said(worker, life, sketch)
 
-    def judge(self) -> dict[str, dict[str, Any]]:
+    def evaluate(self) -> dict[str, dict[str, Any]]:
         """Verdicts as JSON, by identity."""
         found = {}
         for identity, model in list(self._models.items()):
             try:
-                facts = model.judge()
+                facts = model.evaluate()
             except Exception as error:  # the others are judged all the same
                 del self._models[identity]
                 log(f"{model.name} {model.version}: is not watched any more: {type(error).__name__}: {error}")
@@ -117,7 +117,7 @@ class Verdicts:
         return found
 
     def families(self) -> list[Family]:
-        """For metrics, as of the last `judge`."""
+        """For metrics, as of the last `evaluate`."""
         return [
             family
             for each in self._models.values()
