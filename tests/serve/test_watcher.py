@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
 from edgekit.serve.watch.watcher import Watcher
 from tests.serve import cached
-from tests.serve.watched import with_reference
+from tests.serve.watched import sound, with_reference
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +63,23 @@ def test_a_model_that_is_unloaded_is_watched_no_more_and_nothing_is_said(
 
     asyncio.run(watched())
     assert capfd.readouterr().err == ""
+
+
+def test_looking_at_samples_takes_a_small_share_of_the_time_however_many_are_asked_for(model: Model) -> None:
+    watcher = Watcher("tiny", model, None, 1e6, 0.0)
+    images = sound(64, 5)
+    outputs = np.stack([model.execute(model.prepare(image)) for image in images])
+
+    async def watched() -> int:
+        offered, until = 0, time.monotonic() + 1.0
+        while time.monotonic() < until:
+            for image, output in zip(images, outputs):
+                watcher.answered(image[None], output[None])
+            offered += len(images)
+            await watcher.tick()
+        return offered
+
+    offered = asyncio.run(watched())
+    sketch = watcher.sketch()
+    assert sketch is not None
+    assert 64 <= sketch["samples"] < offered / 2

@@ -21,6 +21,8 @@ TICK_S = 0.5
 STEP_S = 1e-3
 MOST_AT_ONCE = 64
 """The loop is held up for about `STEP_S` at once, where a single sample does not take longer."""
+MOST_SHARE = 0.02
+"""Of the loop's time that looking takes: large samples cost milliseconds each, so fewer of them are looked at."""
 SEND_S = 2.0
 MOST_WAITING_BYTES = 32 << 20
 
@@ -39,6 +41,8 @@ class Watcher:
         self._most = max(1, MOST_WAITING_BYTES // max(1, size))
         self._waiting: deque[Seen] = deque()
         self._tokens, self._filled_s = max(1.0, per_s), monotonic()
+        self._cost_s = 0.0  # of looking at one sample, smoothed
+        self._picked = 0
         self._at_once = 8
         self._canary_each_s = canary_s / len(model.golden()[0])
         self._canary_due_s = monotonic()
@@ -49,7 +53,7 @@ class Watcher:
         """Note one of the samples (n, *raw) with its outputs (n, …), where it is time for one."""
         if not self._picks():
             return
-        place = int(self._tokens) % len(samples)
+        place = self._picked % len(samples)
         raw = samples[place] if len(samples) == 1 else samples[place].copy()  # a view would keep the others
         self._waiting.append((raw, outputs[place].copy()))
 
@@ -60,11 +64,13 @@ class Watcher:
 
     def _picks(self) -> bool:
         now = monotonic()
-        self._tokens = min(max(1.0, self._per_s), self._tokens + (now - self._filled_s) * self._per_s)
+        per_s = min(self._per_s, MOST_SHARE / self._cost_s) if self._cost_s else self._per_s
+        self._tokens = min(max(1.0, per_s), self._tokens + (now - self._filled_s) * per_s)
         self._filled_s = now
         if self._tokens < 1 or len(self._waiting) >= self._most or self._is_broken:
             return False
         self._tokens -= 1
+        self._picked += 1
         return True
 
     async def tick(self) -> None:
@@ -101,7 +107,9 @@ class Watcher:
                 self._monitor.refused(each)
         for _ in range(sum(isinstance(each, tuple) for each in now) - len(good)):
             self._monitor.refused(BackendError("the outputs are not finite"))
-        if monotonic() - begun > STEP_S:
+        took_s = monotonic() - begun
+        self._cost_s += (took_s / len(now) - self._cost_s) * (0.1 if self._cost_s else 1.0)
+        if took_s > STEP_S:
             self._at_once = max(1, self._at_once // 2)
         elif len(now) == self._at_once:
             self._at_once = min(MOST_AT_ONCE, 2 * self._at_once)
