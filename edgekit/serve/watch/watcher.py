@@ -65,7 +65,7 @@ class Watcher:
     def _picks(self) -> bool:
         now = monotonic()
         per_s = min(self._per_s, MOST_SHARE / self._cost_s) if self._cost_s else self._per_s
-        self._tokens = min(max(1.0, per_s), self._tokens + (now - self._filled_s) * per_s)
+        self._tokens = min(max(1.0, self._per_s), self._tokens + (now - self._filled_s) * per_s)
         self._filled_s = now
         if self._tokens < 1 or len(self._waiting) >= self._most or self._is_broken:
             return False
