@@ -86,7 +86,7 @@ QUICK = {
     "edgekit trust revoke trust --below digits=1795646112 --root root",
     "edgekit trust renew trust --root root",
     f"edgerun predict {INFO} pictures/ --batch 8",
-    f"edgerun predict {INFO} sample.png --metrics model.prom",
+    f"edgerun predict {INFO} pictures/ --metrics model.prom",
     f"edgerun predict {INFO} pictures/ --watch",
     f"edgerun predict {INFO} pictures/ --report reports/march.json",
     f"edgerun predict {INFO} pictures/ --report reports/september.json",
