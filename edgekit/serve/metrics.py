@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from edgekit.runner.device import health
-from edgekit.runner.monitor.exposition import text as watched
+from edgekit.runner.monitor.exposition import text as written
 from edgekit.runner.monitor.histogram import buckets
+from edgekit.runner.monitor.machine import Machine
 from edgekit.serve import processes
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
 from edgekit.serve.curve import SIZES
@@ -38,6 +38,7 @@ COUNTS = {
 }
 NAMED = ("busy", "late", "cancelled")
 """Reasons that Triton's counter of failures names here; all others are `other` there."""
+MACHINE = Machine()
 CACHE = {"edgekit_cache_bytes": "Bytes that the cache holds", "edgekit_cache_entries": "Answers that the cache holds"}
 
 
@@ -59,7 +60,6 @@ class Collector:
         yield _refused({**sums, ("", ""): self._memory.sums(NO_MODEL)})
         yield from self._cache()
         yield from _processes(self._supervisor.processes())
-        yield from machine()
 
     def _whole(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
         name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
@@ -144,23 +144,10 @@ def _processes(pids: dict[str, int]) -> Iterator[Any]:
     yield resident
 
 
-def machine() -> Iterator[Any]:
-    """Temperature, clock and throttling, where the kernel shows them."""
-    now = health.read()
-    hertz = None if now.frequency_mhz is None else now.frequency_mhz * 1e6
-    for name, value, text in (
-        ("edgekit_temperature_celsius", now.temperature_c, "The processor's hottest zone"),
-        ("edgekit_clock_hertz", hertz, "The processor's clock, the mean over the cores this server may use"),
-        ("edgekit_throttled", now.throttled, "Whether the machine is throttled right now"),
-        ("edgekit_under_voltage", now.under_voltage, "Whether its voltage is too low right now"),
-    ):
-        if value is not None:
-            yield GaugeMetricFamily(name, text, value=float(value))
-
-
 def exposition(supervisor: Supervisor) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
     text = re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
-    return text if supervisor.verdicts is None else text + watched(supervisor.verdicts.families())
+    verdicts = [] if supervisor.verdicts is None else supervisor.verdicts.families()
+    return text + written([*MACHINE.board(), *verdicts])
