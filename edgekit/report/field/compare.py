@@ -9,7 +9,7 @@ from typing import Any
 from edgekit.report.field.latency import Ratio, percentile, ratio
 from edgekit.report.field.reports import Report
 from edgekit.report.formatting import milliseconds, span, times
-from edgekit.runner.monitor.field_report import WHOLE
+from edgekit.runner.monitor.counts import WHOLE
 
 SHARES = {"p50": 0.5, "p99": 0.99}
 NAMED = {

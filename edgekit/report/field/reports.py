@@ -9,7 +9,8 @@ from typing import Any
 
 from edgekit.core.errors import DataError
 from edgekit.report.field import checks
-from edgekit.runner.monitor.field_report import FORMAT, KIND, WHOLE
+from edgekit.runner.monitor.counts import WHOLE
+from edgekit.runner.monitor.field_report import FORMAT, KIND
 from edgekit.runner.monitor.histogram import BOUNDS_MS
 
 LARGEST_BYTES = 16_000_000

@@ -100,6 +100,11 @@ class Counts:
             self.refusals[reason] += count
         self.dropped_ += other.dropped_
 
+    def latencies(self) -> dict[str, tuple[list[int], float]]:
+        """A copy of the counts of each part that there is, and its sum in ms."""
+        copies = zip(self.lists, map(list, self.lists.values()), self._totals_ms)
+        return {name: (counts, total_ms) for name, counts, total_ms in copies if any(counts)}
+
     def figures(self, labels: dict[str, str]) -> list[Family]:
         """For the exposition."""
         *parts, (_, whole, whole_ms) = zip(self.lists, self.lists.values(), self._totals_ms)

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.device import emulation, health
-from edgekit.runner.errors import BackendError, ResourceError
+from edgekit.runner.errors import ResourceError
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms, place
+from edgekit.runner.monitor.counts import Counts
+from edgekit.runner.monitor.exposition import Bounded
+from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +34,6 @@ KIND, FORMAT = "edgekit field report", 1
 EVERY_S = 60.0
 MOST_LOOKS = 120
 """At the machine, in a report: with more, every second one is left out, and the next are half as frequent."""
-MOST_LABELS, OTHER = 100, "other"
-PARTS = ("wait", "preprocess", "execute", "postprocess")
-WHOLE = "whole"
-"""Preprocess to postprocess; what a window of a stream waited comes before it."""
 SHARES = (0.5, 0.9, 0.99)
 FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -68,10 +66,8 @@ class FieldReport:
         root: str | os.PathLike[str] = "/",
     ) -> None:
         self._path, self._every_s, self._root, self._model = Path(path), every_s, root, model
-        self._counts = {part: [0] * (len(BOUNDS_MS) + 1) for part in (*PARTS, WHOLE)}
-        self._sums_ms = dict.fromkeys(self._counts, 0.0)
-        self._answered = self._dropped = 0
-        self._refused = {"invalid": 0, "failed": 0}
+        self._counts, self._bounded = Counts(), Bounded()
+        self._answered = 0
         self._labels: dict[str, int] = {}
         self._looks: list[dict[str, Any]] = []
         self._stride = 1
@@ -96,30 +92,22 @@ class FieldReport:
         """Count one answer."""
         if not self._answered:
             self._monitor = self._find_monitor()
-        whole_ms = 0.0
-        for part, spent_ms in prediction.timing_ms.items():
-            if part in self._counts:
-                self._counts[part][place(spent_ms)] += 1
-                self._sums_ms[part] += spent_ms
-                whole_ms += spent_ms if part != "wait" else 0.0
-        self._counts[WHOLE][place(whole_ms)] += 1
-        self._sums_ms[WHOLE] += whole_ms
+        self._counts.answered(raw, outputs, prediction)
         self._answered += 1
         label = getattr(prediction, "label", None)
         if label is not None:
-            known = label in self._labels or len(self._labels) < MOST_LABELS
-            name = label if known else OTHER
+            name = self._bounded(label)
             self._labels[name] = self._labels.get(name, 0) + 1
 
     def refused(self, error: RunnerError) -> None:
-        """Count it: `failed` is the interpreter's fault, `invalid` the sample's."""
+        """Count it: `invalid` is the sample's fault, `failed` any other."""
         if self._monitor is None:
             self._monitor = self._find_monitor()
-        self._refused["failed" if isinstance(error, BackendError) else "invalid"] += 1
+        self._counts.refused(error)
 
     def dropped(self, count: int) -> None:
         """Count windows of a stream that nobody answered."""
-        self._dropped += count
+        self._counts.dropped(count)
 
     def close(self) -> None:
         """Write the last time."""
@@ -141,10 +129,10 @@ class FieldReport:
             "to": _utc(self._begun_at + seconds),
             "seconds": seconds,
             "answered": self._answered,
-            "refused": self._refused,
-            "dropped": self._dropped,
+            "refused": self._counts.refusals,
+            "dropped": self._counts.dropped_,
             "labels": dict(self._labels),
-            "latency_ms": {part: self._latency(part) for part in self._counts if any(self._counts[part])},
+            "latency_ms": {part: _latency(*found) for part, found in self._counts.latencies().items()},
             "machine": {
                 "first": self._first.to_dict(),
                 "last": last.to_dict(),
@@ -153,12 +141,6 @@ class FieldReport:
             },
             **self._monitored(),
         }
-
-    def _latency(self, part: str) -> dict[str, Any]:
-        counts = list(self._counts[part])
-        found: dict[str, Any] = {f"p{100 * share:g}": percentile_ms(counts, share) for share in SHARES}
-        found["mean"] = self._sums_ms[part] / sum(counts)
-        return {**found, "counts": [[number, seen] for number, seen in enumerate(counts) if seen]}
 
     def _find_monitor(self) -> Any:
         """The first observer that judges; None where none does."""
@@ -181,7 +163,7 @@ class FieldReport:
     def _look(self) -> None:
         """The machine now, and the model's p50 since the look before."""
         reading = health.read(self._root)
-        counts = list(self._counts["execute"])
+        counts = list(self._counts.lists["execute"])
         since = [now - before for now, before in zip(counts, self._seen)]
         self._seen = counts
         self._looks.append(
@@ -213,6 +195,12 @@ class FieldReport:
     def _write(self) -> None:
         text = json.dumps(_finite(self.report()), sort_keys=True, separators=(",", ":"), allow_nan=False)
         write_atomically(self._path, text.encode())
+
+
+def _latency(counts: list[int], total_ms: float) -> dict[str, Any]:
+    found: dict[str, Any] = {f"p{100 * share:g}": percentile_ms(counts, share) for share in SHARES}
+    found["mean"] = total_ms / sum(counts)
+    return {**found, "counts": [[number, seen] for number, seen in enumerate(counts) if seen]}
 
 
 def _facts(model: Any) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from edgekit.runner import load
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError, InputError, ResourceError
 from edgekit.runner.model import Model
-from edgekit.runner.monitor.field_report import MOST_LABELS, MOST_LOOKS, OTHER, FieldReport
+from edgekit.runner.monitor.exposition import MOST_VALUES, OTHER
+from edgekit.runner.monitor.field_report import MOST_LOOKS, FieldReport
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner.postprocess.classification import Classification
 from tests.reference.field_reports import write_bundle
@@ -98,7 +99,7 @@ def test_looks_and_labels_stay_bounded(model: Model, tmp_path: Path) -> None:
         report._look()
     report.close()
     found = read(tmp_path / "a.json")
-    assert len(found["labels"]) == MOST_LABELS + 1 and found["labels"][OTHER] == 300 - MOST_LABELS
+    assert len(found["labels"]) == MOST_VALUES + 1 and found["labels"][OTHER] == 300 - MOST_VALUES
     assert 0 < len(found["machine"]["looks"]) <= MOST_LOOKS
 
 
