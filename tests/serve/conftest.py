@@ -31,8 +31,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """`start(*paths, *flags)` gives a server that is ready; it is stopped, and has written no traceback, at the end."""
     running: list[Server] = []
 
-    def begin(*arguments: object, ready: bool = True) -> Server:
-        server = Server.start(tmp_path_factory.mktemp("server"), *map(str, arguments))
+    def begin(*arguments: object, ready: bool = True, **environment: str) -> Server:
+        server = Server.start(tmp_path_factory.mktemp("server"), *map(str, arguments), **environment)
         running.append(server)
         if ready:
             server.wait_ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -9,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+
+from tests.serve.server import ROOT
 
 
 def own_kb(process: int) -> int:
@@ -31,6 +34,29 @@ def sockets(processes: list[int]) -> int:
             except FileNotFoundError:  # it was closed while we looked
                 continue
     return count
+
+
+HEAP = Path(__file__).parent / "heap"
+
+
+def heap_environment(folder: Path) -> dict[str, str]:
+    """The environment of a server that notes what its allocator has given out (`heap/sitecustomize.py`)."""
+    return {"PYTHONPATH": f"{ROOT}{os.pathsep}{HEAP}", "EDGEKIT_HEAP": str(folder)}
+
+
+def heap_growth_kb(folder: Path) -> dict[int, float]:
+    """By how many kB the memory in use grew in the second half of the time, by process.
+
+    Resident memory cannot tell a leak from free pieces, which the allocator keeps between pieces in use.
+    """
+    found = {}
+    for path in folder.iterdir():
+        rows = [
+            tuple(map(float, line.split())) for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        ]
+        seen = [(when, int(kb)) for when, kb in rows][:: max(1, len(rows) // 240)]
+        found[int(path.name)] = growth_kb(seen[len(seen) // 2 :])
+    return found
 
 
 class Watch(threading.Thread):
