@@ -124,6 +124,14 @@ class TrainOptions(Strict):
     )
 
 
+class TrainingOptions(Strict):
+    """How every training of a run is carried out: the top-level section `training`."""
+
+    shares: int = Field(
+        1, ge=1, le=64, description="parts that a batch is divided into; as many processes can train side by side"
+    )
+
+
 class StageConfig(Strict):
     """Options of every stage besides its own; filled in from the top of the config."""
 
@@ -135,7 +143,7 @@ class StageConfig(Strict):
         """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
 
 
-SHARED_FIELDS = ("seed", "device", "threads", "budget", "targets", "name", "version", "task")
+SHARED_FIELDS = ("seed", "device", "threads", "training", "budget", "targets", "name", "version", "task")
 """Top-level keys that are copied into every stage `Config` that declares a field of that name."""
 
 

@@ -15,6 +15,7 @@ FLOORS = (
     ("stages",),
     ("report",),
     ("serve", "workbook"),
+    ("search",),
     ("cli",),
 )
 """Packages of edgekit; those that share a floor never import one another."""

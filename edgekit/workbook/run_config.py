@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from edgekit.core.config import NAME, VERSION, Budget, ModelConfig, Strict, Target
+from edgekit.core.config import NAME, VERSION, Budget, ModelConfig, Strict, Target, TrainingOptions
 from edgekit.core.tasks import Task
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -20,6 +20,9 @@ class RunConfig(Strict):
     seed: int = Field(0, ge=0, lt=2**31, description="seed of every random choice")
     device: Device = Field("auto", description="device of the training; auto takes CUDA, else MPS, else the CPU")
     threads: int = Field(0, ge=0, le=256, description="threads for training; 0: all cores")
+    training: TrainingOptions = Field(
+        default_factory=lambda: TrainingOptions.model_validate({}), description="how every training is carried out"
+    )
     task: Task = Field("classification", description="what the network is for, and so what labels and accuracy mean")
     cell_limit_s: int = Field(43_200, ge=1, le=2_592_000, description="longest time of one notebook cell, seconds")
     data: dict[str, Any] = Field(description="where the samples come from, and the options of that source")

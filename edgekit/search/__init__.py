@@ -1,0 +1,1 @@
+"""Search: which options of a config lead to which accuracy, latency and bytes."""
