@@ -8,9 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
-from edgekit.core.errors import EdgekitError, ResourceError
+from edgekit.core.errors import EdgekitError, ResourceError, TrustError
 from edgekit.workbook.workers.carry import carry
-from edgekit.workbook.workers.work import TRIES, OnLine, Work, WorkerDied
+from edgekit.workbook.workers.work import TRIES, Check, OnLine, Work, WorkerDied
 
 
 class LocalPool:
@@ -25,13 +25,20 @@ class LocalPool:
         """How many works it does at a time."""
         return self._count
 
-    def run(self, works: Sequence[Work], on_done: Callable[[int, Any], None] | None = None) -> list[Any]:
+    def run(
+        self,
+        works: Sequence[Work],
+        on_done: Callable[[int, Any], None] | None = None,
+        check: Check | None = None,
+    ) -> list[Any]:
         """See `Pool.run`."""
         stopped = threading.Event()
         results: dict[int, Any] = {}
         failures: dict[int, EdgekitError] = {}
         with ThreadPoolExecutor(self._count) as threads:
-            under_way = {threads.submit(self._do, work, stopped): number for number, work in enumerate(works)}
+            under_way = {
+                threads.submit(self._do, number, work, stopped, check): number for number, work in enumerate(works)
+            }
             try:
                 while under_way:
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -50,22 +57,28 @@ class LocalPool:
             raise failures[min(failures)]
         return [results[number] for number in range(len(works))]
 
-    def _do(self, work: Work, stopped: threading.Event) -> Any:
-        """The result of one work, begun again where its process dies."""
-        for number in range(1, TRIES + 1):
+    def _do(self, number: int, work: Work, stopped: threading.Event, check: Check | None) -> Any:
+        """The result of one work, begun again where its process dies or its result is wrong."""
+        kind: type[EdgekitError] = ResourceError
+        for tries in range(1, TRIES + 1):
             try:
                 answer = carry(
                     work.to_json(), self._environment, partial(self._line, work.name), lambda: not stopped.is_set()
                 )
             except WorkerDied as death:
-                died = str(death)
-                if stopped.is_set():
-                    break
-                if number < TRIES:
-                    self._line(work.name, f"its process {died}; it begins again ({number + 1} of {TRIES})")
-                continue
-            return answer.result()
-        raise ResourceError(f"{work.name}: its process {died}; so did {TRIES - 1} before it")
+                kind, why = ResourceError, str(death)
+            else:
+                result = answer.result() if answer.whole else None
+                wrong = "" if answer.whole else "it does not have the digest that was taken of it"
+                wrong = wrong or (check(number, result) if check else "")
+                if not wrong:
+                    return result
+                kind, why = TrustError, f"gave a wrong answer: {wrong}"
+            if stopped.is_set():
+                break
+            if tries < TRIES:
+                self._line(work.name, f"its process {why}; it begins again ({tries + 1} of {TRIES})")
+        raise kind(f"{work.name}: its process {why}; tries: {tries}")
 
     def _line(self, name: str, line: str) -> None:
         with self._saying:

@@ -18,6 +18,8 @@ TRIES = 3
 
 OnLine = Callable[[str, str], None]
 """Called with the name of a work and a line that it said."""
+Check = Callable[[int, Any], str]
+"""Called with the number and the result of a work; what is wrong with the result in words, empty where nothing is."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,18 @@ class Pool(Protocol):
     def count(self) -> int:
         """How many works it does at a time."""
 
-    def run(self, works: Sequence[Work], on_done: Callable[[int, Any], None] | None = None) -> list[Any]:
+    def run(
+        self,
+        works: Sequence[Work],
+        on_done: Callable[[int, Any], None] | None = None,
+        check: Check | None = None,
+    ) -> list[Any]:
         """Do all works; their results, JSON values, in the order of the works.
 
         `on_done` is called with the number and the result of each as it ends. A worker that dies costs one work: it is
-        begun again, three times at most, on another worker where there is one. After an error no further work begins.
+        begun three times at most, on another worker where there is one. The same goes for a worker that lies: its
+        answer does not have the digest that the work's process took, or `check` finds it wrong. That worker is used no
+        more. After an error no further work begins.
 
         Raises
         ------
@@ -56,6 +65,8 @@ class Pool(Protocol):
             What a work raised, by its class and words: of several the one of the first work.
         ResourceError
             A work whose worker died each time.
+        TrustError
+            A wrong result, and nobody left to make it again.
         """
 
 
