@@ -16,16 +16,19 @@ from typing import Any
 from edgekit.core import progress
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
-from edgekit.core.rows.study import ObjectiveRow, Rung, TrialState
+from edgekit.core.rows.study import Rung, TrialRow, TrialState
 from edgekit.search import rungs
 from edgekit.search.files import Content
 from edgekit.search.measuring import Measured, Protocol, measure
+from edgekit.search.objectives import Objective
 from edgekit.search.rungs import Size, Standing
+from edgekit.search.trial import Context, Outcome, Trial
 from edgekit.search.variant import Chosen, choose
-from edgekit.workbook.plan import Plan
+from edgekit.workbook.config_file import split_settings
+from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.workers import Pool, Work
 
-TRIALS, CACHE, BASELINE, KEPT = "trials", "cache", "baseline", "kept.json"
+TRIALS, BATCHES, CACHE, BASELINE, KEPT = "trials", "batches", "cache", "baseline", "kept.json"
 WORK = "edgekit.search.work"
 
 
@@ -34,9 +37,9 @@ def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
     return folder / TRIALS / digest(list(settings))[:16]
 
 
-def measured_targets(objectives: Sequence[ObjectiveRow], plan: Plan) -> list[str]:
+def measured_targets(objectives: Sequence[Objective], plan: Plan) -> list[str]:
     """The targets whose files stand for a trial: those of the objectives, or the config's first."""
-    named = [objective["target"] for objective in objectives if objective["target"]]
+    named = [objective.target for objective in objectives if objective.target]
     return list(dict.fromkeys(named)) or [plan.run.targets[0]]
 
 
@@ -60,19 +63,18 @@ class _Trial:
         """It goes no further."""
         self.state, self.reason = state, reason
 
-    def outcome(self, objectives: Sequence[ObjectiveRow]) -> dict[str, Any]:
+    def outcome(self, objectives: Sequence[Objective]) -> Outcome:
         """Its row, but for what the study adds."""
+        assert self.state is not None
         done = self.state == "complete"
         values = [_value(each, self.chosen) if done else (None, None) for each in objectives]
         return {
-            "settings": self.settings,
             "state": self.state,
             "rung": self.rung,
             "reason": self.reason,
             "values": [value for value, _ in values],
             "intervals": [interval for _, interval in values],
             "constraints": self.constraints,
-            "feasible": done and all(over <= 0 for over in self.constraints.values()),
             "variants": {target: chosen.name for target, chosen in self.chosen.items()},
             "took_s": self.took_s,
         }
@@ -101,7 +103,7 @@ class Evaluator:
         self,
         plan: Plan,
         folder: Path,
-        objectives: Sequence[ObjectiveRow],
+        objectives: Sequence[Objective],
         pool: Pool,
         caches: Sequence[str] = (),
         replay: Path | None = None,
@@ -111,6 +113,7 @@ class Evaluator:
         self.targets = measured_targets(objectives, plan)
         self.measured = Measured(folder, replay)
         self.disturbed = False
+        self._settings = split_settings(plan.settings)
         self._known: dict[str, Any] | None = None
 
     @property
@@ -118,20 +121,33 @@ class Evaluator:
         """The config's."""
         return self.plan.run.budget
 
-    def evaluate(
-        self, trials: Sequence[tuple[int, Sequence[str]]], front: Sequence[tuple[int, Sequence[str]]]
-    ) -> list[dict[str, Any]]:
-        """The outcomes of a batch, (number, settings) each; `front` are the trials of the front before it."""
-        every = [_Trial(number, list(settings), trial_folder(self.folder, settings)) for number, settings in trials]
-        before = [kept for number, settings in front if (kept := self._kept(number, settings))]
-        self.disturbed = False
-        for rung in (self._shape, self._untrained, self._few_epochs):
-            going = [trial for trial in every if trial.state is None]
-            if going:
+    def __call__(self, trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        """The outcomes of a batch, in its order.
+
+        They are written down together before any is told. So a batch that was killed while it was being told is not
+        evaluated again, with fewer trials to compare.
+        """
+        place = self.folder / BATCHES / f"{context.batch}.json"
+        stored = _stored(place)
+        if not {str(trial.number) for trial in trials} <= set(stored):
+            self.disturbed = False
+            stored = {str(number): outcome for number, outcome in self._batch(trials, context.front).items()}
+            write_json(place, stored)
+        context.anchors[:] = self.measured.anchors()
+        context.disturbed = self.disturbed
+        return [stored[str(trial.number)] for trial in trials]
+
+    def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, Outcome]:
+        every = [self._trial(trial.number, trial.settings) for trial in trials]
+        before = [kept for row in front if (kept := self._kept(row["number"], row["settings"]))]
+        self._baseline()  # before trials want it side by side
+        for rung in (self._shape, self._untrained, self._few_epochs, self._everything):
+            if going := [trial for trial in every if trial.state is None]:
                 rung(going, before)
-        if going := [trial for trial in every if trial.state is None]:
-            self._everything(going, before)
-        return [trial.outcome(self.objectives) for trial in every]
+        return {trial.number: trial.outcome(self.objectives) for trial in every}
+
+    def _trial(self, number: int, settings: Sequence[str]) -> _Trial:
+        return _Trial(number, [*self._settings, *settings], trial_folder(self.folder, settings))
 
     def _shape(self, trials: list[_Trial], _: object) -> None:
         found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
@@ -257,10 +273,6 @@ class Evaluator:
         reasons = measure(contents, anchors, front, self.measured, protocol, self.pool)
         self.disturbed = self.disturbed or bool(reasons)
 
-    def prepare(self) -> None:
-        """Profile the baseline once, before trials want it side by side."""
-        self._baseline()
-
     def _baseline(self) -> dict[str, Any]:
         """The anchors and the timed sample; made once, and again where a file of them is gone or was changed."""
         if self._known is None:
@@ -271,7 +283,7 @@ class Evaluator:
             except (OSError, ValueError, KeyError, TypeError):
                 whole = False
             if not whole:
-                arguments = {"config": str(self.plan.path), "settings": _settings(self.plan),
+                arguments = {"config": str(self.plan.path), "settings": self._settings,
                              "folder": str(place.absolute()), "targets": self.targets,
                              "caches": self.caches}  # fmt: skip
                 known = self._run([Work("baseline", f"{WORK}:baseline", arguments)], "baseline")[0]
@@ -309,22 +321,22 @@ class _Kept:
     contents: list[Content]
 
 
+def _stored(path: Path) -> dict[str, Outcome]:
+    """Outcomes of a batch that was evaluated whole, by number; none where there is no such file."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
 def _is_whole(content: dict[str, Any]) -> bool:
     found = Content.from_json(content)
     paths = [Path(path) for path in found.paths]
     return all(path.is_file() for path in paths) and found == Content.of(found.target, paths, found.inputs, found.outputs)
 
 
-def _settings(plan: Plan) -> list[str]:
-    from edgekit.workbook.config_file import split_settings
-
-    return split_settings(plan.settings)
-
-
 def _epochs(trial: _Trial, plan: Plan) -> int:
     """The epochs of the trial's student."""
-    from edgekit.workbook.plan import load_plan
-
     options: Any = load_plan(plan.path, trial.settings, known=True).stages["distill"]
     return int(options.epochs)
 
@@ -355,11 +367,11 @@ def _constraints(chosen: Any, budget: Budget) -> dict[str, float]:
     return over
 
 
-def _value(objective: ObjectiveRow, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:
+def _value(objective: Objective, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:
     """What a trial is worth by an objective, and its interval; accuracy is that of the first target's file."""
-    one = chosen[objective["target"]] if objective["target"] else next(iter(chosen.values()))
-    if objective["name"] == "accuracy":
+    one = chosen[objective.target] if objective.target else next(iter(chosen.values()))
+    if objective.name == "accuracy":
         return one.accuracy, one.interval
-    if objective["name"] == "bytes":
+    if objective.name == "bytes":
         return float(one.bytes), [float(one.bytes)] * 2
     return one.latency.p50_ms, one.latency.interval_ms

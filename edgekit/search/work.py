@@ -39,12 +39,12 @@ BASELINE_TEACHES = ('distill.teachers=[{"baseline": true}]', "distill.losses=[]"
 """How the student of the third rung is taught: the cheapest way that there is."""
 
 
-def baseline(config: str, folder: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
+def baseline(config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
-    {"anchors": contents by target, "input": path of one raw-shaped network input, "took_s": …}
+    `settings` are those of every trial. {"anchors": contents by target, "input": path of a network input, "took_s": …}
     """
-    opened, made, took_s = stages.make(config, [], Path(folder), "profile", caches)
+    opened, made, took_s = stages.make(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(made.path / "model")
     sample = Path(folder) / "input.npy"
     np.save(sample, evaluate.network_inputs(opened.data.validation.x[:1], spec.preprocess), allow_pickle=False)
