@@ -17,6 +17,7 @@ from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
+from edgekit.cli.search.command import search
 from edgekit.cli.serve import FORWARDED, serve
 from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
@@ -129,6 +130,7 @@ def report(
             print(f"MLflow     {where}")
 
 
+app.command()(search)
 app.command()(compare)
 
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgekit.core import progress
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
-from edgekit.core.rows.study import Rung, TrialRow, TrialState
-from edgekit.search import rungs
+from edgekit.core.rows.study import TrialRow
+from edgekit.search import anchors, rungs
 from edgekit.search.files import Content
-from edgekit.search.measuring import Measured, Protocol, measure
+from edgekit.search.measuring import Measured, measure
 from edgekit.search.objectives import Objective
 from edgekit.search.rungs import Size, Standing
 from edgekit.search.trial import Context, Outcome, Trial
-from edgekit.search.variant import Chosen, choose
+from edgekit.search.under_way import Kept, UnderWay, candidates, choose, constraints
 from edgekit.workbook.config_file import split_settings
-from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
 
 TRIALS, BATCHES, CACHE, BASELINE, KEPT = "trials", "batches", "cache", "baseline", "kept.json"
@@ -41,43 +40,6 @@ def measured_targets(objectives: Sequence[Objective], plan: Plan) -> list[str]:
     """The targets whose files stand for a trial: those of the objectives, or the config's first."""
     named = [objective.target for objective in objectives if objective.target]
     return list(dict.fromkeys(named)) or [plan.run.targets[0]]
-
-
-@dataclass
-class _Trial:
-    """A trial on its way."""
-
-    number: int
-    settings: list[str]
-    place: Path
-    rung: Rung = "shape"
-    state: TrialState | None = None
-    reason: str = ""
-    size: Size | None = None
-    standing: Standing | None = None
-    chosen: dict[str, Chosen] = field(default_factory=dict)
-    constraints: dict[str, float] = field(default_factory=dict)
-    took_s: dict[str, float] = field(default_factory=dict)
-
-    def end(self, state: TrialState, reason: str) -> None:
-        """It goes no further."""
-        self.state, self.reason = state, reason
-
-    def outcome(self, objectives: Sequence[Objective]) -> Outcome:
-        """Its row, but for what the study adds."""
-        assert self.state is not None
-        done = self.state == "complete"
-        values = [_value(each, self.chosen) if done else (None, None) for each in objectives]
-        return {
-            "state": self.state,
-            "rung": self.rung,
-            "reason": self.reason,
-            "values": [value for value, _ in values],
-            "intervals": [interval for _, interval in values],
-            "constraints": self.constraints,
-            "variants": {target: chosen.name for target, chosen in self.chosen.items()},
-            "took_s": self.took_s,
-        }
 
 
 class Evaluator:
@@ -114,7 +76,7 @@ class Evaluator:
         self.measured = Measured(folder, replay)
         self.disturbed = False
         self._settings = split_settings(plan.settings)
-        self._known: dict[str, Any] | None = None
+        self._anchors: anchors.Anchors | None = None
 
     @property
     def budget(self) -> Budget:
@@ -139,27 +101,30 @@ class Evaluator:
 
     def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, Outcome]:
         every = [self._trial(trial.number, trial.settings) for trial in trials]
-        before = [kept for row in front if (kept := self._kept(row["number"], row["settings"]))]
-        self._baseline()  # before trials want it side by side
+        before = [
+            kept for row in front if (kept := Kept.read(trial_folder(self.folder, row["settings"]), row["number"]))
+        ]
+        if self._anchors is None:  # before trials want the baseline side by side
+            self._anchors = anchors.prepare(self.plan, self.folder, self.targets, self.caches, self.pool)
         for rung in (self._shape, self._untrained, self._few_epochs, self._everything):
             if going := [trial for trial in every if trial.state is None]:
                 rung(going, before)
         return {trial.number: trial.outcome(self.objectives) for trial in every}
 
-    def _trial(self, number: int, settings: Sequence[str]) -> _Trial:
-        return _Trial(number, [*self._settings, *settings], trial_folder(self.folder, settings))
+    def _trial(self, number: int, settings: Sequence[str]) -> UnderWay:
+        return UnderWay(number, [*self._settings, *settings], trial_folder(self.folder, settings))
 
-    def _shape(self, trials: list[_Trial], _: object) -> None:
+    def _shape(self, trials: list[UnderWay], _: object) -> None:
         found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
-        options: Any = self.plan.stages["convert"]
         for trial in self._passed(trials, found):
-            trial.size = Size(**found[trial.number])
-            if reason := rungs.over_size(trial.size, options.precisions, self.budget):
-                least = rungs.least_bytes(trial.size, options.precisions)
+            shape = found[trial.number]
+            trial.size, trial.epochs = Size(**shape["size"]), shape["epochs"]
+            if reason := rungs.over_size(trial.size, shape["precisions"], self.budget):
+                least = rungs.least_bytes(trial.size, shape["precisions"])
                 trial.constraints = {"size_bytes": float(least - (self.budget.size_bytes or 0))}
                 trial.end("infeasible", reason)
 
-    def _untrained(self, trials: list[_Trial], before: list[_Kept]) -> None:
+    def _untrained(self, trials: list[UnderWay], before: list[Kept]) -> None:
         budget = self.budget
         if budget.latency_p50_ms is None and budget.size_bytes is None:
             return
@@ -180,8 +145,8 @@ class Evaluator:
                 trial.constraints = over
                 trial.end("infeasible" if over else "failed", reason)
 
-    def _few_epochs(self, trials: list[_Trial], before: list[_Kept]) -> None:
-        going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(_epochs(trial, self.plan)))]
+    def _few_epochs(self, trials: list[UnderWay], before: list[Kept]) -> None:
+        going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(trial.epochs))]
         for trial, _ in going:
             trial.rung = "few_epochs"
         works = [
@@ -204,7 +169,7 @@ class Evaluator:
             if trial.standing and by:
                 trial.end("stopped", rungs.stopped(trial.standing, by, epochs))
 
-    def _everything(self, trials: list[_Trial], before: list[_Kept]) -> None:
+    def _everything(self, trials: list[UnderWay], before: list[Kept]) -> None:
         for trial in trials:
             trial.rung = "all"
         works = [
@@ -215,19 +180,19 @@ class Evaluator:
         ]  # fmt: skip
         found = dict(zip([trial.number for trial in trials], self._run(works, "trainings"), strict=True))
         going = self._passed(trials, found)
-        rows = {trial.number: _candidates(found[trial.number]["rows"], self.budget) for trial in going}
+        rows = {trial.number: candidates(found[trial.number]["rows"], self.budget) for trial in going}
         began = time.monotonic()
         self._measure([Content.from_json(row["content"]) for each in rows.values() for row in each], before)
         took_s = (time.monotonic() - began) / max(1, len(going))
         for trial in going:
             trial.chosen = {target: choose([row for row in rows[trial.number] if row["target"] == target],
                                            self.measured) for target in self.targets}  # fmt: skip
-            trial.constraints = _constraints(trial.chosen.values(), self.budget)
+            trial.constraints = constraints(trial.chosen.values(), self.budget)
             trial.took_s["measuring"] = round(took_s, 3)
             trial.state = "complete"
-            self._keep(trial)
+            trial.keep()
 
-    def _passed(self, trials: list[_Trial], found: Mapping[int, Any]) -> list[_Trial]:
+    def _passed(self, trials: list[UnderWay], found: Mapping[int, Any]) -> list[UnderWay]:
         """Those that did not fail; what each took is added up."""
         for trial in trials:
             result = found[trial.number]
@@ -237,7 +202,7 @@ class Evaluator:
                 trial.end("failed", result["failed"])
         return [trial for trial in trials if trial.state is None]
 
-    def _one(self, name: str, function: str, trials: list[_Trial], **arguments: Any) -> dict[int, Any]:
+    def _one(self, name: str, function: str, trials: list[UnderWay], **arguments: Any) -> dict[int, Any]:
         """One work for the whole batch: what it does of a trial is short beside the start of a process."""
         settings = {str(trial.number): trial.settings for trial in trials}
         found = self._run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})], name)[0]
@@ -256,40 +221,12 @@ class Evaluator:
 
             return self.pool.run(works, on_done)
 
-    def _measure(self, contents: Sequence[Content], before: list[_Kept]) -> None:
-        known, options = self._baseline(), self.plan.stages["benchmark"]
-        every: Any = options
-        protocol = Protocol(
-            input=known["input"],
-            rounds=every.rounds,
-            calls_per_round=every.calls_per_round,
-            warmup_per_round=every.warmup_per_round,
-            confidence=every.confidence,
-            limit_s=60 * every.most_minutes,
-            threads=every.inference_threads,
-        )
-        anchors = {target: Content.from_json(each) for target, each in known["anchors"].items()}
+    def _measure(self, contents: Sequence[Content], before: list[Kept]) -> None:
+        assert self._anchors is not None
         front = [content for kept in before for content in kept.contents]
-        reasons = measure(contents, anchors, front, self.measured, protocol, self.pool)
+        known = self._anchors
+        reasons = measure(contents, known.contents, front, self.measured, known.protocol, self.pool)
         self.disturbed = self.disturbed or bool(reasons)
-
-    def _baseline(self) -> dict[str, Any]:
-        """The anchors and the timed sample; made once, and again where a file of them is gone or was changed."""
-        if self._known is None:
-            place = self.folder / BASELINE
-            try:
-                known = json.loads((place / KEPT).read_text())
-                whole = Path(known["input"]).is_file() and all(map(_is_whole, known["anchors"].values()))
-            except (OSError, ValueError, KeyError, TypeError):
-                whole = False
-            if not whole:
-                arguments = {"config": str(self.plan.path), "settings": self._settings,
-                             "folder": str(place.absolute()), "targets": self.targets,
-                             "caches": self.caches}  # fmt: skip
-                known = self._run([Work("baseline", f"{WORK}:baseline", arguments)], "baseline")[0]
-                write_json(place / KEPT, known)
-            self._known = known
-        return self._known
 
     def _small(self, content: Content) -> bool:
         return self.budget.size_bytes is None or content.bytes <= self.budget.size_bytes
@@ -298,28 +235,6 @@ class Evaluator:
         found = self.measured.of(content)
         return found.interval_ms[0] if found else None
 
-    def _keep(self, trial: _Trial) -> None:
-        """What later batches want of a trial that may be on the front."""
-        contents = [chosen.content.to_json() for chosen in trial.chosen.values()]
-        standing = asdict(trial.standing) if trial.standing else None
-        write_json(trial.place / KEPT, {"standing": standing, "contents": contents})
-
-    def _kept(self, number: int, settings: Sequence[str]) -> _Kept | None:
-        try:
-            kept = json.loads((trial_folder(self.folder, settings) / KEPT).read_text())
-        except FileNotFoundError:
-            return None
-        standing = Standing(**{**kept["standing"], "number": number}) if kept["standing"] else None
-        return _Kept(standing, [Content.from_json(each) for each in kept["contents"] if _is_whole(each)])
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Of a trial of the front: how it stood after a few epochs, and its files."""
-
-    standing: Standing | None
-    contents: list[Content]
-
 
 def _stored(path: Path) -> dict[str, Outcome]:
     """Outcomes of a batch that was evaluated whole, by number; none where there is no such file."""
@@ -327,51 +242,3 @@ def _stored(path: Path) -> dict[str, Outcome]:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError):
         return {}
-
-
-def _is_whole(content: dict[str, Any]) -> bool:
-    found = Content.from_json(content)
-    paths = [Path(path) for path in found.paths]
-    return all(path.is_file() for path in paths) and found == Content.of(found.target, paths, found.inputs, found.outputs)
-
-
-def _epochs(trial: _Trial, plan: Plan) -> int:
-    """The epochs of the trial's student."""
-    options: Any = load_plan(plan.path, trial.settings, known=True).stages["distill"]
-    return int(options.epochs)
-
-
-def _candidates(rows: Sequence[dict[str, Any]], budget: Budget) -> list[dict[str, Any]]:
-    """The files that may stand for a trial, target by target: those within the budget's drop, of these the small ones.
-
-    Where none is within the drop, the most accurate.
-    """
-    found = []
-    for target in dict.fromkeys(row["target"] for row in rows):
-        of = [row for row in rows if row["target"] == target]
-        within = [row for row in of if row["bound_pp"] <= budget.accuracy_drop_pp]
-        small = [row for row in within if budget.size_bytes is None or row["bytes"] <= budget.size_bytes]
-        most = min(of, key=lambda row: (-row["accuracy"], row["bytes"], row["name"]))
-        found += small or within or [most]
-    return found
-
-
-def _constraints(chosen: Any, budget: Budget) -> dict[str, float]:
-    """By how much the worst target is over each limit of the budget; at most 0 where it is met."""
-    every = list(chosen)
-    over = {"accuracy_drop_pp": max(each.bound_pp - budget.accuracy_drop_pp for each in every)}
-    if budget.latency_p50_ms is not None:
-        over["latency_p50_ms"] = max(each.latency.interval_ms[0] - budget.latency_p50_ms for each in every)
-    if budget.size_bytes is not None:
-        over["size_bytes"] = float(max(each.bytes - budget.size_bytes for each in every))
-    return over
-
-
-def _value(objective: Objective, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:
-    """What a trial is worth by an objective, and its interval; accuracy is that of the first target's file."""
-    one = chosen[objective.target] if objective.target else next(iter(chosen.values()))
-    if objective.name == "accuracy":
-        return one.accuracy, one.interval
-    if objective.name == "bytes":
-        return float(one.bytes), [float(one.bytes)] * 2
-    return one.latency.p50_ms, one.latency.interval_ms

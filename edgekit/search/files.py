@@ -56,6 +56,13 @@ class Content:
         sha256 = digest([[path.name, sha256_file(path)] for path in sorted(paths)])
         return cls(target, tuple(map(str, paths)), tuple(inputs), tuple(outputs), sha256)
 
+    def is_whole(self) -> bool:
+        """Whether the files are there, with the bytes they had."""
+        paths = [Path(path) for path in self.paths]
+        return all(path.is_file() for path in paths) and self == Content.of(
+            self.target, paths, self.inputs, self.outputs
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As a work's arguments hold it."""
         return asdict(self)

@@ -18,6 +18,8 @@ FOLDER = Path(__file__).parent / "spaces"
 STAGES = "stages"
 BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
 STUDENT = "distill.student"
+FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
+"""Sections that are no option of a trial."""
 
 
 def builders() -> dict[str, Path]:
@@ -51,6 +53,12 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     space = given.get("space")
     if not isinstance(space, dict):
         return dict(given)  # its fault is told by whoever reads it
+    for key in space:
+        if str(key).partition(".")[0] in FIXED:
+            raise ConfigError(
+                f"space.{key}: is the same for all trials, or they could not be compared; leave it out, or change the "
+                "config"
+            )
     added: dict[str, Any] = {}
     options: Any = plan.stages["distill"]
     if options.candidates and any(str(key).startswith(STUDENT) for key in space):

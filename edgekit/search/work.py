@@ -62,7 +62,7 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
 
 
 def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
-    """Of each trial (settings by number) the size of its student and its pruned form, or why there is none."""
+    """Of each trial (settings by number) {"size": …, "precisions": […], "epochs": …}, or why there is no network."""
     loaded: dict[str, Data] = {}
     return {number: _of_trial(lambda settings=settings: _shape(config, settings, loaded))
             for number, settings in trials.items()}  # fmt: skip
@@ -146,7 +146,12 @@ def _shape(config: str, settings: Sequence[str], loaded: dict[str, Data]) -> dic
     built, spec = _built(plan, loaded[what])
     costs = {name: cost(module, spec.input_shape, spec.takes_ids) for name, module in built.items()}
     student, pruned = costs["student"], costs["pruned"]
-    return asdict(Size(student.parameters, student.macs, pruned.parameters, pruned.macs))
+    options: Any = plan.stages
+    return {
+        "size": asdict(Size(student.parameters, student.macs, pruned.parameters, pruned.macs)),
+        "precisions": list(options["convert"].precisions),
+        "epochs": options["distill"].epochs,
+    }
 
 
 def _untrained(config: str, settings: Sequence[str], folder: Path, targets: Sequence[str]) -> dict[str, Any]:
