@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.hashing import write_json
+from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
 from edgekit.search.measuring import Protocol
 from edgekit.workbook.config_file import split_settings
@@ -39,6 +40,7 @@ def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[s
             "caches": list(caches),
         }
         known = pool.run([Work("baseline", "edgekit.search.work:baseline", arguments)])[0]
+        make_folder(place)
         write_json(place / FILE, known)
     contents = {target: Content.from_json(each) for target, each in known["anchors"].items()}
     return Anchors(contents, _protocol(plan, known["input"]))

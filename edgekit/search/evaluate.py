@@ -16,6 +16,7 @@ from edgekit.core import progress
 from edgekit.core.config import Budget
 from edgekit.core.hashing import digest, write_json
 from edgekit.core.rows.study import TrialRow
+from edgekit.runner.files import make_folder
 from edgekit.search import anchors, rungs
 from edgekit.search.files import Content
 from edgekit.search.measuring import Measured, measure
@@ -94,6 +95,7 @@ class Evaluator:
         if not {str(trial.number) for trial in trials} <= set(stored):
             self.disturbed = False
             stored = {str(number): outcome for number, outcome in self._batch(trials, context.front).items()}
+            make_folder(place.parent)
             write_json(place, stored)
         context.anchors[:] = self.measured.anchors()
         context.disturbed = self.disturbed

@@ -11,6 +11,7 @@ from typing import Any
 from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
 from edgekit.core.rows.study import Rung, TrialState
+from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
 from edgekit.search.measuring import Latency, Measured
 from edgekit.search.objectives import Objective
@@ -75,6 +76,7 @@ class UnderWay:
         """Write down what later batches want of a trial that may be on the front."""
         contents = [chosen.content.to_json() for chosen in self.chosen.values()]
         standing = asdict(self.standing) if self.standing else None
+        make_folder(self.place)
         write_json(self.place / KEPT, {"standing": standing, "contents": contents})
 
 
