@@ -161,9 +161,9 @@ class Evaluator:
         passed = self._passed([trial for trial, _ in going], found)
         for trial in passed:
             assert trial.size is not None
-            size = trial.size
-            trial.standing = Standing(trial.number, found[trial.number]["accuracy"], size.pruned_parameters,
-                                      size.pruned_macs)  # fmt: skip
+            (low, high), accuracy = found[trial.number]["interval"], found[trial.number]["accuracy"]
+            needs = trial.size.pruned_parameters, trial.size.pruned_macs
+            trial.standing = Standing(trial.number, accuracy, low, high, *needs)
         others = [*(kept.standing for kept in before if kept.standing),
                   *(trial.standing for trial in passed if trial.standing)]  # fmt: skip
         for trial, epochs in going:

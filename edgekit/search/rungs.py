@@ -3,7 +3,7 @@
 1. `shape`: the plan is accepted, the network can be built, and its smallest possible file is within the size.
 2. `untrained`: its files, untrained, are timed; one must keep the limits. Only where the budget has such a limit.
 3. `few_epochs`: the student is trained for a quarter of its epochs, taught by the baseline with soft targets alone.
-   It stops where another trial beats it for sure (`dominated_by`). Only where a quarter is two epochs or more.
+   It stops where another trial is better for sure (`dominated_by`). Only where a quarter is two epochs or more.
 4. `all`: every stage up to `convert`, then the round of measuring.
 
 The first and the third look at no clock, so they decide alike everywhere. What the second decides is measured once.
@@ -40,10 +40,12 @@ class Size:
 
 @dataclass(frozen=True)
 class Standing:
-    """A trial after a few epochs: its accuracy (a fraction), and what its pruned form needs."""
+    """A trial after a few epochs: its accuracy with both ends (fractions), and what its pruned form needs."""
 
     number: int
     accuracy: float
+    low: float
+    high: float
     parameters: int
     macs: int
 
@@ -101,15 +103,17 @@ def over_limits(files: Sequence[File], targets: Sequence[str], budget: Budget) -
 
 
 def dominated_by(one: Standing, others: Iterable[Standing]) -> Standing | None:
-    """The trial that stops it: more accurate by more than `MARGIN`, with no more parameters and multiply-adds.
+    """The trial that stops it: more accurate for sure, with no more parameters and multiply-adds.
 
-    Of several the most accurate, then the first.
+    For sure: by more than `MARGIN`, and the whole interval of its accuracy is above that of the other. Of several that
+    stop it the most accurate, then the first.
     """
     better = [
         other
         for other in others
         if other.number != one.number
         and other.accuracy > one.accuracy + MARGIN
+        and other.low > one.high
         and other.parameters <= one.parameters
         and other.macs <= one.macs
     ]
@@ -120,5 +124,5 @@ def stopped(one: Standing, by: Standing, epochs: int) -> str:
     """The reason of a trial that the third rung stops."""
     return (
         f"after {epochs} epochs trial {by.number} has {by.accuracy:.1%} and this one {one.accuracy:.1%}, "
-        f"with no fewer parameters and multiply-adds; the margin is {100 * MARGIN:g} points"
+        "with no fewer parameters and multiply-adds"
     )

@@ -20,6 +20,11 @@ BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
 STUDENT = "distill.student"
 FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
 """Sections that are no option of a trial."""
+WITHOUT: dict[str, Any] = {
+    "prune.measure": False,
+    "prune.sparsity_steps": 1,
+    "convert.models": ["student", "pruned"],
+}
 
 
 def builders() -> dict[str, Path]:
@@ -47,8 +52,9 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The values of a space with the options of one value that a trial needs, where they are not named.
 
     A trial trains one student, so `distill.candidates` is empty. Where the space has networks to choose from, the
-    config's keyword arguments are left out: they may belong to another network. `prune.measure` is off, for a step's
-    latency decides nothing, and measuring it would take longer than all of a trial's training.
+    config's keyword arguments are left out: they may belong to another network. What decides nothing in a search is
+    left out too: the latency of each pruning step, and files of the baseline, which is the anchor, and of the network
+    with zeros, whose files are neither smaller nor faster. What the config itself says of these stays.
     """
     space = given.get("space")
     if not isinstance(space, dict):
@@ -67,8 +73,10 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     named = _choices(space.get(BUILDER))
     if named is not None and named != [own] and STUDENT not in space:
         added[KWARGS] = [{}]
-    if "measure" not in plan.values.get("prune", {}):
-        added["prune.measure"] = [False]
+    for key, value in WITHOUT.items():
+        section, _, option = key.partition(".")
+        if option not in plan.values.get(section, {}):
+            added[key] = [value]
     return {**given, "space": {**{key: value for key, value in added.items() if key not in space}, **space}}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core import tasks
 from edgekit.core.config import StageConfig
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, ResourceError, TrustError
 from edgekit.data import Data
@@ -24,12 +25,13 @@ from edgekit.measure import lane
 from edgekit.measure.latency import Converted, convert_plainly
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.from_artifact import spec_for
+from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.runner.errors import RunnerError
 from edgekit.search import files, stages
 from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
+from edgekit.training.evaluate import answered
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 
 CALIBRATION_SAMPLES = 32
@@ -76,12 +78,15 @@ def untrained(config: str, trials: dict[str, list[str]], folder: str, targets: l
 
 
 def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> dict[str, Any]:
-    """Train the student for `epochs` alone: {"accuracy": on validation}."""
+    """Train the student for `epochs` alone: {"accuracy": on validation, "interval": both ends}."""
 
     def train() -> dict[str, Any]:
         short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
-        _, made, took_s = stages.make(config, short, Path(out), "distill", caches)
-        return {"accuracy": round(made.metrics["accuracy"][made.metrics["kept"]], 6), "took_s": took_s}
+        opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
+        student, spec = open_model(made)
+        found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
+        ends = files.interval(found, opened.plan.run.budget.accuracy_confidence)
+        return {"accuracy": round(tasks.accuracy(found), 6), "interval": ends, "took_s": took_s}
 
     return _of_trial(train)
 

@@ -49,19 +49,24 @@ def test_a_target_that_takes_no_file_ends_a_trial_without_any_figure() -> None:
     )
 
 
-def test_a_trial_is_stopped_only_by_one_that_is_no_larger_and_better_by_more_than_the_margin() -> None:
-    one = Standing(1, 0.80, 4_000, 100)
-    assert dominated_by(one, [Standing(2, 0.84, 4_000, 100)]) == Standing(2, 0.84, 4_000, 100)
+def standing(number: int, accuracy: float, parameters: int = 4_000, macs: int = 100, wide: float = 0.01) -> Standing:
+    return Standing(number, accuracy, accuracy - wide, accuracy + wide, parameters, macs)
+
+
+def test_a_trial_is_stopped_only_by_one_that_is_no_larger_and_better_for_sure() -> None:
+    one = standing(1, 0.80)
+    assert dominated_by(one, [standing(2, 0.84)]) == standing(2, 0.84)
     for other in (
-        Standing(2, 0.82, 1_000, 10),  # within the margin
-        Standing(2, 0.99, 4_001, 100),  # larger
-        Standing(2, 0.99, 4_000, 101),  # more work
-        Standing(1, 0.99, 1, 1),  # itself, in an earlier study
+        standing(2, 0.825),  # within the margin, although the intervals are apart
+        standing(2, 0.84, wide=0.04),  # few samples: its interval reaches into that of the one
+        standing(2, 0.99, parameters=4_001),
+        standing(2, 0.99, macs=101),
+        standing(1, 0.99),  # itself, in an earlier study
     ):
         assert dominated_by(one, [one, other]) is None
 
 
 def test_of_several_that_would_stop_it_the_most_accurate_is_named_whatever_their_order() -> None:
-    others = [Standing(3, 0.9, 1, 1), Standing(2, 0.9, 1, 1), Standing(4, 0.85, 1, 1)]
+    others = [standing(3, 0.9), standing(2, 0.9), standing(4, 0.85)]
     for order in (others, others[::-1]):
-        assert dominated_by(Standing(1, 0.5, 1, 1), order) == Standing(2, 0.9, 1, 1)
+        assert dominated_by(standing(1, 0.5), order) == standing(2, 0.9)

@@ -69,8 +69,9 @@ def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_
 
 def test_what_a_user_has_said_is_not_replaced() -> None:
     plan = load_plan(DIGITS, ["prune.measure=true"], known=True)
-    given = {"space": {shipped.KWARGS: [{"width": 8}], shipped.BUILDER: ["a:b", "c:d"]}}
-    assert shipped.completed(given, plan) == given
+    given = {"space": {shipped.KWARGS: [{"width": 8}], shipped.BUILDER: ["a:b", "c:d"], "convert.models": [["sparse"]]}}
+    completed = shipped.completed(given, plan)["space"]
+    assert "prune.measure" not in completed and {key: completed[key] for key in given["space"]} == given["space"]
     own = {"space": {"distill.student.kwargs.width": {"low": 8, "high": 16}}}
     assert shipped.KWARGS not in shipped.completed(own, plan)["space"]
 
