@@ -126,5 +126,5 @@ def interval(answered: Answered, confidence: float) -> list[float]:
     else:
         random, n = np.random.default_rng(0), len(answered)
         drawn = (Marks(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(DRAWS))
-        ends = np.quantile([tasks.accuracy(each) for each in drawn], ((1 - confidence) / 2, (1 + confidence) / 2))
+        ends = list(np.quantile([tasks.accuracy(each) for each in drawn], ((1 - confidence) / 2, (1 + confidence) / 2)))
     return [round(float(end), 6) for end in ends]

@@ -73,8 +73,8 @@ class Measured:
 
     def __init__(self, folder: Path, replay: Path | None = None) -> None:
         self._path = folder / FILE
-        self._own = _read(self._path) if self._path.is_file() else {"format": FORMAT, "anchors": {}, "files": {}}
-        self._other = _read(replay / FILE) if replay else {"anchors": {}, "files": {}}
+        self._own = _read(self._path) if self._path.is_file() else _nothing()
+        self._other = _read(replay / FILE) if replay else _nothing()
 
     def anchors(self) -> list[AnchorRow]:
         """The baseline's file on each target, and its first p50."""
@@ -202,6 +202,10 @@ def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]
     nhwc = content.inputs[0].layout == "NHWC"
     inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if nhwc else x
     return lambda: backend.run(inputs)
+
+
+def _nothing() -> dict[str, Any]:
+    return {"format": FORMAT, "anchors": {}, "files": {}}
 
 
 def _read(path: Path) -> dict[str, Any]:

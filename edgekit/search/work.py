@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,15 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
 def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
     """Of each trial (settings by number) {"size": …, "precisions": […], "epochs": …}, or why there is no network."""
     loaded: dict[str, Data] = {}
-    return {number: _of_trial(lambda settings=settings: _shape(config, settings, loaded))
-            for number, settings in trials.items()}  # fmt: skip
+    return {number: _of_trial(partial(_shape, config, settings, loaded)) for number, settings in trials.items()}
 
 
 def untrained(config: str, trials: dict[str, list[str]], folder: str, targets: list[str]) -> dict[str, Any]:
     """Of each trial its files, untrained, on `targets`: {"files": [content, …]}."""
-    return {number: _of_trial(lambda number=number, settings=settings:
-                              _untrained(config, settings, Path(folder) / number, targets))
-            for number, settings in trials.items()}  # fmt: skip
+    return {
+        number: _of_trial(partial(_untrained, config, settings, Path(folder) / number, targets))
+        for number, settings in trials.items()
+    }
 
 
 def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> dict[str, Any]:

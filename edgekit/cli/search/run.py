@@ -32,7 +32,7 @@ TRIALS = 32
 SPACE, LOG = "space.yaml", "search.log"
 HEAD = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
 
-Say = Callable[[str], object]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

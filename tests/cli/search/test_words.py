@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.cli.search import words
+from edgekit.report.formatting import percent
 
 
 def a_trial(number: int, state: str = "complete", feasible: bool = True, **other: Any) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def test_a_batch_is_a_line_with_how_its_trials_ended_and_a_line_for_each_failure
 
 def test_the_front_is_shown_with_its_figures_and_the_study_with_its_digest() -> None:
     lines = list(words.ended(a_study(a_trial(0), front=(0,)), "cd" * 32, Path("s")))
-    assert lines[1] == "trial 0   accuracy 90.00 %  p50_ms tflite 0.25  bytes tflite 12,000"
+    assert lines[1] == f"trial 0   accuracy {percent(0.9)}  p50_ms tflite 0.25  bytes tflite 12,000"
     assert lines[-1] == f"study     {Path('s') / 'study.json'}, 1 trials, digest {'cd' * 32}"
 
 
