@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.core.hashing import digest
+from edgekit.core.hashing import canonical, digest
 from edgekit.core.rows.study import TrialRow
 
 
 def key(parts: Mapping[str, Any]) -> str:
     """The key of a study: hex sha256 of all that decides which trials it asks. Its digests begin from it."""
     return digest(dict(parts))
+
+
+def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts as they come back from JSON, so that those of a journal can be compared with them."""
+    found: dict[str, Any] = json.loads(canonical(dict(parts)))
+    return found
 
 
 def chained(before: str, rows: Sequence[TrialRow]) -> str:

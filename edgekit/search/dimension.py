@@ -45,6 +45,13 @@ class Dimension:
         return self.choices is None and isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
+    def ordered(self) -> bool:
+        """Whether its choices are numbers that rise; a sampler is then told their places, and so their order."""
+        numbers = [each for each in self.choices or () if isinstance(each, int | float) and not isinstance(each, bool)]
+        rising = all(one < other for one, other in zip(numbers, numbers[1:]))
+        return self.choices is not None and len(numbers) == len(self.choices) > 1 and rising
+
+    @property
     def labels(self) -> list[str]:
         """Its choices as JSON texts, which every sampler can tell apart."""
         return [canonical(choice).decode() for choice in self.choices or ()]
@@ -77,13 +84,13 @@ class Dimension:
         return self.low <= value <= self.high and (not self.step or same(self.value(value), self.value(float(value))))
 
     def value(self, proposed: Any) -> Any:
-        """What a trial gets for a sampler's proposal: a choice of its label, an int, or a float of few digits.
+        """What a trial gets for a sampler's proposal: a choice of its label or place, an int, or a float of few digits.
 
         Few digits (a thousandth to a ten-thousandth of the range) keep configs readable. They also take away the last
         bits, in which two machines may differ.
         """
         if self.choices is not None:
-            return self.choices[self.labels.index(proposed)]
+            return self.choices[proposed if self.ordered else self.labels.index(proposed)]
         if self.step:
             low, step = Decimal(str(self.low)), Decimal(str(self.step))
             stepped = low + step * round((Decimal(str(proposed)) - low) / step)

@@ -3,14 +3,16 @@
 How Optuna 5 treats what a study has, read in its source, and what is done about it here:
 
 - Conditional options. GPSampler models only options that every trial has, and draws all others at random. So it is
-  asked for every option, and one that does not exist gets a fixed value. TPESampler with `group=True` models options in
-  groups that exist together, so it is asked only for those that exist.
-- Several objectives. GPSampler takes the logarithm of the expected hypervolume improvement; TPESampler splits the trials
-  by rank of domination, then by hypervolume.
+  asked for every option, and one that does not exist gets a fixed value. TPESampler with `group=True` models together
+  the options that exist together, so it is asked only for those that exist.
+- Several objectives. GPSampler takes the logarithm of the expected hypervolume improvement. TPESampler splits the
+  trials by rank of domination, then by hypervolume.
 - Constraints. GPSampler multiplies with the probability of being feasible, and needs the same constraints for each
   trial. TPESampler puts infeasible trials behind all others.
 - A batch. Trials proposed before in the same batch stand in the study as running. GPSampler draws their outcomes from
   its model (q-EHVI); TPESampler counts them among the bad ones (constant liar). Both are functions of the seed.
+- A point that was asked before. It would teach nothing, as the same parameters give the same outcome. So one drawn at
+  random takes its place.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from edgekit.core.hashing import canonical, digest
 from edgekit.core.rows.study import SamplerRow, TrialRow
 from edgekit.search.dimension import Dimension
 from edgekit.search.objectives import Objective, losses
-from edgekit.search.space import Space
+from edgekit.search.space import Space, identity
 
 if TYPE_CHECKING:
     import optuna
@@ -66,31 +68,39 @@ def ask(
         study = optuna.create_study(directions=["minimize"] * len(objectives))
         study.add_trials(_told(space, objectives, name, told))
         proposals = list[dict[str, Any]]()
+        known = {identity(row["parameters"]) for row in told}
         while len(proposals) < count:
+            number = len(told) + len(proposals)
             if len(proposals) < len(given):
                 proposal = given[len(proposals)]
             else:
-                study.sampler = _fresh(name, seed, len(told) + len(proposals))
-                asked = study.ask()
-                proposal = _proposed(space, name, asked)
-                study.tell(asked, state=optuna.trial.TrialState.FAIL)  # the one that runs has the values as rounded
+                proposal = _asked(study, space, name, _fresh(name, seed, number))
+                if identity(proposal) in known:
+                    proposal = _asked(study, space, name, _fresh("random", seed, number))
+            known.add(identity(proposal))
             running = optuna.trial.TrialState.RUNNING
             study.add_trial(optuna.trial.create_trial(state=running, **_known(space, name, proposal)))
             proposals.append(proposal)
     return proposals
 
 
-def _proposed(space: Space, name: str, asked: optuna.Trial) -> dict[str, Any]:
+def _asked(study: optuna.Study, space: Space, name: str, fresh: optuna.samplers.BaseSampler) -> dict[str, Any]:
+    """A proposal. Its trial is ended at once: the one that runs gets the values as they were rounded."""
+    study.sampler = fresh
+    asked = study.ask()
     parameters, values = dict[str, Any](), dict[str, Any]()
     for each in space.dimensions:
         if name == "gp" or each.active(parameters):
             values[each.name] = each.value(_suggested(asked, each))
         if each.active(parameters):
             parameters[each.key] = values[each.name]
+    study.tell(asked, state=_optuna().trial.TrialState.FAIL)
     return parameters
 
 
 def _suggested(asked: optuna.Trial, each: Dimension) -> Any:
+    if each.ordered:
+        return asked.suggest_int(each.name, 0, len(each.labels) - 1)
     if each.choices is not None:
         return asked.suggest_categorical(each.name, each.labels)
     if each.whole:
@@ -100,6 +110,8 @@ def _suggested(asked: optuna.Trial, each: Dimension) -> Any:
 
 def _distribution(each: Dimension) -> optuna.distributions.BaseDistribution:
     found = _optuna().distributions
+    if each.ordered:
+        return found.IntDistribution(0, len(each.labels) - 1)
     if each.choices is not None:
         return found.CategoricalDistribution(each.labels)
     if each.whole:
@@ -120,8 +132,9 @@ def _known(space: Space, name: str, parameters: Mapping[str, Any]) -> dict[str, 
 
 
 def _inner(each: Dimension, value: Any) -> Any:
-    """A choice as its label; a number as it is."""
-    return value if each.choices is None else canonical(value).decode()
+    """A choice as its label or its place; a number as it is."""
+    label = canonical(value).decode()
+    return value if each.choices is None else each.labels.index(label) if each.ordered else label
 
 
 def _told(
@@ -129,14 +142,13 @@ def _told(
 ) -> list[optuna.trial.FrozenTrial]:
     """Trials with their losses. One that did not get to a value has the worst, and is infeasible."""
     create = _optuna().trial.create_trial
-    constraints = _constraints(rows)
     return [
         create(
-            values=[float(value) for value in loss],
+            values=loss.tolist(),
             constraints=limits or None,
             **_known(space, name, row["parameters"]),
         )
-        for row, loss, limits in zip(rows, losses(rows, objectives), constraints)
+        for row, loss, limits in zip(rows, losses(rows, objectives), _constraints(rows))
     ]
 
 
@@ -158,7 +170,9 @@ def _fresh(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
     """A sampler for one trial, which knows nothing but the study and the number."""
     samplers, own = _optuna().samplers, int(digest([seed, number])[:8], 16)
     if name == "gp":
-        return samplers.GPSampler(seed=own, n_startup_trials=STARTUP, warn_independent_sampling=False)
+        return samplers.GPSampler(
+            seed=own, n_startup_trials=STARTUP, deterministic_objective=True, warn_independent_sampling=False
+        )
     if name == "tpe":
         return samplers.TPESampler(
             seed=own, n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True

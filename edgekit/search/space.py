@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -163,12 +164,12 @@ def _dimensions(given: Any) -> tuple[Dimension, ...]:
         got = "nothing" if not given else with_article(type(given).__name__)
         raise ConfigError(f"space: got {got}; name one key of the config or more, each with its values")
     faults = Faults()
-    dimensions = [
-        each for key, entry in given.items() for each in faults.of(lambda: dimension.read(str(key), entry)) or ()
-    ]  # noqa: B023, E501
+    dimensions = list[Dimension]()
+    for key, entry in given.items():
+        dimensions += faults.of(partial(dimension.read, str(key), entry)) or []
     faults.raise_all()
     for each in dimensions:
-        faults.of(lambda: _check_when(each, dimensions))  # noqa: B023
+        faults.of(partial(_check_when, each, dimensions))
     faults.raise_all()
     return dimension.in_order(dimensions)
 

@@ -19,7 +19,7 @@ from edgekit.core.hashing import write_json
 from edgekit.core.rows.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
-from edgekit.search.digest import differing, key
+from edgekit.search.digest import as_json, differing, key
 from edgekit.search.history import History
 from edgekit.search.journal import Journal, writing
 from edgekit.search.objectives import Objective, front, reference
@@ -108,15 +108,17 @@ def search(
             raise ConfigError(f"{name}: got {value}; give a number above 0")
     if trials is None and minutes is None:
         raise ConfigError("trials and minutes: neither is given, so the search would never end; give one of them")
-    parts = {
-        "config": subject.config,
-        "space": space.rows(),
-        "objectives": [each.row() for each in objectives],
-        "seed": seed,
-        "batch": batch,
-        "first": [dict(each) for each in first],
-        "edgekit": edgekit.__version__,
-    }
+    parts = as_json(
+        {
+            "config": subject.config,
+            "space": space.rows(),
+            "objectives": [each.row() for each in objectives],
+            "seed": seed,
+            "batch": batch,
+            "first": [dict(each) for each in first],
+            "edgekit": edgekit.__version__,
+        }
+    )
     with writing(folder):
         make_folder(folder)
     with lock.hold(folder / "study.lock", "edgekit search"):
@@ -157,7 +159,7 @@ class _Coordinator:
         if begun.get("format") != FORMAT or "parts" not in begun:
             raise ConfigError(
                 f"{self.journal.path}: is no journal of a study that this version can read; choose another folder"
-            )  # noqa: E501
+            )
         others = differing(begun["parts"], self.parts)
         if wanted and begun["sampler"]["name"] != wanted:
             others.append("sampler")

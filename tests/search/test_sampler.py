@@ -1,0 +1,96 @@
+"""Proposals: Optuna's, a function of seed and number, and not one point twice."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.search import sampler
+from edgekit.search.objectives import is_feasible
+from edgekit.search.space import Space, identity
+from tests.search import studies
+
+NAMES = ("gp", "tpe", "random")
+
+
+def told(space: Space, count: int) -> list[Any]:
+    """As many trials as a model is asked after, drawn at random."""
+    rows = []
+    for number, parameters in enumerate(sampler.ask(space, space.objectives, "random", 3, [], count)):
+        row: Any = {**studies.outcome(parameters), "number": number, "batch": 0, "parameters": parameters}
+        rows.append({**row, "feasible": is_feasible(row)})
+    return rows
+
+
+def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_above() -> None:
+    assert [sampler.choose(count)["name"] for count in (1, 150, 151, 10_000, None)] == ["gp", "gp", "tpe", "tpe", "gp"]
+    assert "151 trials" in sampler.choose(151)["reason"]
+    assert sampler.choose(10, "tpe") == {"name": "tpe", "reason": "it was asked for"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_trials_of_a_batch_are_inside_the_space_and_differ(tmp_path: Path, name: str) -> None:
+    space = studies.space(tmp_path)
+    rows = told(space, 14)
+    assert {row["state"] for row in rows} >= {"complete", "infeasible"}
+    asked = sampler.ask(space, space.objectives, name, 0, rows, 3)
+    assert len({identity(each) for each in [*asked, *(row["parameters"] for row in rows)]}) == 3 + 14
+    for parameters in asked:
+        dimensions = {each.key: each for each in space.dimensions}
+        assert all(dimensions[key].holds(value) for key, value in parameters.items()), parameters
+        assert ("model.kwargs.expand" in parameters) == (parameters["model.kwargs.kind"] == "separable")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_begins_as_a_smaller_one_and_another_seed_asks_others(tmp_path: Path, name: str) -> None:
+    space = studies.space(tmp_path)
+    rows = told(space, 12)
+    two = sampler.ask(space, space.objectives, name, 0, rows, 2)
+    assert sampler.ask(space, space.objectives, name, 0, rows, 1) == two[:1]
+    assert sampler.ask(space, space.objectives, name, 1, rows, 1) != two[:1]
+
+
+def test_what_is_given_comes_first_and_is_not_asked_again(tmp_path: Path) -> None:
+    space = studies.space(tmp_path, "space:\n  model.kwargs.width: [4, 8]\n")
+    given = [{"model.kwargs.width": 8}]
+    for seed in range(5):
+        asked = sampler.ask(space, space.objectives, "random", seed, [], 2, given)
+        assert asked[0] == given[0]
+
+
+def test_a_point_that_was_asked_is_replaced_by_a_random_one(tmp_path: Path) -> None:
+    """TPE on 6 points would ask the best again and again."""
+    space = studies.space(tmp_path, "space:\n  prune.ratio: [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.62, 0.64]\n")
+    asked = sampler.ask(space, space.objectives, "random", 0, [], 9)
+    assert len({identity(each) for each in asked}) >= 6
+
+
+def test_entries_of_one_key_are_learnt_apart(tmp_path: Path) -> None:
+    text = (
+        "space:\n  model.kwargs.kind: [plain, separable]\n  prune.ratio: {low: 0.0, high: 0.5}\n"
+        "  distill.learning_rate: [0.1]\n  model.kwargs.width:\n"
+        "    - {low: 4, high: 8, when: {model.kwargs.kind: plain}}\n"
+        "    - {low: 40, high: 48, when: {model.kwargs.kind: separable}}\n"
+    )
+    space = studies.space(tmp_path, text)
+    for name in ("gp", "tpe"):
+        for parameters in sampler.ask(space, space.objectives, name, 0, told(space, 12), 2):
+            limit = parameters["model.kwargs.width"] <= 8
+            assert limit == (parameters["model.kwargs.kind"] == "plain")
+
+
+def test_without_optuna_one_line_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['optuna'] = None\n"
+        "from pathlib import Path\nfrom tests.search import studies\n"
+        f"studies.run(Path({str(tmp_path / 'study')!r}), Path({str(tmp_path)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "edgekit.core.errors.ConfigError: search needs Optuna, which is not installed; install edgekit-workbook[search]"
+    )
