@@ -23,13 +23,22 @@ pytestmark = pytest.mark.processes
 DEEDS = "tests.workbook.workers.deeds"
 LIAR = """
 from edgekit.workbook.workers import carrier
-honest = carrier.carry_here
-def carry_here(*arguments):
-    answer = honest(*arguments)
-    answer["text"] = answer["text"].replace("3", "4")
-    return answer
-carry_here.__module__, carry_here.__qualname__ = honest.__module__, honest.__qualname__
-carrier.carry_here = carry_here
+from edgekit.workbook.workers.carry import carry
+def lie(*arguments):
+    answer = carry(*arguments)
+    return answer._replace(text=answer.text.replace("3", "4"))
+carrier.carry = lie
+"""
+SILENT = """
+from edgekit.workbook.workers import carrier
+class Unreadable(Exception):
+    def __reduce__(self):
+        return _raise, ()
+def _raise():
+    raise ValueError
+def fail(*_):
+    raise Unreadable
+carrier.carry = fail
 """
 
 
@@ -125,6 +134,16 @@ def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: 
             assert pool.run([work("add", a=1, b=2) for _ in range(3)]) == [3, 3, 3]
             assert pool.count == 1
     assert any(line.endswith("does not have the digest that its process took") for _, line in lines)
+
+
+def test_a_worker_whose_failure_nobody_can_read_costs_one_work(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(SILENT)
+    lines: list[tuple[str, str]] = []
+    with cluster(tmp_path / "dask", 1) as made:
+        made.worker("silent", preload=tmp_path / "silent.py")
+        with open_pool(on=made.address, say=lambda *line: lines.append(line)) as pool:
+            assert pool.run([work("where", folder=str(tmp_path), name=f"n{n}", seconds=1) for n in range(2)])
+    assert any("begins again (2 of 3)" in line for _, line in lines)
 
 
 def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None:
