@@ -8,12 +8,14 @@ from typing import Any
 from edgekit.core import telemetry
 from edgekit.measure import lane
 from edgekit.workbook.workers.carry import carry
+from edgekit.workbook.workers.work import WorkerDied
 
 
 def carry_here(work: str, name: str, topic: str) -> dict[str, Any]:
     """The answer to `work` (from `Work.to_json`); each line that it says is an event of `topic`.
 
-    WorkerDied where its process ended without one. Whoever asked and has gone, or wants it no more, ends it.
+    `{"died": …}` in words where there is none: an exception might not come through Dask, and would be waited for.
+    Whoever asked and has gone, or wants it no more, ends it.
     """
     from distributed import get_worker
 
@@ -29,4 +31,7 @@ def carry_here(work: str, name: str, topic: str) -> dict[str, Any]:
         worker.log_event(topic, [name, line])
 
     where = os.environ.get(lane.FOLDER) or str(lane.machine_folder())
-    return carry(work, {lane.FOLDER: where}, say, wanted)._asdict()
+    try:
+        return carry(work, {lane.FOLDER: where}, say, wanted)._asdict()
+    except (WorkerDied, OSError) as error:  # the latter such as a full disk of that machine
+        return {"died": str(error)}

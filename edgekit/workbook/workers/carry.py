@@ -16,6 +16,7 @@ from edgekit.runner import processes
 from edgekit.workbook.workers.work import ANSWER, WORK, Answer, WorkerDied
 
 LOOK_S = 0.2
+GRACE_S = 5.0
 LINES_S = 2.0
 """Seconds for the last lines of a process that has ended; something it left behind may keep its output open."""
 
@@ -40,6 +41,8 @@ def carry(
         try:
             while not processes.ended(process, LOOK_S):
                 if not wanted():
+                    process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
+                    processes.ended(process, GRACE_S)
                     break
         finally:
             subprocesses.end(process)

@@ -63,7 +63,9 @@ def _failed(error: EdgekitError | RunnerError, exit_code: int | None = None) -> 
 if __name__ == "__main__":
     try:
         code = main(Path(sys.argv[1]))
-    except BaseException:  # also Ctrl-C's class
+    except KeyboardInterrupt:  # nobody wants it any more
+        code = 130
+    except BaseException:
         traceback.print_exc()
         code = 1
     sys.stdout.flush()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from distributed import Future
 
 LOOK_S = 1.0
+ANSWER_S = 10.0
 ALONE_S = 60.0
 """Without a worker that can be used: as long as one that is started again needs."""
 
@@ -49,9 +50,11 @@ class DaskPool:
         works: Sequence[Work],
         on_done: Callable[[int, Any], None] | None = None,
         check: Check | None = None,
+        *,
+        go_on: bool = False,
     ) -> list[Any]:
         """See `Pool.run`."""
-        return _Sending(self._workers, self._say, self._topic, works, on_done, check).to_the_end()
+        return _Sending(self._workers, self._say, self._topic, works, on_done, check, go_on).to_the_end()
 
 
 class _Sending:
@@ -65,15 +68,17 @@ class _Sending:
         works: Sequence[Work],
         on_done: Callable[[int, Any], None] | None,
         check: Check | None,
+        go_on: bool,
     ) -> None:
         self._workers, self._say, self._topic, self._works = workers, say, topic, works
-        self._on_done, self._check = on_done, check
+        self._on_done, self._check, self._go_on = on_done, check, go_on
         self._waiting = deque(range(len(works)))
         self._at: dict[str, tuple[int, Future[Any]]] = {}
         self._tries = [0] * len(works)
         self._avoided: list[set[str]] = [set() for _ in works]
         self._results: dict[int, Any] = {}
         self._failures: dict[int, EdgekitError] = {}
+        self._lost: set[Any] = set()
         self._news = threading.Event()
 
     def to_the_end(self) -> list[Any]:
@@ -100,14 +105,17 @@ class _Sending:
 
     def _look(self) -> None:
         """Who is there; what was at a worker that has gone begins again."""
-        there = self._workers.look()
-        for address in [each for each in self._at if each not in there]:
-            number, future = self._at.pop(address)
-            if future.status == "finished":  # its answer came before its end
-                self._at[address] = number, future
-            else:
+        there, known = self._workers.look(), self._workers.under_way()
+        for address, (number, future) in list(self._at.items()):
+            if future.status != "pending":  # its answer is here, be the worker gone or not
+                continue
+            gone, lost = address not in there, future.key not in known
+            if gone or lost and future.key in self._lost:  # twice, for its answer may be on its way
+                del self._at[address]
                 future.cancel()
-                self._again(number, address, "has gone")
+                self._again(number, address, "has gone" if gone else "gave no answer that can be read")
+            elif lost:
+                self._lost.add(future.key)
 
     def _send(self) -> None:
         for address in [each for each in self._workers.usable if each not in self._at]:
@@ -139,11 +147,13 @@ class _Sending:
                 continue
             del self._at[address]
             try:
-                answer = Answer(**future.result(timeout=LOOK_S * 10))
-            except Exception as error:  # of Dask's, of the worker's, or WorkerDied
-                self._again(number, address, f"failed: {error or type(error).__name__}")
-                continue
-            self._take(number, address, answer)
+                answer = future.result(timeout=ANSWER_S)
+            except Exception as error:  # Dask's own, which has many
+                answer = {"died": f"did not answer ({error or type(error).__name__})"}
+            if "died" in answer:
+                self._again(number, address, f"lost it: its process {answer['died']}")
+            else:
+                self._take(number, address, Answer(**answer))
 
     def _take(self, number: int, address: str, answer: Answer) -> None:
         work = self._works[number]
@@ -153,15 +163,24 @@ class _Sending:
         try:
             result = answer.result()
         except EdgekitError as error:
-            self._failures[number] = error
-            self._waiting.clear()
+            self._failed(number, error)
             return
         if wrong := self._check(number, result) if self._check else "":
             self._lied(number, address, f"its answer to {work.name} is wrong: {wrong}")
             return
+        self._done(number, result)
+
+    def _done(self, number: int, result: Any) -> None:
         self._results[number] = result
         if self._on_done is not None:
             self._on_done(number, result)
+
+    def _failed(self, number: int, error: EdgekitError) -> None:
+        if self._go_on:
+            self._done(number, error)
+            return
+        self._failures[number] = error
+        self._waiting.clear()
 
     def _lied(self, number: int, address: str, why: str) -> None:
         """Its answers count no more: what it did is made again elsewhere."""
@@ -176,10 +195,8 @@ class _Sending:
         if self._failures:
             return
         if self._tries[number] >= TRIES:
-            self._failures[number] = ResourceError(
-                f"{work.name}: worker {address} {why}; so did {TRIES - 1} before it"
-            )
-            self._waiting.clear()
+            words = f"{work.name}: worker {address} {why}; tries: {TRIES}"
+            self._failed(number, TrustError(words) if told else ResourceError(words))
             return
         self._waiting.appendleft(number)
         if not told:

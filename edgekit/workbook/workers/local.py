@@ -30,6 +30,8 @@ class LocalPool:
         works: Sequence[Work],
         on_done: Callable[[int, Any], None] | None = None,
         check: Check | None = None,
+        *,
+        go_on: bool = False,
     ) -> list[Any]:
         """See `Pool.run`."""
         stopped = threading.Event()
@@ -43,7 +45,7 @@ class LocalPool:
                 while under_way:
                     for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                         number = under_way.pop(future)
-                        _take(number, future, results, failures)
+                        _take(number, future, results, results if go_on else failures)
                         if on_done is not None and number in results:
                             on_done(number, results[number])
                     if failures:
@@ -85,7 +87,7 @@ class LocalPool:
             self._say(name, line)
 
 
-def _take(number: int, future: Future[Any], results: dict[int, Any], failures: dict[int, EdgekitError]) -> None:
+def _take(number: int, future: Future[Any], results: dict[int, Any], failures: dict[int, Any]) -> None:
     try:
         results[number] = future.result()
     except EdgekitError as error:

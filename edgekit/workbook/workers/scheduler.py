@@ -59,6 +59,10 @@ class Workers:
                     self.usable.append(address)
         return self.usable
 
+    def under_way(self) -> set[Any]:
+        """The keys of what the scheduler has sent to workers, or is about to."""
+        return {key for keys in _asked(self.on, self.client.processing).values() for key in keys}
+
     def refuse(self, address: str, why: str) -> None:
         """Use that worker no more, and say so in a line."""
         self._refused[address] = why
@@ -80,8 +84,8 @@ class Workers:
         except (OSError, TimeoutError) as error:
             return f"it does not answer ({error or type(error).__name__})"
         found = answers.get(address)
-        if isinstance(found, ImportError):
-            return f"its Python lacks this edgekit ({found})"
+        if "No module named" in str(found):  # an ImportError, which may come as its text
+            return "its Python lacks this edgekit"
         if not isinstance(found, dict):
             return f"it does not say what it is ({found})"
         return facts.in_a_line(facts.differences(found, self._ours))

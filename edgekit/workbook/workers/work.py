@@ -51,13 +51,15 @@ class Pool(Protocol):
         works: Sequence[Work],
         on_done: Callable[[int, Any], None] | None = None,
         check: Check | None = None,
+        *,
+        go_on: bool = False,
     ) -> list[Any]:
         """Do all works; their results, JSON values, in the order of the works.
 
         `on_done` is called with the number and the result of each as it ends. A worker that dies costs one work: it is
         begun three times at most, on another worker where there is one. The same goes for a worker that lies: its
         answer does not have the digest that the work's process took, or `check` finds it wrong. That worker is used no
-        more. After an error no further work begins.
+        more. After an error no further work begins; with `go_on` the errors stand among the results instead.
 
         Raises
         ------
