@@ -64,6 +64,10 @@ def run(
     from_: Annotated[
         str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
     ] = None,
+    cache: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Shared cache: a folder, s3://, gs:// or az://. May be repeated."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
@@ -86,8 +90,9 @@ def run(
             show(plan, out)
             return
         from edgekit.workbook.run import run as run_plan
+        from edgekit.workbook.shared_cache.in_run import urls
 
-        ended = run_plan(plan, out, force=forced)
+        ended = run_plan(plan, out, force=forced, caches=urls(cache or []))
         show_result(ended, out / plan.run.name)
         met = ended.result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
