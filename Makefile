@@ -143,7 +143,7 @@ build/oms/.made:
 # moto asks for other versions of packages than the workbook has. It is an S3 server in a process of its own.
 build/moto/.made:
 	$(call aloud,making build/moto) $(PYTHON) -m venv build/moto
-	$(call aloud,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check 'moto[server]==5.1.22'
+	$(call aloud,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check 'moto[server]==5.2.5'
 	touch $@
 
 # alibi-detect and evidently ask for a numpy and a pandas older than the workbook's. PyTorch is for alibi-detect's MMD.

@@ -171,7 +171,7 @@ def _run_stages(
     from edgekit.workbook import notebook
 
     before = _bytes(plan.path)
-    with watch.during("digest of the data", quietly=True):
+    with watch.during("preflight checks of data and networks", quietly=True):
         data = shared.read_data(plan, folder, data or state.read_digest(plan, folder))
         if data.digest:
             state.remember_data(plan, folder, data.digest, data.sign)

@@ -158,8 +158,7 @@ class SharedCache:
             transfer.give_all(self._store, {**files, own.record: artifact.path / RECORD})
             if transfer.create_small(self._store, entries.path_of(artifact.key, scope), entries.dump(own)):
                 self.given.append(artifact.stage)
-                return
-            there = self._entry(artifact.key, artifact.stage, scope)  # another was faster
+            there = self._entry(artifact.key, artifact.stage, scope)  # another may have been faster, or overwritten it
         if there is not None and there.digest != own.digest:
             self._alarm(own, there)
 

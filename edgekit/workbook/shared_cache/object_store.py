@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
@@ -20,6 +21,7 @@ STALL_S = 20
 RETRIES = 2
 PIECE_BYTES = 1 << 20
 CAUSES = (
+    (r"169\.254\.|metadata", "there are no credentials in the environment"),
     (r"connection refused", "connection refused"),
     (r"dns error|failed to lookup", "its name is not known"),
     (r"timed ?out", "no answer in time"),
@@ -48,6 +50,7 @@ class ObjectStore:
                     "connect_timeout": timedelta(seconds=CONNECT_S),
                     "read_timeout": timedelta(seconds=STALL_S),
                     "timeout": timedelta(hours=1),
+                    "allow_http": _allows_http(),
                 },
                 retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=STALL_S)},
             )
@@ -75,6 +78,8 @@ class ObjectStore:
             obstore.put(self._store, path, content, mode="create", use_multipart=False)
         except AlreadyExistsError:
             return False
+        except FileNotFoundError:
+            raise StoreError("refused", "there is no such bucket") from None
         except Exception as error:
             _raise(error)
         return True
@@ -103,6 +108,12 @@ class ObjectStore:
             return
         except Exception as error:
             _raise(error)
+
+
+def _allows_http() -> bool:
+    """Whether the environment allows a store without encryption; given options hide this variable from obstore."""
+    names = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
+    return any(os.environ.get(name, "").lower() in ("1", "true", "yes") for name in names)
 
 
 def _pieces(found: Any) -> Iterator[bytes]:
