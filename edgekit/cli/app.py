@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgekit import __version__
+from edgekit.cli.cache import app as cache_app
 from edgekit.cli.compare import compare
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
@@ -277,6 +278,7 @@ for command in (export, trust.sign, trust.verify):
 app.add_typer(trust.app, name="trust")
 app.add_typer(fleet, name="fleet")
 app.add_typer(field, name="field")
+app.add_typer(cache_app, name="cache")
 
 bare_switches(app)
 
