@@ -44,6 +44,10 @@ QUICK = {
     "edgekit run configs/mine.yaml --dry-run",
     "edgekit run configs/mine.yaml",
     "edgekit run configs/digits.yaml --out /elsewhere",
+    "edgekit run configs/digits.yaml --cache shared/",
+    "edgekit run configs/digits.yaml --cache shared/ --out /elsewhere",
+    "edgekit cache check shared/",
+    "edgekit cache prune shared/ --older-than 30",
     "edgekit run configs/cifar10.yaml --dry-run",
     "edgekit init doorbell --data sounds/",
     "edgekit init meter --task regression --data meter.npz",
@@ -234,6 +238,10 @@ ELSEWHERE = {
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
     "pip install -c constraints.txt '.[workbook]'": INSTALLS,
+    "pip install -c constraints.txt '.[workbook,cache]'": INSTALLS,
+    "edgekit run configs/digits.yaml --cache s3://bucket/edgekit": (
+        "needs a store; tests/workbook/shared_cache/test_object_store.py uses a real S3 server"
+    ),
     "pip install --no-deps -r onnx2tf.txt": INSTALLS,
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
     "pip wheel --no-deps .": INSTALLS,

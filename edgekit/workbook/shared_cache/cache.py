@@ -57,7 +57,7 @@ class SharedCache:
     """
 
     def __init__(self, store: Store, say: Say) -> None:
-        self._store, self._say = store, say
+        self.store, self._say = store, say
         self.url = store.url
         self.readable = self.writable = True
         self.taken: list[str] = []
@@ -103,7 +103,7 @@ class SharedCache:
 
     def _entry(self, key: str, stage: str, scope: Scope) -> Entry | None:
         path = entries.path_of(key, scope)
-        data = transfer.read_small(self._store, path)
+        data = transfer.read_small(self.store, path)
         if data is None:
             return None
         found = entries.parse(data, path)
@@ -113,14 +113,14 @@ class SharedCache:
 
     def _restore(self, found: Entry, folder: Path, working: Path) -> None:
         artifacts.begin(working)
-        transfer.fetch_all(self._store, {working / RECORD: (found.record, found.sizes_bytes.get(RECORD, 0))})
+        transfer.fetch_all(self.store, {working / RECORD: (found.record, found.sizes_bytes.get(RECORD, 0))})
         record = artifacts.load(working)
         if (record.key, record.stage, record.digest) != (found.key, found.stage, found.digest):
             raise StoreError("damaged", f"the record of {found.stage} is that of another artifact")
         if set(record.files) != set(found.sizes_bytes) - {RECORD} or not all(map(_is_inside, record.files)):
             raise StoreError("damaged", f"the entry of {found.stage} names other files than its record")
         wanted = {working / name: (sha, found.sizes_bytes[name]) for name, sha in record.files.items()}
-        transfer.fetch_all(self._store, wanted)
+        transfer.fetch_all(self.store, wanted)
         artifacts.sync(working, [*record.files, RECORD])
         artifacts.publish(working, stage_folder(folder, found.stage))
         resume.remove(folder, found.stage)
@@ -131,7 +131,7 @@ class SharedCache:
             return
         path = entries.notebook_path(found.key, scope, _source(found.stage))
         try:
-            if (data := transfer.read_small(self._store, path)) is None:
+            if (data := transfer.read_small(self.store, path)) is None:
                 return
             noted = entries.parse_notebook(data, path)
             names = (notebook_name(found.stage), failed_notebook(folder, found.stage).name)
@@ -142,7 +142,7 @@ class SharedCache:
                 raise StoreError("damaged", f"{path} is that of another artifact")
             fetched = working_notebook(folder, found.stage)
             try:
-                transfer.fetch_all(self._store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
+                transfer.fetch_all(self.store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
                 receipts.restore(fetched.parent, found.stage, noted.receipt, fetched)
             finally:
                 fetched.unlink(missing_ok=True)
@@ -155,11 +155,10 @@ class SharedCache:
         if there is None:
             artifacts.verify(artifact)
             files = {sha: artifact.path / name for name, sha in artifact.files.items()}
-            transfer.give_all(self._store, {**files, own.record: artifact.path / RECORD})
-            if transfer.create_small(self._store, entries.path_of(artifact.key, scope), entries.dump(own)):
+            transfer.give_all(self.store, {**files, own.record: artifact.path / RECORD})
+            if transfer.create_small(self.store, entries.path_of(artifact.key, scope), entries.dump(own)):
                 self.given.append(artifact.stage)
-                return
-            there = self._entry(artifact.key, artifact.stage, scope)  # another was faster
+            there = self._entry(artifact.key, artifact.stage, scope)  # another may have been faster, or overwritten it
         if there is not None and there.digest != own.digest:
             self._alarm(own, there)
 
@@ -183,12 +182,12 @@ class SharedCache:
         if receipt is None:
             return
         path = entries.notebook_path(artifact.key, scope, source)
-        if transfer.read_small(self._store, path) is not None:
+        if transfer.read_small(self.store, path) is not None:
             return
         executed = notebooks / receipt.executed
-        transfer.give_all(self._store, {receipt.executed_sha256: executed})
+        transfer.give_all(self.store, {receipt.executed_sha256: executed})
         noted = NotebookEntry(artifact.key, receipt, executed.stat().st_size)
-        transfer.create_small(self._store, path, entries.dump(noted))
+        transfer.create_small(self.store, path, entries.dump(noted))
 
     def _failed(self, what: str, error: StoreError) -> None:
         """Say it, and leave the store alone where another attempt would fail as well."""

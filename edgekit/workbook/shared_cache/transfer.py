@@ -38,6 +38,17 @@ def give_all(store: Store, given: dict[str, Path]) -> None:
     do_all(tasks, limit_s(sum(path.stat().st_size for path in given.values())))
 
 
+def hashed(store: Store, path: str) -> str | None:
+    """The sha256 of an object; None where there is none."""
+    pieces = store.read(path)
+    if pieces is None:
+        return None
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.hexdigest()
+
+
 def _collect(store: Store, path: str) -> bytes | None:
     pieces = store.read(path)
     if pieces is None:
