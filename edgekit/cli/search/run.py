@@ -24,6 +24,7 @@ from edgekit.search.study import Study, Subject, search
 from edgekit.workbook import run_guards
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.shared_cache import open_cache
+from edgekit.workbook.shared_cache.in_run import urls
 from edgekit.workbook.watch import Watch
 from edgekit.workbook.workers import open_pool
 
@@ -71,26 +72,29 @@ def run(request: Request, say: Say) -> bool:
     space, text = _space(request, plan)
     if request.replay:
         check_replay(request.replay)
-    for url in request.caches:
+    caches = urls(request.caches)
+    for url in caches:
         open_cache(url)  # a fault in there is better told before any work
     folder = request.out / f"{plan.run.name}-search"
     with run_guards.lack_of_resources(folder):
         make_folder(folder)
     with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
-        study = _search(request, plan, space, text, folder, watch, say)
+        study = _search(request, plan, space, text, folder, caches, watch, say)
     for line in words.ended(study.row, study.digest, study.folder):
         say(line)
     return bool(study.row["front"])
 
 
-def _search(request: Request, plan: Plan, space: Space, text: str, folder: Path, watch: Watch, say: Say) -> Study:
+def _search(
+    request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
+) -> Study:
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         open_pool(request.workers, request.on, folder, say=partial(_note, log)) as pool,
         watch.during("search", quietly=True),
     ):
-        evaluator = Evaluator(plan, folder, space.objectives, pool, request.caches, request.replay)
+        evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
         own = space.point(plan.values)
         return search(
             space,
