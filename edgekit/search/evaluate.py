@@ -14,6 +14,7 @@ from typing import Any
 
 from edgekit.core import progress
 from edgekit.core.config import Budget
+from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest, write_json
 from edgekit.core.rows.study import TrialRow
 from edgekit.runner.files import make_folder
@@ -71,12 +72,14 @@ class Evaluator:
         caches: Sequence[str] = (),
         replay: Path | None = None,
     ) -> None:
-        self.plan, self.folder, self.objectives, self.pool = plan, folder, objectives, pool
-        self.caches = [str((folder / CACHE).absolute()), *caches]
+        self.plan, self.objectives, self.pool = plan, objectives, pool
+        self.folder = folder.absolute()  # workers of other machines stand elsewhere
+        self.caches = [str(self.folder / CACHE), *caches]
         self.targets = measured_targets(objectives, plan)
         self.measured = Measured(folder, replay)
         self.disturbed = False
         self._settings = split_settings(plan.settings)
+        self._config = plan.path.read_bytes()
         self._anchors: anchors.Anchors | None = None
 
     @property
@@ -93,6 +96,10 @@ class Evaluator:
         place = self.folder / BATCHES / f"{context.batch}.json"
         stored = _stored(place)
         if not {str(trial.number) for trial in trials} <= set(stored):
+            if self.plan.path.read_bytes() != self._config:
+                raise ConfigError(
+                    f"{self.plan.path}: edited during its search; put it back, or search in another folder"
+                )
             self.disturbed = False
             stored = {str(number): outcome for number, outcome in self._batch(trials, context.front).items()}
             make_folder(place.parent)
@@ -130,7 +137,7 @@ class Evaluator:
         budget = self.budget
         if budget.latency_p50_ms is None and budget.size_bytes is None:
             return
-        place = str((self.folder / "untrained").absolute())
+        place = str(self.folder / "untrained")
         for trial in trials:
             trial.rung = "untrained"
         found = self._one("untrained files of the batch", "untrained", trials, config=str(self.plan.path),

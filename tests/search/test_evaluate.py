@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edgekit.core.errors import ConfigError
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.evaluate import Evaluator, trial_folder
 from edgekit.search.files import Content
@@ -188,6 +189,16 @@ def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -
     evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool)
     evaluator([a_trial(2, 10)], Context(tmp_path / "s", 2, (), (), lambda number, outcome: None))
     assert world.pool.did.count("baseline") == 2
+
+
+def test_a_config_that_is_edited_meanwhile_ends_the_search_and_mixes_nothing(tmp_path: Path) -> None:
+    world, config = World(tmp_path / "w"), tmp_path / "tiny.yaml"
+    config.write_text(TINY.read_text())
+    evaluator = Evaluator(load_plan(config, known=True), tmp_path / "s", OBJECTIVES, world.pool)
+    config.write_text(TINY.read_text().replace("epochs: 12", "epochs: 13"))
+    with pytest.raises(ConfigError, match=r"edited during its search"):
+        evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+    assert world.pool.did == []
 
 
 def study_of(world: World, folder: Path, replay: Path | None = None, trials: int = 6) -> Study:
