@@ -6,6 +6,7 @@ third rung compares are the trials of the batch and the front before it. So the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from edgekit.core import progress
 from edgekit.core.config import Budget
-from edgekit.core.errors import ConfigError
+from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.hashing import digest, write_json
 from edgekit.core.rows.study import TrialRow
 from edgekit.runner.files import make_folder
@@ -158,13 +159,13 @@ class Evaluator:
         going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(trial.epochs))]
         for trial, _ in going:
             trial.rung = "few_epochs"
-        works = [
-            Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
-                 {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place / "few"),
-                  "epochs": epochs, "caches": self.caches})
+        works = {
+            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
+                               {"config": str(self.plan.path), "settings": trial.settings,
+                                "out": str(trial.place / "few"), "epochs": epochs, "caches": self.caches})
             for trial, epochs in going
-        ]  # fmt: skip
-        found = dict(zip([trial.number for trial, _ in going], self._run(works, "few epochs"), strict=True))
+        }  # fmt: skip
+        found = self._each(works, "few epochs")
         passed = self._passed([trial for trial, _ in going], found)
         for trial in passed:
             assert trial.size is not None
@@ -181,13 +182,13 @@ class Evaluator:
     def _everything(self, trials: list[UnderWay], before: list[Kept]) -> None:
         for trial in trials:
             trial.rung = "all"
-        works = [
-            Work(f"trial {trial.number}", f"{WORK}:everything",
-                 {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
-                  "targets": self.targets, "caches": self.caches})
+        works = {
+            trial.number: Work(f"trial {trial.number}", f"{WORK}:everything",
+                               {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
+                                "targets": self.targets, "caches": self.caches})
             for trial in trials
-        ]  # fmt: skip
-        found = dict(zip([trial.number for trial in trials], self._run(works, "trainings"), strict=True))
+        }  # fmt: skip
+        found = self._each(works, "trainings")
         going = self._passed(trials, found)
         rows = {trial.number: candidates(found[trial.number]["rows"], self.budget) for trial in going}
         began = time.monotonic()
@@ -205,30 +206,30 @@ class Evaluator:
         """Those that did not fail; what each took is added up."""
         for trial in trials:
             result = found[trial.number]
-            for stage, seconds in result.get("took_s", {}).items():
-                trial.took_s[stage] = round(trial.took_s.get(stage, 0.0) + seconds, 3)
+            took_s = result.get("took_s", {})
+            trial.took_s |= took_s if trial.rung == "all" else {trial.rung: round(sum(took_s.values()), 3)}
             if "failed" in result:
                 trial.end("failed", result["failed"])
         return [trial for trial in trials if trial.state is None]
 
     def _one(self, name: str, function: str, trials: list[UnderWay], **arguments: Any) -> dict[int, Any]:
         """One work for the whole batch: what it does of a trial is short beside the start of a process."""
-        settings = {str(trial.number): trial.settings for trial in trials}
-        found = self._run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})], name)[0]
-        return {int(number): result for number, result in found.items()}
+        settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
+        found = self.pool.run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]
+        took_s = {"each": (time.monotonic() - began) / len(trials)}
+        return {int(number): {**result, "took_s": took_s} for number, result in found.items()}
 
-    def _run(self, works: Sequence[Work], name: str) -> list[Any]:
-        if not works:
-            return []
-        done = 0
+    def _each(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
+        """Results of works, one a trial. Where the process of one dies each time, that is the failure of its trial."""
+        ended = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-
-            def on_done(number: int, result: Any) -> None:
-                nonlocal done
-                done += 1
-                shown.at(done)
-
-            return self.pool.run(works, on_done)
+            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
+        found: dict[int, Any] = {}
+        for (number, work), result in zip(works.items(), results, strict=True):
+            if isinstance(result, EdgekitError) and not _died(result, work):
+                raise result
+            found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
+        return found
 
     def _measure(self, contents: Sequence[Content], before: list[Kept]) -> None:
         assert self._anchors is not None
@@ -243,6 +244,12 @@ class Evaluator:
     def _low_ms(self, content: Content) -> float | None:
         found = self.measured.of(content)
         return found.interval_ms[0] if found else None
+
+
+def _died(error: EdgekitError, work: Work) -> bool:
+    """Whether a pool gave a work up, for its process died each time."""
+    said = str(error)
+    return isinstance(error, ResourceError) and said.startswith(f"{work.name}: ") and "its process" in said
 
 
 def _stored(path: Path) -> dict[str, Outcome]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from edgekit.core.errors import EdgekitError
 from edgekit.workbook.workers import Work
 
 
@@ -18,11 +19,23 @@ class HerePool:
     def __init__(self) -> None:
         self.did: list[str] = []
 
-    def run(self, works: Sequence[Work], on_done: Callable[[int, Any], None] | None = None) -> list[Any]:
-        results = []
+    def run(
+        self,
+        works: Sequence[Work],
+        on_done: Callable[[int, Any], None] | None = None,
+        check: Any = None,
+        *,
+        go_on: bool = False,
+    ) -> list[Any]:
+        results: list[Any] = []
         for number, work in enumerate(works):
             self.did.append(work.function.rpartition(":")[2])
-            results.append(json.loads(json.dumps(self.do(work, json.loads(work.to_json())["arguments"]))))
+            try:
+                results.append(json.loads(json.dumps(self.do(work, json.loads(work.to_json())["arguments"]))))
+            except EdgekitError as error:
+                if not go_on:
+                    raise
+                results.append(error)
             if on_done is not None:
                 on_done(number, results[-1])
         return results
