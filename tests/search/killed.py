@@ -1,0 +1,73 @@
+"""Runs a study in children that are killed at any moment, again and again to its end; prints JSON.
+
+    python -m tests.search.killed FOLDER KILLS
+
+Children are forked from a process that has imported everything, so that a hundred of them take a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgekit.search import sampler
+from edgekit.search.trial import Context, Outcome, Trial
+from tests.search import studies
+
+LONGEST_S = 0.25
+
+
+def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+    """Trials that take a moment, finish in an order of chance, and in half of the batches one by one."""
+    found = {}
+    for trial in random.sample(list(trials), len(trials)):
+        time.sleep(random.random() * 0.01)
+        found[trial.number] = studies.outcome(trial.parameters)
+        if context.batch % 2:
+            context.finished(trial.number, found[trial.number])
+    return [found[trial.number] for trial in trials]
+
+
+def to_the_end(folder: Path) -> tuple[int, int, str]:
+    """Kills, starts, and the digest of one study that was killed until it ended by itself."""
+    killed = started = 0
+    while True:
+        started += 1
+        child = os.fork()
+        if not child:
+            random.seed()
+            digest = studies.run(folder / "study", folder, wanted="tpe", trials=24, evaluate=slowly).digest
+            (folder / "digest").write_text(digest)
+            os._exit(0)
+        time.sleep(random.random() * LONGEST_S)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0, status
+            return killed, started, (folder / "digest").read_text()
+        killed += 1
+
+
+def main() -> None:
+    """As many studies as it takes."""
+    home, wanted = Path(sys.argv[1]), int(sys.argv[2])
+    warm = studies.space(home)
+    sampler.ask(warm, warm.objectives, "tpe", 0, [], 1)
+    killed, digests = 0, []
+    while killed < wanted:
+        folder = home / str(len(digests))
+        folder.mkdir()
+        more, _, digest = to_the_end(folder)
+        killed += more
+        digests.append(digest)
+    print(json.dumps({"killed": killed, "digests": digests}))
+
+
+if __name__ == "__main__":
+    main()
