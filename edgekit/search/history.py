@@ -9,7 +9,7 @@ from typing import Any
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.rows.study import AnchorRow, BatchRow, TrialRow
 from edgekit.search.digest import chained
-from edgekit.search.objectives import Objective, hypervolume, is_feasible, losses, reference
+from edgekit.search.objectives import Objective, grown, is_feasible
 from edgekit.search.space import Space, identity
 from edgekit.search.trial import Outcome, Trial
 
@@ -83,21 +83,21 @@ class History:
         return [rows[trial.number] for trial in self.asked]
 
     def batch(self, seconds: float) -> BatchRow:
-        """How the study stands behind the batch, which has taken so many seconds."""
+        """How the study stands behind the batch, which has taken so many seconds; its hypervolume comes later."""
         rows = self.rows()
         before = self.batches[-1]["seconds"] if self.batches else 0.0
         return {
             "number": len(self.batches),
             "digest": chained(self.digest, rows),
-            "hypervolume": self._hypervolume([*self.told, *rows]),
+            "hypervolume": 0.0,
             "seconds": round(before + seconds, 3),
             "disturbed": self.disturbed,
         }
 
-    def _hypervolume(self, rows: Sequence[TrialRow]) -> float:
-        point = reference(rows, self.objectives)
-        feasible = [row for row in rows if row["feasible"] and None not in row["values"]]
-        return hypervolume(losses(feasible, self.objectives), point) if point else 0.0
+    def grown(self) -> list[BatchRow]:
+        """The batches with their hypervolumes, all taken from one reference point."""
+        volumes = grown(self.told, self.objectives)
+        return [{**row, "hypervolume": volume} for row, volume in zip(self.batches, volumes)]
 
 
 def _row(trial: Trial, outcome: Mapping[str, Any], earlier: int | None) -> TrialRow:

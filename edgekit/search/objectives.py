@@ -20,7 +20,7 @@ from edgekit.core.rows.study import ObjectiveRow, TrialRow
 Name = Literal["accuracy", "p50_ms", "bytes"]
 NAMES: tuple[Name, ...] = get_args(Name)
 BEYOND = 0.1
-"""The reference point lies this share of the range behind the worst value of the first batch."""
+"""The reference point lies this share of the range behind the worst value of a feasible trial."""
 
 
 @dataclass(frozen=True)
@@ -117,17 +117,29 @@ def nondominated(points: np.ndarray) -> list[int]:
 
 
 def reference(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
-    """Losses of the point that hypervolumes are taken from; None before any trial is complete.
+    """Losses of the point that hypervolumes are taken from; None before any trial is feasible.
 
-    It is a little worse than the worst of the first batch that has a complete trial, so it is the same at any length.
+    It is a little worse than the worst of the feasible trials, so each of them counts. It moves while a study
+    grows, so `grown` takes all hypervolumes from that of now.
     """
-    first = min((row["batch"] for row in rows if row["state"] == "complete"), default=None)
-    known = [row for row in rows if row["batch"] == first and row["state"] == "complete"]
+    known = [row for row in rows if row["feasible"]]
     if not known:
         return None
     found = losses(known, objectives)
     worst, best = found.max(axis=0), found.min(axis=0)
     return [float(w + BEYOND * (w - b if w > b else 1.0)) for w, b in zip(worst, best)]
+
+
+def grown(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float]:
+    """The hypervolume of the front behind each batch, all taken from the reference point of now."""
+    point = reference(rows, objectives)
+    found, known = list[float](), np.empty((0, len(objectives)))
+    for batch in range(max((row["batch"] for row in rows), default=-1) + 1):
+        new = losses([row for row in rows if row["batch"] == batch and row["feasible"]], objectives)
+        both = np.concatenate([known, new])
+        known = both[nondominated(both)]
+        found.append(hypervolume(known, point) if point else 0.0)
+    return found
 
 
 def hypervolume(points: np.ndarray, reference: Sequence[float]) -> float:

@@ -253,7 +253,7 @@ class _Coordinator:
             "reference": [each.value(loss) for each, loss in zip(self.objectives, point)],
             "anchors": history.anchors,
             "trials": history.told,
-            "batches": history.batches,
+            "batches": history.grown(),
             "front": front(history.told, self.objectives),
             "ended": ended,
         }

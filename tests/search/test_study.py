@@ -94,13 +94,13 @@ class TestDigest:
         """Its model is asked from the eleventh trial on."""
         options: dict[str, Any] = {
             "wanted": "gp",
-            "batch": 11,
-            "trials": 22,
+            "batch": 2,
+            "trials": 12,
             "text": studies.SMALL,
             "evaluate": studies.two_objectives,
         }
         at_once = studies.run(tmp_path / "one", tmp_path, **options)
-        studies.run(tmp_path / "two", tmp_path, **{**options, "trials": 11})
+        studies.run(tmp_path / "two", tmp_path, **{**options, "trials": 10})
         assert studies.run(tmp_path / "two", tmp_path, **options).digest == at_once.digest
 
 
@@ -157,7 +157,7 @@ class TestOtherKey:
             ({"text": "objectives: [accuracy]\n" + studies.SPACE}, "another objectives;"),
             ({"first": [{"model.kwargs.width": 8}]}, "another first;"),
             ({"wanted": "gp"}, "another sampler;"),
-            ({"seed": 2, "batch": 8}, "another seed and another batch;"),
+            ({"seed": 2, "batch": 8}, "another batch and another seed;"),
         ],
     )
     def test_its_folder_is_refused_with_what_differs(
@@ -225,7 +225,7 @@ class TestRow:
         def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
             return [{**found, "values": [1.0]} for found in studies.evaluate(trials, context)]
 
-        with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values for 3 objectives"):
+        with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values and intervals for 3 objectives"):
             studies.run(tmp_path / "study", tmp_path, wanted="random", evaluate=evaluate)
 
 
