@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def run(request: Request, say: Say) -> bool:
     ConfigError
         An option, the config or the space is wrong; nothing is written then.
     """
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("search needs Optuna, which is not installed; install edgekit-workbook[search]")
     plan = load_plan(request.config, request.settings)
     make_importable(plan)
     if "distill" not in plan.pipeline:
