@@ -82,7 +82,7 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-processes: $(VENV)/.dev ## servers under faults and load, runs and releases killed, the image's folder: real processes
+processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
 
 fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; releases that are watched; an OpenSSF signature
@@ -138,6 +138,13 @@ build/oms/.made:
 	$(call aloud,making build/oms) $(PYTHON) -m venv build/oms
 	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
 		model-signing==1.1.1 pyOpenSSL
+	touch $@
+
+# moto asks for other versions of packages than the workbook has. It is an S3 server in a process of its own.
+build/moto/.made:
+	$(call aloud,making build/moto) $(PYTHON) -m venv build/moto
+	$(call aloud,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check \
+		'moto[s3]==5.2.5' flask flask-cors
 	touch $@
 
 # alibi-detect and evidently ask for a numpy and a pandas older than the workbook's. PyTorch is for alibi-detect's MMD.

@@ -109,6 +109,8 @@ def test_a_wheel_carries_the_notebooks_and_runs_on_numpy_alone(tmp_path: Path) -
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"edgekit/_workbook/notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb")} <= set(names)
     assert {f"edgekit/report/html/{name}" for name in ("page.html.j2", "notebook.html.j2", "page.css")} <= set(names)
+    spaces = (ROOT / "edgekit" / "search" / "spaces").glob("*.yaml")
+    assert {f"edgekit/search/spaces/{path.name}" for path in spaces} <= set(names)
     assert not [name for name in names if name.startswith("tests/")]
 
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "bare")], check=True)

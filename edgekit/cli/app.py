@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgekit import __version__
+from edgekit.cli.cache import app as cache_app
 from edgekit.cli.compare import compare
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
@@ -17,6 +18,7 @@ from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
+from edgekit.cli.search.command import search
 from edgekit.cli.serve import FORWARDED, serve
 from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
@@ -64,6 +66,10 @@ def run(
     from_: Annotated[
         str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
     ] = None,
+    cache: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Shared cache: a folder, s3://, gs:// or az://. May be repeated."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
@@ -86,8 +92,9 @@ def run(
             show(plan, out)
             return
         from edgekit.workbook.run import run as run_plan
+        from edgekit.workbook.shared_cache.in_run import urls
 
-        ended = run_plan(plan, out, force=forced)
+        ended = run_plan(plan, out, force=forced, caches=urls(cache or []))
         show_result(ended, out / plan.run.name)
         met = ended.result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
@@ -129,6 +136,7 @@ def report(
             print(f"MLflow     {where}")
 
 
+app.command()(search)
 app.command()(compare)
 
 
@@ -272,6 +280,7 @@ for command in (export, trust.sign, trust.verify):
 app.add_typer(trust.app, name="trust")
 app.add_typer(fleet, name="fleet")
 app.add_typer(field, name="field")
+app.add_typer(cache_app, name="cache")
 
 bare_switches(app)
 

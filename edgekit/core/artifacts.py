@@ -213,13 +213,16 @@ def seal(
     )
     fields = {name: value for name, value in vars(artifact).items() if name != "path"}
     fields["digest"] = _content_digest(artifact)
-    _sync(out, files)
+    sync(out, files)
     write_json(out / RECORD, {"format": FORMAT, "record_sha256": digest(fields), **fields})
     return load(out)
 
 
-def _sync(out: Path, files: Iterable[str]) -> None:
-    """Bytes and names both: a file that is synced in a folder that is not may be gone after a power cut."""
+def sync(out: Path, files: Iterable[str]) -> None:
+    """Make files of a folder durable, bytes and names both.
+
+    A file that is synced in a folder that is not may be gone after a power cut.
+    """
     for name in files:
         with open(out / name, "rb") as stream:
             os.fsync(stream.fileno())

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.variants import zipped_bytes
+from edgekit.measure import lane
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import interleaved
@@ -92,7 +93,11 @@ def measure(
         if not made:
             return Times([], lost)
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
-        with progress.step("timing", "round", rounds) as shown, watch or conditions.Watch() as seeing:
+        with (
+            progress.step("timing", "round", rounds) as shown,
+            lane.measuring(),
+            watch or conditions.Watch() as seeing,
+        ):
             on_round = progress.both(seeing.sample, shown.at)
             samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.hashing import sha256_file, write_json
+from edgekit.runner.files import move
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ def find(notebooks: Path, artifact: Artifact, source: Path) -> Receipt | None:
         return receipt if same and whole and receipt.source_sha256 == sha256_file(source) else None
     except (OSError, ValueError, TypeError):
         return None
+
+
+def restore(notebooks: Path, stage: str, receipt: Receipt, executed: Path) -> None:
+    """Put an executed copy and its receipt in their places: the copy first, for a receipt vouches for it."""
+    remove(notebooks, stage)
+    move(executed, notebooks / receipt.executed)
+    write_json(_path(notebooks, stage), asdict(receipt))
 
 
 def remove(notebooks: Path, stage: str) -> None:

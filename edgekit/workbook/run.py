@@ -27,6 +27,7 @@ from edgekit.report.result.types import Result
 from edgekit.workbook import attempts, deciding, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
+from edgekit.workbook.shared_cache.in_run import RunCaches
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import DataDigest, StageState
@@ -49,7 +50,7 @@ class Ended(NamedTuple):
     drawn: bool
 
 
-def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print) -> Ended:
+def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[str] = (), say: Say = print) -> Ended:
     """Run the plan to completion.
 
     Parameters
@@ -60,6 +61,8 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         Folder of the runs; this one is made in `out/NAME`.
     force
         Stages to re-run although nothing has changed.
+    caches
+        URLs of shared caches, see `edgekit.workbook.shared_cache`: the first is asked first.
     say
         Called with each line of progress.
 
@@ -70,8 +73,10 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
     """
     folder = out / plan.run.name
     make_importable(plan)
+    shared = RunCaches(caches, say)
     found, data = finished(plan, folder) if not force else (None, None)
     if found is not None:
+        shared.give_finished(plan, folder, data.digest if data else None)
         say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
         return Ended(found, False, _redraw(folder, say))
     agree(plan)
@@ -84,18 +89,27 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), say: Say = print)
         run_guards.tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
         with Watch(folder) as watch:
-            return _to_the_end(plan, out, folder, force, watch, partial(watch.say, say=say), data)
+            shared.say = partial(watch.say, say=say)
+            return _to_the_end(plan, out, folder, force, shared, watch, shared.say, data)
 
 
 def _to_the_end(
-    plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say, data: DataDigest | None
+    plan: Plan,
+    out: Path,
+    folder: Path,
+    force: Collection[str],
+    shared: RunCaches,
+    watch: Watch,
+    say: Say,
+    data: DataDigest | None,
 ) -> Ended:
     """The stages, then the result and its page."""
     try:
-        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, watch, say, data))
+        moved = earlier_bundles.recover(folder, met=_run_stages(plan, out, folder, force, shared, watch, say, data))
     except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
         earlier_bundles.recover(folder, met=False)
         raise
+    shared.account()
     if moved:
         say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
@@ -141,7 +155,14 @@ def _redraw(folder: Path, say: Say) -> bool:
 
 
 def _run_stages(
-    plan: Plan, out: Path, folder: Path, force: Collection[str], watch: Watch, say: Say, data: DataDigest | None
+    plan: Plan,
+    out: Path,
+    folder: Path,
+    force: Collection[str],
+    shared: RunCaches,
+    watch: Watch,
+    say: Say,
+    data: DataDigest | None,
 ) -> bool:
     """Run or reuse each stage; True if a variant met the budget, so that there are bundles.
 
@@ -151,11 +172,13 @@ def _run_stages(
 
     before = _bytes(plan.path)
     with watch.during("preflight checks of data and networks", quietly=True):
-        data = data or state.read_digest(plan, folder)
+        data = shared.read_data(plan, folder, data or state.read_digest(plan, folder))
         if data.digest:
             state.remember_data(plan, folder, data.digest, data.sign)
         states = StageStates(plan, folder, data.digest)
         states.recover_origin()
+    shared.take_all(states, force, watch)
+    with watch.during("preflight checks of data and networks", quietly=True):
         if "benchmark" in force or states.of("benchmark").state != "done":
             deciding.check(plan, folder, ask=True)
         _preflight(plan, states, force, say)
@@ -163,9 +186,12 @@ def _run_stages(
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
             raise ConfigError(f"{plan.path}: edited during its run; finished stages are kept, run it again")
-        found = states.recovered(step.stage)
+        found = states.recovered(step.stage) if step.stage in force else shared.take(states, step.stage, watch)
         if found.state == "done" and step.stage not in force:
-            say(f"{step.stage}: {'unchanged after all, ' if announced else ''}reused (key {_key(found)})")
+            how = "unchanged after all, reused" if announced else "reused"
+            url = shared.sources.get(step.stage)
+            say(f"{step.stage}: {f'taken from {url}' if url else how} (key {_key(found)})")
+            shared.give(found.artifact, folder, watch)
             if found.exit_code:
                 return False
             continue
@@ -175,10 +201,12 @@ def _run_stages(
             with watch.during(step.label, partial(attempts.cell, folder, step.stage)):
                 notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
         except BudgetMissed:
+            shared.give(states.of(step.stage).artifact, folder, watch)
             return False
         except EdgekitError as error:
             error.args = (f"{error}{_what_next(plan, out, folder, step.stage)}",)
             raise
+        shared.give(states.of(step.stage).artifact, folder, watch)
     return True
 
 

@@ -23,6 +23,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, StageError
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder
 from edgekit.data import Data, fingerprint
 from edgekit.data import load as load_data
+from edgekit.measure import lane
 from edgekit.training import resume
 from edgekit.workbook import origin, state
 from edgekit.workbook.parameters import injected, overrides, read
@@ -85,7 +86,7 @@ class OpenStage:
             resume.remove(self.folder, self.name)
             resume.remove_teacher_cache(self.folder)
         try:
-            with progress.step(self.name):
+            with progress.step(self.name), lane.computing():
                 made = module.run(self.source, self.data, self.config, working)
             changes = cache_key.differences(wanted, made.cache_inputs)
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]

@@ -41,12 +41,12 @@ class StageStates:
         working, final = run_folder.working_folder(self.folder, stage), run_folder.stage_folder(self.folder, stage)
         if working.exists() or final.with_name(f".{final.name}.previous").exists():
             artifacts.recover(working, final, key)
-            self._forget(stage)
+            self.forget(stage)
         return self.of(stage)
 
     def sealed(self, stage: str) -> Artifact:
         """What the notebook of `stage`, just executed, left; StageError where that is none, or another."""
-        self._forget(stage)
+        self.forget(stage)
         if not self.of(origin.STAGE).sealed:  # the first notebook makes the origin too
             self.data_digest = self.data_digest or state.data_digest(self.plan, self.folder)
             self._known.clear()
@@ -56,13 +56,13 @@ class StageStates:
             raise StageError(f"completed, but its artifact is {found.state}{why}")
         return found.artifact
 
+    def forget(self, stage: str) -> None:
+        """Examine `stage` and all that rests on it anew when they are asked for: its artifact is another."""
+        for name in self.plan.pipeline[self.plan.pipeline.index(stage) :]:
+            self._known.pop(name, None)
+
     def _examine(self, stage: str) -> StageState:
         if stage == origin.STAGE:
             return state.examine_origin(self.plan, self.folder, self.data_digest)
         before = (origin.STAGE, *self.plan.pipeline)[self.plan.pipeline.index(stage)]
         return state.examine_one(self.plan, self.folder, stage, self.of(before), self.data_digest)
-
-    def _forget(self, stage: str) -> None:
-        """The state of `stage` and of all that rests on it."""
-        for name in self.plan.pipeline[self.plan.pipeline.index(stage) :]:
-            self._known.pop(name, None)

@@ -44,6 +44,10 @@ QUICK = {
     "edgekit run configs/mine.yaml --dry-run",
     "edgekit run configs/mine.yaml",
     "edgekit run configs/digits.yaml --out /elsewhere",
+    "edgekit run configs/digits.yaml --cache shared/",
+    "edgekit run configs/digits.yaml --cache shared/ --out /elsewhere",
+    "edgekit cache check shared/",
+    "edgekit cache prune shared/ --older-than 30",
     "edgekit run configs/cifar10.yaml --dry-run",
     "edgekit init doorbell --data sounds/",
     "edgekit init meter --task regression --data meter.npz",
@@ -143,6 +147,7 @@ MAKES = "CI runs it as a whole"
 ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
 COLLECTED = "a suite runs it; here its tests are collected"
 LABELS = "takes labels that a person wrote; tests/cli/field/test_pack.py writes some, packs and inspects them"
+SEARCHES = "searches for minutes; tests/search/test_search.py does so on a smaller config, and replays it"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 ASK = (
@@ -208,6 +213,9 @@ ELSEWHERE = {
     f"edgekit fleet doctor {INFO} --to hosts.yaml": FLEET,
     f"edgekit fleet confirm {INFO} --to hosts.yaml": FLEET,
     "pip install -c constraints.txt '.[workbook,fleet]'": INSTALLS,
+    "pip install -c constraints.txt '.[workbook,search]'": INSTALLS,
+    "edgekit search configs/digits.yaml --minutes 10": SEARCHES,
+    "edgekit search configs/digits.yaml --minutes 10 --out again --replay artifacts/digits-search": SEARCHES,
     "pip download --only-binary :all: --python-version 311 --platform manylinux_2_28_aarch64 -d wheels numpy "
     "ai-edge-litert": "asks an index; tests/measure/devices/test_wheels.py chooses from such a folder",
     "edgerun install digits-tflite-1.0.0.edge.zip": RELEASES,
@@ -234,6 +242,10 @@ ELSEWHERE = {
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
     "pip install -c constraints.txt '.[workbook]'": INSTALLS,
+    "pip install -c constraints.txt '.[workbook,cache]'": INSTALLS,
+    "edgekit run configs/digits.yaml --cache s3://bucket/edgekit": (
+        "needs a store; tests/workbook/shared_cache/test_object_store.py uses a real S3 server"
+    ),
     "pip install --no-deps -r onnx2tf.txt": INSTALLS,
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
     "pip wheel --no-deps .": INSTALLS,

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
+from edgekit.measure import lane
 from edgekit.measure.energy.source import Source
 from edgekit.runner.measure.bench import FRESH_CALLS
 from edgekit.runner.measure.intervals import LEAST_ROUNDS
@@ -35,6 +36,7 @@ class Drawn:
     idle_watts: np.ndarray
 
 
+@lane.measuring()
 def measure(openers: Mapping[str, Callable[[], Callable[[], object]]], source: Source, seconds: float) -> Drawn:
     """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails."""
     order = [IDLE, *openers]

@@ -17,6 +17,7 @@ from edgekit.core import progress
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
+from edgekit.measure import lane
 from edgekit.measure.load.launch import Job, Outcome, drive
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
@@ -35,6 +36,7 @@ def bound_ms(config: Config) -> float:
     return config.p99_bound_ms or _from_budget(config) or P99_BOUND_MS
 
 
+@lane.measuring()
 def measure_loads(
     source: Artifact, data: Data, config: Config, baseline: str, winners: Iterable[str], winner: str | None
 ) -> Loads:

@@ -18,6 +18,7 @@ from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, Var
 from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
+from edgekit.measure import lane
 from edgekit.measure.devices.deciding import deciding_hosts
 from edgekit.models import baseline as baselines
 from edgekit.models import store
@@ -59,7 +60,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         on_devices = _on_devices(source, data, config, rows) if recorded is None else None
         openers |= {rival.name: rival.open for rival in rivals}
         deciding = on_devices.deciding if on_devices else None
-        with conditions.Watch() as watch:
+        with lane.measuring(), conditions.Watch() as watch:
             decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
         names = [row["name"] for row in rows]
         costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)

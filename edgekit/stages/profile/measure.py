@@ -14,6 +14,7 @@ from edgekit.core import progress
 from edgekit.core.config import cores
 from edgekit.core.rows.profiled import ThreadGain
 from edgekit.data import Data
+from edgekit.measure import lane
 from edgekit.models.cost import Cost
 from edgekit.models.eager import eager_call, eager_input
 from edgekit.models.store import ModelSpec
@@ -32,6 +33,7 @@ ONE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "spe
 """Where there is one core, and of a model of another framework, which is opened for one thread."""
 
 
+@lane.measuring()
 def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: Config) -> dict[str, Any]:
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]

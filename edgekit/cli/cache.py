@@ -1,0 +1,55 @@
+"""`edgekit cache`: look over a shared cache of stages, and make room in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.errors import TrustError
+
+app = typer.Typer(no_args_is_help=True, help="Look over a shared cache of stages, and make room in it.")
+Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, s3://, gs:// or az://.")]
+SHOWN = 20
+"""Most lines about damage."""
+
+
+@app.command()
+def check(
+    url: Url,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what is damaged; runs make it again.")] = False,
+) -> None:
+    """Hash every object of a cache again and follow every entry.
+
+    Exit codes: 0 whole, or all damage was removed; 7 the store failed, 8 something is damaged.
+    """
+    with errors_as_exit_codes():
+        from edgekit.workbook.shared_cache import maintenance, open_cache
+
+        found = maintenance.check(open_cache(url), remove)
+        for path, why in sorted(found.damaged.items())[:SHOWN]:
+            print(f"damaged    {path}: {why.removeprefix(f'{path} ')}")
+        print(f"entries    {found.entries:,}")
+        print(f"objects    {found.blobs:,}, {found.bytes:,} bytes; {len(found.unused):,} needed by no entry")
+        if found.removed:
+            print(f"removed    {len(found.removed):,} damaged")
+        elif found.damaged:
+            raise TrustError(f"{len(found.damaged):,} damaged; remove them with `edgekit cache check {url} --remove`")
+
+
+@app.command()
+def prune(
+    url: Url,
+    older_than: Annotated[float, typer.Option(metavar="DAYS", min=1, help="Remove stages put there before that.")],
+) -> None:
+    """Remove old stages from a cache, and the objects that no other stage needs.
+
+    Exit codes: 0 done, 7 the store failed.
+    """
+    with errors_as_exit_codes():
+        from edgekit.workbook.shared_cache import maintenance, open_cache
+
+        found = maintenance.prune(open_cache(url), older_than)
+        print(f"removed    {len(found.removed):,} objects, {found.bytes:,} bytes")
+        print(f"kept       {found.entries:,} entries, {found.blobs:,} objects")

@@ -1,0 +1,52 @@
+"""The command `edgekit search`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.core.errors import BudgetMissed
+
+KEPT = "study.json holds all whole batches, finished stages are kept"
+
+
+def search(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
+    space: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The options to choose; by default what ships for the networks.")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials, in whole batches; 32 where --minutes is not given.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are asked and measured together.")] = 4,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="Begin no batch after so many; the first always runs.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the sampler.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder that gets NAME-search.")] = Path("artifacts"),
+    replay: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Take what that study measured, instead of measuring.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes of this machine, side by side.")] = 1,
+    on: Annotated[str | None, typer.Option(metavar="URL", help="A scheduler: dask://HOST:PORT.")] = None,
+    cache: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="Share finished stages through this, too.")
+    ] = None,
+) -> None:
+    """Search the options of a config for the front of accuracy, latency and bytes. It goes on where it was stopped.
+
+    Exit codes: 0 done, 2 config or space, 3 no trial met the budget, 4 data or model, 5 conversion, 6 a stage died,
+    7 resources, 8 trust.
+    """
+    with errors_as_exit_codes(KEPT):
+        from edgekit.cli.search.run import Request, run
+
+        request = Request(
+            config, space, tuple(set_ or ()), trials, batch, minutes, seed, out, replay, workers, on, tuple(cache or ())
+        )
+        if not run(request, print):
+            raise typer.Exit(BudgetMissed.exit_code)

@@ -1,0 +1,144 @@
+"""A study from its config to its front: the space, the pool, the batches, and what is said of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgekit.cli.search import words
+from edgekit.core import yaml_file
+from edgekit.core.errors import ConfigError
+from edgekit.core.rows.study import StudyRow
+from edgekit.runner.files import make_folder, write_atomically
+from edgekit.search import shipped
+from edgekit.search.evaluate import Evaluator
+from edgekit.search.measuring import check_replay
+from edgekit.search.space import Space
+from edgekit.search.study import Study, Subject, search
+from edgekit.workbook import run_guards
+from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.shared_cache import open_cache
+from edgekit.workbook.shared_cache.in_run import urls
+from edgekit.workbook.watch import Watch
+from edgekit.workbook.workers import open_pool
+
+TRIALS = 32
+"""Where neither trials nor minutes are given."""
+SPACE, LOG = "space.yaml", "search.log"
+HEAD = "# The space of this study, with what `edgekit search` added. Edit a copy and give it with --space.\n"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of one command."""
+
+    config: Path
+    space: Path | None = None
+    settings: tuple[str, ...] = ()
+    trials: int | None = None
+    batch: int = 4
+    minutes: float | None = None
+    seed: int = 0
+    out: Path = Path("artifacts")
+    replay: Path | None = None
+    workers: int = 1
+    on: str | None = None
+    caches: tuple[str, ...] = ()
+
+
+def run(request: Request, say: Say) -> bool:
+    """Search and print the front; False where no trial met the budget.
+
+    Raises
+    ------
+    ConfigError
+        An option, the config or the space is wrong; nothing is written then.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("search needs Optuna, which is not installed; install edgekit-workbook[search]")
+    plan = load_plan(request.config, request.settings)
+    make_importable(plan)
+    if "distill" not in plan.pipeline:
+        raise ConfigError(
+            f"{plan.path.name} has no distill section, so there is no student to search for; "
+            "name distill.student, or give it by --set distill.student.builder=package.module:function"
+        )
+    space, text = _space(request, plan)
+    if request.replay:
+        check_replay(request.replay)
+    caches = urls(request.caches)
+    for url in caches:
+        open_cache(url)  # a fault in there is better told before any work
+    folder = request.out / f"{plan.run.name}-search"
+    with run_guards.lack_of_resources(folder):
+        make_folder(folder)
+    with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
+        study = _search(request, plan, space, text, folder, caches, watch, say)
+    for line in words.ended(study.row, study.digest, study.folder):
+        say(line)
+    return bool(study.row["front"])
+
+
+def _search(
+    request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
+) -> Study:
+    trials = TRIALS if request.trials is None and request.minutes is None else request.trials
+    with (
+        open(folder / LOG, "a", encoding="utf-8") as log,
+        open_pool(request.workers, request.on, folder, say=partial(_note, log)) as pool,
+        watch.during("search", quietly=True),
+    ):
+        evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
+        own = space.point(plan.values)
+        return search(
+            space,
+            space.objectives,
+            evaluator,
+            subject=Subject(plan.run.name, str(plan.path), plan.values, plan.run.budget.model_dump()),
+            folder=folder,
+            seed=request.seed,
+            batch=request.batch,
+            trials=trials,
+            minutes=request.minutes,
+            first=[own] if own else [],
+            on_batch=partial(_on_batch, folder, text, watch, say),
+        )
+
+
+def _on_batch(folder: Path, text: str, watch: Watch, say: Say, row: StudyRow) -> None:
+    if len(row["batches"]) == 1:
+        write_atomically(folder / SPACE, (HEAD + text).encode())
+    for line in words.batch(row):
+        watch.say(line, say)
+
+
+def _note(log: Any, name: str, line: str) -> None:
+    """What a work says goes into the study's log."""
+    log.write(f"{name} · {line}\n")
+    log.flush()
+
+
+def _space(request: Request, plan: Plan) -> tuple[Space, str]:
+    """The space with what a trial needs beside it, and its text; ConfigError for a space that the config refuses."""
+    given = yaml_file.read(request.space) if request.space else shipped.for_config(plan)
+    name = request.space.name if request.space else SPACE
+    text = yaml.safe_dump(shipped.completed(given, plan), sort_keys=False, width=120)
+    with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
+        path = Path(folder) / name
+        path.write_text(text)
+        space = Space.load(path, plan.values)
+
+    def load(settings: Sequence[str]) -> Plan:
+        return load_plan(plan.path, [*request.settings, *settings], known=True)
+
+    space.check(load)
+    return space, text

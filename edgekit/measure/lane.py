@@ -1,0 +1,181 @@
+"""The lane of a machine: what is measured there runs alone, beside no training, no conversion, no other measuring.
+
+`EDGEKIT_LANE` names a folder for the locks; without it nothing here does anything. Whoever computes holds the lane
+shared, whoever measures holds it alone. The locks are the system's own (flock), so a process that dies holds nothing.
+A process counts as one holder: its threads share what it holds. Whoever waits for another process that measures must
+not compute meanwhile, or both wait for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgekit.core.errors import ResourceError
+
+Kind = Literal["computing", "measuring"]
+
+FOLDER = "EDGEKIT_LANE"
+"""Environment variable: the folder of the lane of this machine."""
+TURNSTILE, LANE = "turnstile.lock", "lane.lock"
+JOURNAL = "lane.jsonl"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """One hold as `lane.jsonl` has it, in nanoseconds of the machine's monotonic clock.
+
+    `ended_ns` is None while it lasts, and for ever where its process was killed.
+    """
+
+    kind: Kind
+    process: int
+    began_ns: int
+    ended_ns: int | None
+
+
+def machine_folder() -> Path:
+    """The folder that all processes of this user on this machine share, for whoever sets `EDGEKIT_LANE`."""
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"edgekit-lane-{user}"
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Train or convert: beside others that do, never while somebody measures."""
+    with _held("computing"):
+        yield
+
+
+@contextmanager
+def measuring() -> Iterator[None]:
+    """Measure alone. Within `computing` that hold is given up meanwhile, and taken back at the end.
+
+    Whoever begins to compute after this has begun to wait comes after it.
+    """
+    with _held("measuring"):
+        yield
+
+
+def holds(folder: Path) -> list[Hold]:
+    """What the lane in `folder` was held for, in the order in which the holds began."""
+    found: dict[tuple[int, int], Hold] = {}
+    path = folder / JOURNAL
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        try:
+            row = json.loads(line)
+            hold = Hold(row["kind"], row["process"], row["began_ns"], row.get("ended_ns"))
+        except (ValueError, KeyError, TypeError):  # torn by a kill or a full disk
+            continue
+        found[hold.process, hold.began_ns] = hold
+    return sorted(found.values(), key=lambda hold: hold.began_ns)
+
+
+class _Process:
+    """What this process holds: how deep its contexts are nested, and the open lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.depth: dict[Kind, int] = {"computing": 0, "measuring": 0}
+        self.handle: int | None = None
+        self.hold: tuple[Path, Kind, int] | None = None
+
+    def forked(self) -> None:
+        """In a forked child: it holds nothing, and its copy of the lock must not outlive its parent's."""
+        if self.handle is not None:
+            os.close(self.handle)
+        self.__init__()  # type: ignore[misc]
+
+    def become(self, kind: Kind | None) -> None:
+        """Hold the lane as `kind`, or not at all; waits for it."""
+        if self.hold is not None and self.hold[1] == kind:
+            return
+        self._let_go()
+        where = os.environ.get(FOLDER)
+        if kind is not None and where:
+            self._take(Path(where), kind)
+
+    def _take(self, folder: Path, kind: Kind) -> None:
+        import fcntl
+
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            turnstile, handle = _open(folder / TURNSTILE), _open(folder / LANE)
+        except OSError as error:
+            raise ResourceError(
+                f"{FOLDER}={folder}: no lane there ({error.strerror}); name a folder that can be written"
+            ) from None
+        try:
+            fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
+            fcntl.flock(handle, fcntl.LOCK_EX if kind == "measuring" else fcntl.LOCK_SH)
+        except BaseException:
+            os.close(handle)
+            raise
+        finally:
+            os.close(turnstile)
+        self.handle, self.hold = handle, (folder, kind, time.monotonic_ns())
+        _note(*self.hold)
+
+    def _let_go(self) -> None:
+        if self.handle is None or self.hold is None:
+            return
+        import fcntl
+
+        handle, hold = self.handle, self.hold
+        self.handle = self.hold = None
+        _note(*hold, ended_ns=time.monotonic_ns())  # before the next holder's beginning
+        fcntl.flock(handle, fcntl.LOCK_UN)  # for all copies of it, also a forked child's
+        os.close(handle)
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.forked)
+
+
+@contextmanager
+def _held(kind: Kind) -> Iterator[None]:
+    _enter(kind, 1)
+    try:
+        yield
+    finally:
+        _enter(kind, -1)
+
+
+def _enter(kind: Kind, step: int) -> None:
+    with _process.lock:
+        depth = _process.depth
+        depth[kind] = max(0, depth[kind] + step)  # a forked child leaves what its parent entered
+        wanted: Kind | None = "measuring" if depth["measuring"] else "computing" if depth["computing"] else None
+        try:
+            _process.become(wanted)
+        except BaseException:
+            if step > 0:
+                depth[kind] -= step
+            raise
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) -> None:
+    row = {"kind": kind, "process": os.getpid(), "began_ns": began_ns}
+    if ended_ns is not None:
+        row["ended_ns"] = ended_ns
+    try:
+        handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, json.dumps(row).encode() + b"\n")  # one write, so lines of several processes stay whole
+        finally:
+            os.close(handle)
+    except OSError:  # a full disk: the lane still holds, only unrecorded
+        pass

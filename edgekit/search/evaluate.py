@@ -1,0 +1,260 @@
+"""A batch of trials, evaluated: rung by rung, cheap to dear, then one round of measuring for all that are left.
+
+Trainings and conversions run in the pool, in any order; each trial's outcome depends on its settings alone. What the
+third rung compares are the trials of the batch and the front before it. So the outcome is the same for any pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgekit.core import progress
+from edgekit.core.config import Budget
+from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
+from edgekit.core.hashing import digest, write_json
+from edgekit.core.rows.study import TrialRow
+from edgekit.runner.files import make_folder
+from edgekit.search import anchors, rungs
+from edgekit.search.files import Content
+from edgekit.search.measuring import Measured, measure
+from edgekit.search.objectives import Objective
+from edgekit.search.rungs import Size, Standing
+from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.under_way import Kept, UnderWay, candidates, choose, constraints
+from edgekit.workbook.config_file import split_settings
+from edgekit.workbook.plan import Plan
+from edgekit.workbook.workers import Pool, Work
+
+TRIALS, BATCHES, CACHE, BASELINE, KEPT = "trials", "batches", "cache", "baseline", "kept.json"
+WORK = "edgekit.search.work"
+
+
+def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
+    """Where the run of a trial with these settings lies, below a study's folder; in it the run has its name."""
+    return folder / TRIALS / digest(list(settings))[:16]
+
+
+def measured_targets(objectives: Sequence[Objective], plan: Plan) -> list[str]:
+    """The targets whose files stand for a trial: those of the objectives, or the config's first."""
+    named = [objective.target for objective in objectives if objective.target]
+    return list(dict.fromkeys(named)) or [plan.run.targets[0]]
+
+
+class Evaluator:
+    """Evaluates batches of one study.
+
+    Parameters
+    ----------
+    plan
+        The config without any trial's settings.
+    folder
+        The study's folder.
+    objectives
+        What the values of an outcome are.
+    pool
+        Where works run.
+    caches
+        Shared caches beside the study's own.
+    replay
+        Folder of a study whose measured values are taken.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        objectives: Sequence[Objective],
+        pool: Pool,
+        caches: Sequence[str] = (),
+        replay: Path | None = None,
+    ) -> None:
+        self.plan, self.objectives, self.pool = plan, objectives, pool
+        self.folder = folder.absolute()  # workers of other machines stand elsewhere
+        self.caches = [str(self.folder / CACHE), *caches]
+        self.targets = measured_targets(objectives, plan)
+        self.measured = Measured(folder, replay)
+        self.disturbed = False
+        self._settings = split_settings(plan.settings)
+        self._config = plan.path.read_bytes()
+        self._anchors: anchors.Anchors | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """The config's."""
+        return self.plan.run.budget
+
+    def __call__(self, trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        """The outcomes of a batch, in its order.
+
+        They are written down together before any is told. So a batch that was killed while it was being told is not
+        evaluated again, with fewer trials to compare.
+        """
+        place = self.folder / BATCHES / f"{context.batch}.json"
+        stored = _stored(place)
+        if not {str(trial.number) for trial in trials} <= set(stored):
+            if self.plan.path.read_bytes() != self._config:
+                raise ConfigError(
+                    f"{self.plan.path}: edited during its search; put it back, or search in another folder"
+                )
+            self.disturbed = False
+            stored = {str(number): outcome for number, outcome in self._batch(trials, context.front).items()}
+            make_folder(place.parent)
+            write_json(place, stored)
+        context.anchors[:] = self.measured.anchors()
+        context.disturbed = self.disturbed
+        return [stored[str(trial.number)] for trial in trials]
+
+    def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, Outcome]:
+        every = [self._trial(trial.number, trial.settings) for trial in trials]
+        before = [
+            kept for row in front if (kept := Kept.read(trial_folder(self.folder, row["settings"]), row["number"]))
+        ]
+        if self._anchors is None:  # before trials want the baseline side by side
+            self._anchors = anchors.prepare(self.plan, self.folder, self.targets, self.caches, self.pool)
+        for rung in (self._shape, self._untrained, self._few_epochs, self._everything):
+            if going := [trial for trial in every if trial.state is None]:
+                rung(going, before)
+        return {trial.number: trial.outcome(self.objectives) for trial in every}
+
+    def _trial(self, number: int, settings: Sequence[str]) -> UnderWay:
+        return UnderWay(number, [*self._settings, *settings], trial_folder(self.folder, settings))
+
+    def _shape(self, trials: list[UnderWay], _: object) -> None:
+        found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
+        for trial in self._passed(trials, found):
+            shape = found[trial.number]
+            trial.size, trial.epochs = Size(**shape["size"]), shape["epochs"]
+            if reason := rungs.over_size(trial.size, shape["precisions"], self.budget):
+                least = rungs.least_bytes(trial.size, shape["precisions"])
+                trial.constraints = {"size_bytes": float(least - (self.budget.size_bytes or 0))}
+                trial.end("infeasible", reason)
+
+    def _untrained(self, trials: list[UnderWay], before: list[Kept]) -> None:
+        budget = self.budget
+        if budget.latency_p50_ms is None and budget.size_bytes is None:
+            return
+        place = str(self.folder / "untrained")
+        for trial in trials:
+            trial.rung = "untrained"
+        found = self._one("untrained files of the batch", "untrained", trials, config=str(self.plan.path),
+                          folder=place, targets=self.targets)  # fmt: skip
+        going = self._passed(trials, found)
+        contents = {trial.number: list(map(Content.from_json, found[trial.number]["files"])) for trial in going}
+        timed = [each for every in contents.values() for each in every if self._small(each)]
+        if budget.latency_p50_ms is not None:
+            self._measure(timed, before)
+        for trial in going:
+            files = [rungs.File(each.target, each.bytes, self._low_ms(each)) for each in contents[trial.number]]
+            reason, over = rungs.over_limits(files, self.targets, budget)
+            if reason:
+                trial.constraints = over
+                trial.end("infeasible" if over else "failed", reason)
+
+    def _few_epochs(self, trials: list[UnderWay], before: list[Kept]) -> None:
+        going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(trial.epochs))]
+        for trial, _ in going:
+            trial.rung = "few_epochs"
+        works = {
+            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
+                               {"config": str(self.plan.path), "settings": trial.settings,
+                                "out": str(trial.place / "few"), "epochs": epochs, "caches": self.caches})
+            for trial, epochs in going
+        }  # fmt: skip
+        found = self._each(works, "few epochs")
+        passed = self._passed([trial for trial, _ in going], found)
+        for trial in passed:
+            assert trial.size is not None
+            (low, high), accuracy = found[trial.number]["interval"], found[trial.number]["accuracy"]
+            needs = trial.size.pruned_parameters, trial.size.pruned_macs
+            trial.standing = Standing(trial.number, accuracy, low, high, *needs)
+        others = [*(kept.standing for kept in before if kept.standing),
+                  *(trial.standing for trial in passed if trial.standing)]  # fmt: skip
+        for trial, epochs in going:
+            by = rungs.dominated_by(trial.standing, others) if trial.standing else None
+            if trial.standing and by:
+                trial.end("stopped", rungs.stopped(trial.standing, by, epochs))
+
+    def _everything(self, trials: list[UnderWay], before: list[Kept]) -> None:
+        for trial in trials:
+            trial.rung = "all"
+        works = {
+            trial.number: Work(f"trial {trial.number}", f"{WORK}:everything",
+                               {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
+                                "targets": self.targets, "caches": self.caches})
+            for trial in trials
+        }  # fmt: skip
+        found = self._each(works, "trainings")
+        going = self._passed(trials, found)
+        rows = {trial.number: candidates(found[trial.number]["rows"], self.budget) for trial in going}
+        began = time.monotonic()
+        self._measure([Content.from_json(row["content"]) for each in rows.values() for row in each], before)
+        took_s = (time.monotonic() - began) / max(1, len(going))
+        for trial in going:
+            trial.chosen = {target: choose([row for row in rows[trial.number] if row["target"] == target],
+                                           self.measured) for target in self.targets}  # fmt: skip
+            trial.constraints = constraints(trial.chosen.values(), self.budget)
+            trial.took_s["measuring"] = round(took_s, 3)
+            trial.state = "complete"
+            trial.keep()
+
+    def _passed(self, trials: list[UnderWay], found: Mapping[int, Any]) -> list[UnderWay]:
+        """Those that did not fail; what each took is added up."""
+        for trial in trials:
+            result = found[trial.number]
+            took_s = result.get("took_s", {})
+            trial.took_s |= took_s if trial.rung == "all" else {trial.rung: round(sum(took_s.values()), 3)}
+            if "failed" in result:
+                trial.end("failed", result["failed"])
+        return [trial for trial in trials if trial.state is None]
+
+    def _one(self, name: str, function: str, trials: list[UnderWay], **arguments: Any) -> dict[int, Any]:
+        """One work for the whole batch: what it does of a trial is short beside the start of a process."""
+        settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
+        found = self.pool.run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]
+        took_s = {"each": (time.monotonic() - began) / len(trials)}
+        return {int(number): {**result, "took_s": took_s} for number, result in found.items()}
+
+    def _each(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
+        """Results of works, one a trial. Where the process of one dies each time, that is the failure of its trial."""
+        ended = itertools.count(1)
+        with progress.step(name, "trial", len(works)) as shown:
+            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
+        found: dict[int, Any] = {}
+        for (number, work), result in zip(works.items(), results, strict=True):
+            if isinstance(result, EdgekitError) and not _died(result, work):
+                raise result
+            found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
+        return found
+
+    def _measure(self, contents: Sequence[Content], before: list[Kept]) -> None:
+        assert self._anchors is not None
+        front = [content for kept in before for content in kept.contents]
+        known = self._anchors
+        reasons = measure(contents, known.contents, front, self.measured, known.protocol, self.pool)
+        self.disturbed = self.disturbed or bool(reasons)
+
+    def _small(self, content: Content) -> bool:
+        return self.budget.size_bytes is None or content.bytes <= self.budget.size_bytes
+
+    def _low_ms(self, content: Content) -> float | None:
+        found = self.measured.of(content)
+        return found.interval_ms[0] if found else None
+
+
+def _died(error: EdgekitError, work: Work) -> bool:
+    """Whether a pool gave a work up, for its process died each time."""
+    said = str(error)
+    return isinstance(error, ResourceError) and said.startswith(f"{work.name}: ") and "its process" in said
+
+
+def _stored(path: Path) -> dict[str, Outcome]:
+    """Outcomes of a batch that was evaluated whole, by number; none where there is no such file."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,223 @@
+"""Measuring: one round of a batch's files beside the anchors, alone on its lane, and what it found for good.
+
+What is told of a file is how many times slower it is than the baseline's float file in the same round, times that
+file's p50 in the study's first round. So an hour that is slower as a whole changes nothing. A value belongs to the
+bytes that were measured: `measured.json` has it by target and digest. A file that is there is never measured again, and
+a study that replays another takes its values from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import progress
+from edgekit.core.errors import ConfigError, TrustError
+from edgekit.core.hashing import write_json
+from edgekit.core.rows.study import AnchorRow
+from edgekit.runner.backends import open_backend
+from edgekit.runner.measure import bench, conditions, intervals
+from edgekit.runner.native_stderr import quiet_native
+from edgekit.search.files import Content
+from edgekit.workbook.workers import Pool, Work
+
+FILE, FORMAT = "measured.json", 1
+TRIES = 3
+"""Rounds at most, where each is disturbed; of these the one that was least so counts."""
+DRIFT = 0.10
+"""By how much the ratio of a file of the front may leave its earlier interval; beyond, the round compares nothing."""
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a round is timed, as `bench.growing`: options of the config's benchmark, and the sample's path."""
+
+    input: str
+    rounds: int
+    calls_per_round: int
+    warmup_per_round: int
+    confidence: float
+    limit_s: float
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class Latency:
+    """How many times slower than the anchor a file is, with its interval, and the anchor's first p50."""
+
+    ratio: float
+    low: float
+    high: float
+    anchor_ms: float
+
+    @property
+    def p50_ms(self) -> float:
+        """What is told."""
+        return self.ratio * self.anchor_ms
+
+    @property
+    def interval_ms(self) -> list[float]:
+        """Both ends."""
+        return [self.low * self.anchor_ms, self.high * self.anchor_ms]
+
+
+class Measured:
+    """Everything that a study has measured; `replay` is the folder of another study whose values are taken first."""
+
+    def __init__(self, folder: Path, replay: Path | None = None) -> None:
+        self._path = folder / FILE
+        self._own = _read(self._path) if self._path.is_file() else _nothing()
+        self._other = _read(replay / FILE) if replay else _nothing()
+
+    def anchors(self) -> list[AnchorRow]:
+        """The baseline's file on each target, and its first p50."""
+        rows = sorted(self._own["anchors"].items())
+        return [{"name": BASELINE, "target": target, "p50_ms": p50_ms} for target, p50_ms in rows]
+
+    def of(self, content: Content) -> Latency | None:
+        """What is known of a file."""
+        found = self._own["files"].get(content.key)
+        return Latency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
+
+    def adopt(self, contents: Iterable[Content]) -> list[Content]:
+        """Take what the other study knows of these files; those that neither knows, each once."""
+        unknown, before = dict[str, Content](), json.dumps(self._own)
+        for content in contents:
+            theirs = self._other["files"].get(content.key)
+            if theirs and content.target in self._other["anchors"]:
+                self._own["anchors"].setdefault(content.target, self._other["anchors"][content.target])
+                self._own["files"].setdefault(content.key, theirs)
+            if content.key not in self._own["files"]:
+                unknown[content.key] = content
+        if json.dumps(self._own) != before:
+            write_json(self._path, self._own)
+        return list(unknown.values())
+
+    def keep(self, found: Mapping[str, Any], contents: Iterable[Content]) -> None:
+        """Write down what a round found of these files."""
+        for target, p50_ms in found["anchors"].items():
+            first = self._other["anchors"].get(target, p50_ms)
+            self._own["anchors"].setdefault(target, first)
+        for content in contents:
+            self._own["files"].setdefault(content.key, found["ratios"][content.key])
+        write_json(self._path, self._own)
+
+    def drifted(self, found: Mapping[str, Any]) -> list[str]:
+        """Reasons not to trust a round: files known before that it sees otherwise."""
+        reasons = []
+        for key, now in found["ratios"].items():
+            before = self._own["files"].get(key)
+            if before and not before["low"] / (1 + DRIFT) <= now["ratio"] <= before["high"] * (1 + DRIFT):
+                reasons.append(f"a file of the front takes {now['ratio']:.3g} times as long as the baseline's, and "
+                               f"took {before['ratio']:.3g}")  # fmt: skip
+        return reasons
+
+
+def check_replay(folder: Path) -> None:
+    """ConfigError where a folder is no study that can be replayed."""
+    if not (folder / FILE).is_file():
+        raise ConfigError(
+            f"--replay {folder}: no study there, for it has no {FILE}; name the folder of a finished search, "
+            "such as artifacts/digits-search"
+        )
+    _read(folder / FILE)
+
+
+def measure(
+    contents: Iterable[Content],
+    anchors: Mapping[str, Content],
+    front: Sequence[Content],
+    measured: Measured,
+    protocol: Protocol,
+    pool: Pool,
+    say: Callable[[str], object] = progress.say,
+) -> list[str]:
+    """Measure what is not known yet in one round beside the anchors; why it was disturbed, nothing of a quiet one.
+
+    A disturbed round is repeated, `TRIES` in all.
+    """
+    unknown = measured.adopt(contents)
+    if not unknown:
+        return []
+    targets = {content.target for content in unknown}
+    beside = {content.key: content for content in front if content.target in targets}
+    arguments = {
+        "contents": [content.to_json() for content in {**beside, **{each.key: each for each in unknown}}.values()],
+        "anchors": {target: anchors[target].to_json() for target in sorted(targets)},
+        "protocol": vars(protocol),
+    }
+    work = Work(f"measuring {len(unknown)} files", "edgekit.search.measuring:time_files", arguments, "measure")
+    rounds: list[tuple[list[str], Any]] = []
+    for number in range(1, TRIES + 1):
+        found = pool.run([work])[0]
+        reasons = [*found["disturbed"], *measured.drifted(found)]
+        rounds.append((reasons, found))
+        if not reasons:
+            break
+        again = f"; it is measured again ({number + 1} of {TRIES})" if number < TRIES else "; it counts, and is marked"
+        say(f"The round was disturbed: {'; '.join(reasons)}{again}.")
+    reasons, found = min(rounds, key=lambda each: len(each[0]))
+    measured.keep(found, unknown)
+    return reasons
+
+
+def time_files(contents: list[dict[str, Any]], anchors: dict[str, Any], protocol: dict[str, Any]) -> dict[str, Any]:
+    """Time files and anchors in turn; {"ratios": by key, "anchors": p50 by target, "disturbed": reasons}."""
+    how = Protocol(**protocol)
+    files = [Content.from_json(each) for each in contents]
+    by_target = {target: Content.from_json(each) for target, each in anchors.items()}
+    x = np.load(how.input, allow_pickle=False)
+    every = {content.key: content for content in [*by_target.values(), *files]}
+    openers = {key: partial(_open, content, x, how.threads) for key, content in every.items()}
+    with conditions.Watch() as watch, progress.step("measuring", "opening", bench.openings_of(how.rounds)) as shown:
+        on_round = progress.both(watch.sample, shown.at)
+        growing = bench.growing(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
+                                on_round=on_round, limit_s=how.limit_s)  # fmt: skip
+        samples_ms, openings = next(growing)
+    p50 = {target: intervals.p50(samples_ms[each.key], openings, how.confidence) for target, each in by_target.items()}
+    ratios = {}
+    for content in files:
+        anchor_ms = samples_ms[by_target[content.target].key]
+        found = intervals.ratio(samples_ms[content.key], anchor_ms, openings, how.confidence)
+        ratios[content.key] = {"ratio": found.ratio, "low": found.low, "high": found.high}
+    noise = float(np.median([conditions.noise(each, openings) for each in samples_ms.values()]))
+    return {
+        "ratios": ratios,
+        "anchors": {target: median.p50_ms for target, median in p50.items()},
+        "disturbed": conditions.disturbances(watch.result(noise)),
+    }
+
+
+def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]:
+    bytes_by_name = {Path(path).name: Path(path).read_bytes() for path in content.paths}
+    with quiet_native():
+        backend = open_backend(content.target, bytes_by_name, content.inputs, content.outputs, threads)
+    nhwc = content.inputs[0].layout == "NHWC"
+    inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if nhwc else x
+    return lambda: backend.run(inputs)
+
+
+def _nothing() -> dict[str, Any]:
+    return {"format": FORMAT, "anchors": {}, "files": {}}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+        good = (
+            found["format"] == FORMAT
+            and all(isinstance(each, float) for each in found["anchors"].values())
+            and all({"ratio", "low", "high"} == set(each) for each in found["files"].values())
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        good = False
+    if not good:
+        raise TrustError(f"{path}: not what a search of this edgekit measured; remove it, or name another folder")
+    return dict(found)

@@ -1,0 +1,202 @@
+"""What the processes of a search do: functions of JSON arguments, called by a pool.
+
+A fault of one trial (a network that cannot be built, a file that cannot be made) is its result: {"failed": words}.
+Full disks and broken seals are faults of the machine: they are raised and end the search.
+"""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core import tasks
+from edgekit.core.config import StageConfig
+from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, ResourceError, TrustError
+from edgekit.data import Data
+from edgekit.data import load as load_data
+from edgekit.measure import lane
+from edgekit.measure.latency import Converted, convert_plainly
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.models.from_artifact import open_model, spec_for
+from edgekit.runner.errors import RunnerError
+from edgekit.search import files, stages
+from edgekit.search.rungs import Size
+from edgekit.stages.prune import structured
+from edgekit.targets import evaluate
+from edgekit.training.evaluate import answered
+from edgekit.workbook.plan import Plan, load_plan, make_importable
+
+CALIBRATION_SAMPLES = 32
+UNTRAINED_PRECISIONS = ("fp32", "int8")
+ANCHOR_PRECISION = "fp32"
+BASELINE_TEACHES = ('distill.teachers=[{"baseline": true}]', "distill.losses=[]", "distill.patience_epochs=0")
+"""How the student of the third rung is taught: the cheapest way that there is."""
+
+
+def baseline(config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
+    """Profile the baseline, make its float file for each target, and save the sample that is timed.
+
+    `settings` are those of every trial. {"anchors": contents by target, "input": path of a network input, "took_s": …}
+    """
+    opened, made, took_s = stages.make(config, settings, Path(folder), "profile", caches)
+    spec = store.read_spec(made.path / "model")
+    sample = Path(folder) / "input.npy"
+    np.save(sample, evaluate.network_inputs(opened.data.validation.x[:1], spec.preprocess), allow_pickle=False)
+    with lane.computing():
+        kept = _convert({"baseline": made.path / "model"}, opened.data, spec.preprocess, targets, (ANCHOR_PRECISION,),
+                        opened.plan, Path(folder) / "anchors")  # fmt: skip
+    lost = [target for target in targets if not any(content.target == target for content in kept["baseline"])]
+    if lost:
+        raise ConversionError(
+            f"the baseline cannot be converted to {', '.join(lost)}, and every latency is told beside it; "
+            "take the target out of the objectives"
+        )
+    anchors = {content.target: content.to_json() for content in kept["baseline"]}
+    return {"anchors": anchors, "input": str(sample), "took_s": took_s}
+
+
+def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
+    """Of each trial (settings by number) {"size": …, "precisions": […], "epochs": …}, or why there is no network."""
+    loaded: dict[str, Data] = {}
+    return {number: _of_trial(partial(_shape, config, settings, loaded)) for number, settings in trials.items()}
+
+
+def untrained(config: str, trials: dict[str, list[str]], folder: str, targets: list[str]) -> dict[str, Any]:
+    """Of each trial its files, untrained, on `targets`: {"files": [content, …]}."""
+    return {
+        number: _of_trial(partial(_untrained, config, settings, Path(folder) / number, targets))
+        for number, settings in trials.items()
+    }
+
+
+def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> dict[str, Any]:
+    """Train the student for `epochs` alone: {"accuracy": on validation, "interval": both ends}."""
+
+    def train() -> dict[str, Any]:
+        short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
+        opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
+        student, spec = open_model(made)
+        found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
+        ends = files.interval(found, opened.plan.run.budget.accuracy_confidence)
+        return {"accuracy": round(tasks.accuracy(found), 6), "interval": ends, "took_s": took_s}
+
+    return _of_trial(train)
+
+
+def everything(config: str, settings: list[str], out: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
+    """Every stage up to `convert`, and how accurate its files are: {"rows": as `files.evaluate`, "took_s": …}."""
+
+    def make() -> dict[str, Any]:
+        opened, made, took_s = stages.make(config, settings, Path(out), "convert", caches)
+        with lane.computing():
+            confidence = opened.plan.run.budget.accuracy_confidence
+            rows = files.evaluate(made, opened.data, targets, confidence)
+        if missing := [target for target in targets if not any(row["target"] == target for row in rows)]:
+            raise ConversionError(f"no file of the student for {', '.join(missing)}")
+        return {"rows": rows, "took_s": took_s}
+
+    return _of_trial(make)
+
+
+def _of_trial(do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return do()
+    except (ResourceError, TrustError):
+        raise
+    except (EdgekitError, RunnerError) as error:
+        return {"failed": " ".join(str(error).split())}
+
+
+def _plan(config: str, settings: Sequence[str]) -> Plan:
+    plan = load_plan(Path(config), settings)
+    make_importable(plan)
+    return plan
+
+
+def _built(plan: Plan, data: Data) -> tuple[dict[str, Any], store.ModelSpec]:
+    """The untrained student and its pruned form, by name."""
+    options: Any = plan.stages["distill"]
+    if options.student is None:
+        raise ConfigError("distill.candidates: a trial trains one student; name distill.student.builder in the space")
+    spec = spec_for(data, options.student.builder, options.student.kwargs, plan.run.preprocess)
+    student = store.build(spec, seed=plan.run.seed)
+    return {"student": student, "pruned": _pruned(student, spec, plan.stages["prune"], data)}, spec
+
+
+def _pruned(student: Any, spec: store.ModelSpec, options: StageConfig, data: Data) -> Any:
+    """The last step's network: how many channels stay in a layer is known before any training.
+
+    With `scope: global` it is an example of such a network, since what stays depends on the weights.
+    """
+    module = copy.deepcopy(student)
+    by_size: Any = options.model_copy(update={"importance": "l2", "steps": 1})
+    for _ in structured.steps(module, spec, by_size, data.train):
+        pass
+    return module.eval()
+
+
+def _shape(config: str, settings: Sequence[str], loaded: dict[str, Data]) -> dict[str, Any]:
+    plan = _plan(config, settings)
+    what = plan.data.model_dump_json()
+    if what not in loaded:
+        loaded[what] = load_data(plan.data).withhold_test()
+    built, spec = _built(plan, loaded[what])
+    costs = {name: cost(module, spec.input_shape, spec.takes_ids) for name, module in built.items()}
+    student, pruned = costs["student"], costs["pruned"]
+    options: Any = plan.stages
+    return {
+        "size": asdict(Size(student.parameters, student.macs, pruned.parameters, pruned.macs)),
+        "precisions": list(options["convert"].precisions),
+        "epochs": options["distill"].epochs,
+    }
+
+
+def _untrained(config: str, settings: Sequence[str], folder: Path, targets: Sequence[str]) -> dict[str, Any]:
+    plan = _plan(config, settings)
+    data = load_data(plan.data).withhold_test()
+    built, spec = _built(plan, data)
+    with tempfile.TemporaryDirectory(prefix="edgekit-untrained-") as scratch, lane.computing():
+        saved = {name: Path(scratch) / name for name in built}
+        for name, module in built.items():
+            store.save(saved[name], module, spec)
+        made = _convert(saved, data, spec.preprocess, targets, UNTRAINED_PRECISIONS, plan, folder)
+    return {"files": [content.to_json() for contents in made.values() for content in contents]}
+
+
+def _convert(
+    models: Mapping[str, Path],
+    data: Data,
+    steps: list[dict[str, Any]],
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    plan: Plan,
+    folder: Path,
+) -> dict[str, list[files.Content]]:
+    """The files of saved networks, kept in `folder`."""
+    options: Any = plan.stages["convert"]
+    raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
+    with tempfile.TemporaryDirectory(prefix="edgekit-search-") as scratch:
+        made, _ = convert_plainly(
+            models, evaluate.network_inputs(raw, steps), targets, precisions, Path(scratch), options.timeout_s
+        )
+        found: dict[str, list[files.Content]] = {name: [] for name in models}
+        for key, one in made.items():
+            place = folder / key
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            found[one.job.model].append(_kept(one, place))
+    return found
+
+
+def _kept(one: Converted, place: Path) -> files.Content:
+    paths = [Path(shutil.copy(path, place / path.name)) for path in one.paths]
+    return files.Content.of(one.job.target, paths, one.files.inputs, one.files.outputs)

@@ -1,0 +1,141 @@
+"""What stands under a key: which record and files make the artifact, where they came from; and the executed notebook.
+
+`cas/<sha256>` holds bytes by their own digest. `keys/<stage key>.<machine class>.json` is an entry,
+`keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt. An entry
+carries the digest of its own values, so a damaged one is told from a true one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from edgekit import __version__
+from edgekit.core.artifacts import RECORD, Artifact
+from edgekit.core.hashing import canonical, digest, sha256_file
+from edgekit.workbook.receipts import Receipt
+from edgekit.workbook.shared_cache import machine_class
+from edgekit.workbook.shared_cache.machine_class import Scope
+from edgekit.workbook.shared_cache.store import StoreError
+
+FORMAT = 1
+MOST_BYTES = 4 << 20
+"""Of an entry: more than any has."""
+T = TypeVar("T", bound="Entry | NotebookEntry")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An artifact. `record` is the sha256 of its artifact.json, `sizes_bytes` by member, that of the record included.
+
+    `measured` is the digest of what latencies decided, None where they decided nothing.
+    """
+
+    key: str
+    stage: str
+    digest: str
+    record: str
+    sizes_bytes: dict[str, int]
+    measured: str | None
+    host: str
+    machine: dict[str, Any]
+    edgekit: str = __version__
+    format: int = FORMAT
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Entry:
+        """That of a sealed artifact of this machine."""
+        decided = machine_class.measured(artifact)
+        return cls(
+            key=artifact.key,
+            stage=artifact.stage,
+            digest=artifact.digest,
+            record=sha256_file(artifact.path / RECORD),
+            sizes_bytes={name: (artifact.path / name).stat().st_size for name in (RECORD, *artifact.files)},
+            measured=None if decided is None else digest(decided),
+            host=socket.gethostname(),
+            machine=machine_class.facts(machine_class.scope_of(artifact)),
+        )
+
+    @property
+    def made_by(self) -> str:
+        """The machine in words."""
+        return f"{self.host} ({machine_class.describe(self.machine)})"
+
+    def check(self) -> None:
+        """ValueError or TypeError where a field is not as `of` makes it."""
+        if not all(SHA256.fullmatch(each) for each in (self.key, self.digest, self.record)):
+            raise ValueError("a digest")
+        if not all(type(size) is int and size >= 0 for size in self.sizes_bytes.values()):
+            raise ValueError("sizes")
+        if not all(isinstance(each, str) for each in (self.stage, self.host)) or not isinstance(self.machine, dict):
+            raise ValueError("its origin")
+
+
+@dataclass(frozen=True)
+class NotebookEntry:
+    """The executed copy of a notebook of `size_bytes`, and the receipt that names it."""
+
+    key: str
+    receipt: Receipt
+    size_bytes: int
+    format: int = FORMAT
+
+    def check(self) -> None:
+        """ValueError or TypeError where a field is not as it must be."""
+        if not SHA256.fullmatch(self.receipt.executed_sha256) or type(self.size_bytes) is not int:
+            raise ValueError("the executed copy")
+        if self.receipt.exit_code not in (0, 3):
+            raise ValueError("the receipt")
+
+
+def path_of(key: str, scope: Scope) -> str:
+    """Where this machine's class has the entry of a key."""
+    return f"keys/{key}.{machine_class.name(scope)}.json"
+
+
+def notebook_path(key: str, scope: Scope, source: Path) -> str:
+    """Where the executed copy of the notebook `source` is named; another text of it has another name."""
+    return f"keys/{key}.{machine_class.name(scope)}.{sha256_file(source)[:12]}.json"
+
+
+def blob_path(sha256: str) -> str:
+    """Where the bytes of this digest lie."""
+    return f"cas/{sha256}"
+
+
+def dump(entry: Entry | NotebookEntry) -> bytes:
+    """As it is stored."""
+    values = asdict(entry)
+    return canonical({**values, "entry_sha256": digest(values)})
+
+
+def parse(data: bytes, path: str) -> Entry:
+    """An entry as it was stored; StoreError where it is not what `dump` made."""
+    return _parse(data, path, lambda values: Entry(**values))
+
+
+def parse_notebook(data: bytes, path: str) -> NotebookEntry:
+    """The same for the entry of a notebook."""
+    return _parse(data, path, lambda values: NotebookEntry(**{**values, "receipt": Receipt(**values["receipt"])}))
+
+
+def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        values = json.loads(data)
+        if digest({name: value for name, value in values.items() if name != "entry_sha256"}) != values["entry_sha256"]:
+            raise ValueError("its own digest")
+        if values["format"] != FORMAT:
+            raise ValueError(f"format {values['format']}, this edgekit knows {FORMAT}")
+        del values["entry_sha256"]
+        made = make(values)
+        made.check()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError("damaged", f"{path} is not an entry as edgekit writes it ({error})") from None
+    return made

@@ -1,0 +1,71 @@
+"""Opening a pool: processes of this machine, or the workers of a scheduler that was named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError
+from edgekit.measure import lane
+from edgekit.workbook.workers.local import LocalPool
+from edgekit.workbook.workers.work import OnLine, Pool
+
+MOST = 256
+
+
+def to_stderr(name: str, line: str) -> None:
+    """A work's line as progress shows it: the name stands before it."""
+    print(f"{name} · {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def open_pool(
+    workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = to_stderr
+) -> Iterator[Pool]:
+    """A pool, from `with` to its end; what is under way then is stopped.
+
+    Meanwhile `EDGEKIT_LANE` names the lane of this machine, if nothing did before.
+
+    Parameters
+    ----------
+    workers
+        Processes of this machine, 1 to 256.
+    on
+        Scheduler to use in their place: dask://HOST:PORT.
+    folder
+        Folder that works write to: every worker has to see it.
+    say
+        Called with the name of a work and each line that it says.
+
+    Raises
+    ------
+    ConfigError
+        A number or an address that cannot be used, no scheduler there, or no worker that is as this machine is.
+    """
+    if not 1 <= workers <= MOST:
+        raise ConfigError(f"workers: got {workers}; use a number from 1 to {MOST}")
+    with lane_of_this_machine() as where:
+        if on is None:
+            yield LocalPool(workers, {lane.FOLDER: where}, say)
+        else:
+            from edgekit.workbook.workers.dask import open_dask
+
+            with open_dask(on, folder, say) as pool:
+                yield pool
+
+
+@contextmanager
+def lane_of_this_machine() -> Iterator[str]:
+    """Name a lane in the environment, unless there is one; the folder."""
+    before = os.environ.get(lane.FOLDER)
+    where = os.environ[lane.FOLDER] = before or str(lane.machine_folder())
+    try:
+        yield where
+    finally:
+        if before is None:
+            os.environ.pop(lane.FOLDER, None)
+        else:
+            os.environ[lane.FOLDER] = before

@@ -1,0 +1,76 @@
+"""Runs a study in children that are killed at any moment, again and again to its end; prints JSON.
+
+    python -m tests.search.killed FOLDER KILLS
+
+Children are forked from a process that has imported everything, so that a hundred of them take a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgekit.search import sampler
+from edgekit.search.journal import FILE
+from edgekit.search.trial import Context, Outcome, Trial
+from tests.search import studies
+
+LONGEST_S = 0.2
+"""The first child lives no longer. One that leaves nothing new in the journal gives the next more time."""
+
+
+def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+    """Trials that take a moment, finish in an order of chance, and in half of the batches one by one."""
+    found = {}
+    for trial in random.sample(list(trials), len(trials)):
+        time.sleep(random.random() * 0.01)
+        found[trial.number] = studies.outcome(trial.parameters)
+        if context.batch % 2:
+            context.finished(trial.number, found[trial.number])
+    return [found[trial.number] for trial in trials]
+
+
+def to_the_end(folder: Path) -> tuple[int, str]:
+    """Kills, and the digest of one study that was killed until it ended by itself."""
+    killed, longest_s, journal, before = 0, LONGEST_S, folder / "study" / FILE, 0
+    while True:
+        child = os.fork()
+        if not child:
+            random.seed()
+            digest = studies.run(folder / "study", folder, wanted="tpe", trials=24, evaluate=slowly).digest
+            (folder / "digest").write_text(digest)
+            os._exit(0)
+        time.sleep(random.random() * longest_s)
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            assert os.WEXITSTATUS(status) == 0, status
+            return killed, (folder / "digest").read_text()
+        killed += 1
+        size = journal.stat().st_size if journal.exists() else 0
+        longest_s, before = (LONGEST_S if size > before else longest_s * 1.3), size
+
+
+def main() -> None:
+    """As many studies as it takes."""
+    home, wanted = Path(sys.argv[1]), int(sys.argv[2])
+    warm = studies.space(home)
+    sampler.ask(warm, warm.objectives, "tpe", 0, [], 1)
+    killed, digests = 0, []
+    while killed < wanted:
+        folder = home / str(len(digests))
+        folder.mkdir()
+        more, digest = to_the_end(folder)
+        killed += more
+        digests.append(digest)
+    print(json.dumps({"killed": killed, "digests": digests}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""Rungs, files and values of a batch, beside a pool whose works answer from a script; test_search.py has real ones."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgekit.core.errors import ConfigError, ResourceError
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.search.evaluate import Evaluator, trial_folder
+from edgekit.search.files import Content
+from edgekit.search.objectives import Objective
+from edgekit.search.space import Space
+from edgekit.search.study import Study, Subject, search
+from edgekit.search.trial import Context, Trial
+from edgekit.workbook.plan import Plan, load_plan
+from tests.search.pools import ScriptedPool
+
+TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
+OBJECTIVES = (Objective("accuracy"), Objective("p50_ms", "tflite"), Objective("bytes", "tflite"))
+X = (TensorSpec("x", (1, 4), "float32", "NC"),)
+
+
+def width_of(settings: list[str]) -> int:
+    return int(next(each for each in settings if each.startswith("distill.student.kwargs.width=")).partition("=")[2])
+
+
+class World:
+    """What the works find: a network of width w has 100·w weights, w ms and an accuracy that grows with w.
+
+    `slow` multiplies every ratio that is measured; a real machine's noise is as unlike.
+    """
+
+    def __init__(self, folder: Path, slow: float = 1.0) -> None:
+        self.folder, self.slow, self.rounds = folder, slow, itertools.count(1)
+        self.pool = ScriptedPool(
+            baseline=self.baseline, shapes=self.shapes, untrained=self.untrained, few_epochs=self.few_epochs,
+            everything=self.everything, time_files=self.time_files,
+        )  # fmt: skip
+
+    def content(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+        return Content.of("tflite", [path], X, X).to_json()
+
+    def baseline(self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> Any:
+        self.content("input.npy")
+        return {"anchors": {"tflite": self.content("anchor")}, "input": str(self.folder / "input.npy"), "took_s": {}}
+
+    def shapes(self, config: str, trials: dict[str, list[str]]) -> Any:
+        return {number: self.shape(width_of(settings)) for number, settings in trials.items()}
+
+    def shape(self, width: int) -> Any:
+        if width == 13:
+            return {"failed": "distill.student: width must not be 13"}
+        size = {
+            "parameters": 100 * width,
+            "macs": 10 * width,
+            "pruned_parameters": 50 * width,
+            "pruned_macs": 5 * width,
+        }
+        return {"size": size, "precisions": ["fp32", "int8"], "epochs": 12}
+
+    def untrained(self, config: str, trials: dict[str, list[str]], folder: str, targets: list[str]) -> Any:
+        return {number: {"files": [self.content(f"untrained-{width_of(settings)}")]}
+                for number, settings in trials.items()}  # fmt: skip
+
+    def few_epochs(self, config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> Any:
+        assert epochs == 3
+        accuracy = 0.5 if "distill.learning_rate=0.001" in settings else 0.9
+        return {"accuracy": accuracy, "interval": [accuracy - 0.05, accuracy + 0.05], "took_s": {"distill": 1.0}}
+
+    def everything(self, config: str, settings: list[str], out: str, targets: list[str], caches: list[str]) -> Any:
+        width = width_of(settings)
+        drop_pp = 60.0 if width == 5 else 2.0
+        rows = [
+            self.row(f"student-fp32-{width}", 0.90 + width / 1000, drop_pp, 400 * width),
+            self.row(f"student-int8-{width}", 0.89 + width / 1000, drop_pp, 100 * width),
+            self.row(f"pruned-int8-{width}", 0.60, 60.0, 50 * width),
+        ]
+        return {"rows": rows, "took_s": {"distill": 4.0}}
+
+    def row(self, name: str, accuracy: float, bound_pp: float, size: int) -> dict[str, Any]:
+        content = self.content(name)
+        return {"name": name, "target": "tflite", "accuracy": accuracy, "interval": [accuracy - 0.02, accuracy + 0.02],
+                "drop_pp": bound_pp - 1, "bound_pp": bound_pp, "bytes": size, "content": content}  # fmt: skip
+
+    def time_files(self, contents: list[Any], anchors: Any, protocol: Any) -> Any:
+        next(self.rounds)
+        ratios = {}
+        for each in map(Content.from_json, contents):
+            _, precision, width = f"x-{Path(each.paths[0]).name}".rsplit("-", 2)
+            ratio = self.slow * int(width) * (0.25 if precision == "int8" else 0.5)
+            ratios[each.key] = {"ratio": ratio, "low": ratio * 0.95, "high": ratio * 1.05}
+        return {"ratios": ratios, "anchors": {"tflite": 1.0 * self.slow}, "disturbed": []}
+
+
+def plan(*settings: str) -> Plan:
+    return load_plan(TINY, [*settings], known=True)
+
+
+def a_trial(number: int, width: int, *settings: str) -> Trial:
+    return Trial(number, 0, {}, (f"distill.student.kwargs.width={width}", *settings))
+
+
+def batch(world: World, folder: Path, trials: list[Trial], *settings: str) -> tuple[dict[int, Any], Evaluator, Context]:
+    evaluator = Evaluator(plan(*settings), folder, OBJECTIVES, world.pool)
+    context = Context(folder, 0, (), (), lambda number, outcome: None)
+    outcomes = evaluator(trials, context)
+    return {trial.number: each for trial, each in zip(trials, outcomes, strict=True)}, evaluator, context
+
+
+def test_a_trial_is_worth_its_fastest_file_within_the_drop(tmp_path: Path) -> None:
+    found, _, context = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 8)])
+    assert found[0]["state"] == "complete" and found[0]["rung"] == "all"
+    assert found[0]["variants"] == {"tflite": "student-int8-8"}  # the pruned one is as fast, and has lost too much
+    assert found[0]["values"] == [pytest.approx(0.898), pytest.approx(2.0), 800.0]
+    assert found[0]["intervals"][1] == [pytest.approx(1.9), pytest.approx(2.1)]
+    assert found[0]["constraints"] == {"accuracy_drop_pp": pytest.approx(2.0 - 25.0)}
+    assert context.anchors == [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+    assert set(found[0]["took_s"]) == {"shape", "few_epochs", "distill", "measuring"}
+    assert (found[0]["took_s"]["few_epochs"], found[0]["took_s"]["distill"]) == (1.0, 4.0)
+
+
+def test_where_no_file_is_within_the_drop_the_most_accurate_stands_for_it_and_the_limit_is_not_met(
+    tmp_path: Path,
+) -> None:
+    found, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 5)])
+    assert found[0]["variants"] == {"tflite": "student-fp32-5"}
+    assert found[0]["constraints"]["accuracy_drop_pp"] == pytest.approx(35.0)
+
+
+def test_a_network_that_cannot_be_built_costs_its_own_trial_alone(tmp_path: Path) -> None:
+    found, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 13), a_trial(1, 8)])
+    assert (found[0]["state"], found[0]["rung"]) == ("failed", "shape") and "must not be 13" in found[0]["reason"]
+    assert found[0]["values"] == [None] * 3 and found[1]["state"] == "complete"
+
+
+def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    everything = world.pool.script["everything"]
+
+    def dying(settings: list[str], **others: Any) -> Any:
+        if width_of(settings) == 9:
+            raise ResourceError("trial 0: its process was killed (SIGKILL); tries: 3")
+        return everything(settings=settings, **others)
+
+    world.pool.script["everything"] = dying
+    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 9), a_trial(1, 8)])
+    assert (found[0]["state"], found[0]["rung"]) == ("failed", "all") and "killed (SIGKILL)" in found[0]["reason"]
+    assert found[1]["state"] == "complete"
+
+
+def test_a_full_disk_ends_the_search(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+
+    def full(**_: Any) -> Any:
+        raise ResourceError("trial 0: no space left on device")
+
+    world.pool.script["everything"] = full
+    with pytest.raises(ResourceError, match=r"no space left"):
+        batch(world, tmp_path / "s", [a_trial(0, 9)])
+
+
+def test_weights_over_the_size_end_a_trial_before_anything_is_made_of_it(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], "budget.size_bytes=1000")
+    assert (found[0]["state"], found[0]["rung"]) == ("infeasible", "shape")
+    assert found[0]["constraints"] == {"size_bytes": 64 * 50 - 1000}
+    assert world.pool.did == ["baseline", "shapes"]
+
+
+def test_an_untrained_network_over_the_latency_is_not_trained(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], "budget.latency_p50_ms=3")
+    assert (found[1]["state"], found[1]["rung"]) == ("infeasible", "untrained")
+    assert found[1]["constraints"] == {"latency_p50_ms": pytest.approx(8 * 0.95 - 3)}
+    assert found[0]["state"] == "complete" and set(found[0]["constraints"]) == {"accuracy_drop_pp", "latency_p50_ms"}
+    assert world.pool.did.count("few_epochs") == world.pool.did.count("everything") == 1
+
+
+def test_without_a_limit_that_a_clock_or_a_size_could_break_nothing_is_timed_untrained(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    batch(world, tmp_path / "s", [a_trial(0, 8)])
+    assert world.pool.did == ["baseline", "shapes", "few_epochs", "everything", "time_files"]
+
+
+def test_a_trial_far_behind_one_that_is_no_larger_is_stopped_after_few_epochs_in_any_order(tmp_path: Path) -> None:
+    slow, fast = a_trial(0, 8, "distill.learning_rate=0.001"), a_trial(1, 8)
+    for name, trials in (("a", [slow, fast]), ("b", [fast, slow])):
+        found, _, _ = batch(World(tmp_path / name), tmp_path / f"s{name}", trials)
+        assert (found[0]["state"], found[0]["rung"]) == ("stopped", "few_epochs")
+        assert "trial 1 has 90.0%" in found[0]["reason"] and found[1]["state"] == "complete"
+
+
+def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    slow, fast = a_trial(0, 8, "distill.learning_rate=0.001"), a_trial(1, 8)
+    found, _, _ = batch(world, tmp_path / "s", [slow, fast])
+    said = len(world.pool.did)
+    again, _, context = batch(world, tmp_path / "s", [slow])  # alone, nobody would stop it
+    assert again[0] == found[0] and len(world.pool.did) == said and context.anchors
+
+
+def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    batch(world, tmp_path / "s", [a_trial(0, 8)])
+    evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool)
+    evaluator([a_trial(1, 9)], Context(tmp_path / "s", 1, (), (), lambda number, outcome: None))
+    assert world.pool.did.count("baseline") == 1
+    (world.folder / "anchor").write_text("another")
+    evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool)
+    evaluator([a_trial(2, 10)], Context(tmp_path / "s", 2, (), (), lambda number, outcome: None))
+    assert world.pool.did.count("baseline") == 2
+
+
+def test_a_config_that_is_edited_meanwhile_ends_the_search_and_mixes_nothing(tmp_path: Path) -> None:
+    world, config = World(tmp_path / "w"), tmp_path / "tiny.yaml"
+    config.write_text(TINY.read_text())
+    evaluator = Evaluator(load_plan(config, known=True), tmp_path / "s", OBJECTIVES, world.pool)
+    config.write_text(TINY.read_text().replace("epochs: 12", "epochs: 13"))
+    with pytest.raises(ConfigError, match=r"edited during its search"):
+        evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+    assert world.pool.did == []
+
+
+def study_of(world: World, folder: Path, replay: Path | None = None, trials: int = 6) -> Study:
+    space_file = folder.parent / "space.yaml"
+    space_file.write_text("space: {distill.student.kwargs.width: {low: 4, high: 40}}\n")
+    opened = plan()
+    space = Space.load(space_file, opened.values)
+    subject = Subject(opened.run.name, str(opened.path), opened.values, opened.run.budget.model_dump())
+    evaluator = Evaluator(opened, folder, space.objectives, world.pool, replay=replay)
+    return search(space, space.objectives, evaluator, subject=subject, folder=folder, batch=2, trials=trials)
+
+
+def test_a_study_that_replays_another_has_its_digest_although_this_hour_measures_otherwise(tmp_path: Path) -> None:
+    first = study_of(World(tmp_path / "w"), tmp_path / "first")
+    busy = World(tmp_path / "w", slow=1.7)
+    assert study_of(busy, tmp_path / "second", replay=tmp_path / "first").digest == first.digest
+    assert next(busy.rounds) == 1  # nothing was measured
+    assert study_of(World(tmp_path / "w", slow=1.7), tmp_path / "third").digest != first.digest
+
+
+def test_a_longer_study_begins_with_the_digests_of_a_shorter_one(tmp_path: Path) -> None:
+    short = study_of(World(tmp_path / "w"), tmp_path / "first", trials=4)
+    longer = study_of(World(tmp_path / "w"), tmp_path / "second", trials=6)
+    digests = [each["digest"] for each in longer.row["batches"]]
+    assert digests[:2] == [each["digest"] for each in short.row["batches"]] and len(digests) == 3
+
+
+def test_a_trials_folder_follows_from_its_settings() -> None:
+    settings = ["distill.student.kwargs.width=8"]
+    assert trial_folder(Path("s"), settings) == trial_folder(Path("s"), tuple(settings))
+    assert trial_folder(Path("s"), settings).parent == Path("s/trials") and len(trial_folder(Path("s"), []).name) == 16

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from edgekit.core.config import Budget
+from edgekit.search.rungs import File, Size, Standing, dominated_by, few_epochs, least_bytes, over_limits, over_size
+
+SIZE = Size(parameters=10_000, macs=1_000_000, pruned_parameters=4_000, pruned_macs=300_000)
+
+
+def budget(**limits: float) -> Budget:
+    return Budget.model_validate(limits)
+
+
+@pytest.mark.parametrize(("epochs", "few"), [(30, 8), (8, 2), (5, 2), (4, 0), (1, 0)])
+def test_a_quarter_of_the_epochs_is_rounded_up_and_left_out_where_it_says_nothing(epochs: int, few: int) -> None:
+    assert few_epochs(epochs) == few
+
+
+def test_a_network_is_refused_by_its_shape_only_where_no_file_of_it_could_be_small_enough() -> None:
+    assert least_bytes(SIZE, ["fp32", "int8"]) == 4_000
+    assert over_size(SIZE, ["fp32", "int8"], budget(size_bytes=4_000)) == ""
+    assert over_size(SIZE, ["fp32", "int8"], budget()) == ""
+    assert "at least" not in over_size(SIZE, ["fp32"], budget(size_bytes=15_999)) and over_size(
+        SIZE, ["fp32"], budget(size_bytes=15_999)
+    ).startswith("its weights alone need 16,000 bytes")
+
+
+def test_an_untrained_network_is_over_a_latency_where_the_whole_interval_of_its_fastest_file_is() -> None:
+    limits = budget(latency_p50_ms=1.0)
+    files = [File("tflite", 9_000, 1.2), File("tflite", 30_000, 0.9)]
+    assert over_limits(files, ["tflite"], limits) == ("", {})
+    reason, over = over_limits(files[:1], ["tflite"], limits)
+    assert "at least 1.2 ms" in reason and over == {"latency_p50_ms": pytest.approx(0.2)}
+
+
+def test_a_fast_file_that_is_too_large_does_not_help() -> None:
+    files = [File("tflite", 9_000, 1.2), File("tflite", 30_000, 0.9)]
+    reason, over = over_limits(files, ["tflite"], budget(latency_p50_ms=1.0, size_bytes=10_000))
+    assert reason and set(over) == {"latency_p50_ms"}
+    reason, over = over_limits(files, ["tflite"], budget(size_bytes=8_000))
+    assert "9,000 bytes" in reason and over == {"size_bytes": 1_000}
+
+
+def test_a_target_that_takes_no_file_ends_a_trial_without_any_figure() -> None:
+    assert over_limits([File("onnx", 1, 0.1)], ["tflite", "onnx"], budget(size_bytes=5)) == (
+        "tflite takes no file of it",
+        {},
+    )
+
+
+def standing(number: int, accuracy: float, parameters: int = 4_000, macs: int = 100, wide: float = 0.01) -> Standing:
+    return Standing(number, accuracy, accuracy - wide, accuracy + wide, parameters, macs)
+
+
+def test_a_trial_is_stopped_only_by_one_that_is_no_larger_and_better_for_sure() -> None:
+    one = standing(1, 0.80)
+    assert dominated_by(one, [standing(2, 0.84)]) == standing(2, 0.84)
+    for other in (
+        standing(2, 0.825),  # within the margin, although the intervals are apart
+        standing(2, 0.84, wide=0.04),  # few samples: its interval reaches into that of the one
+        standing(2, 0.99, parameters=4_001),
+        standing(2, 0.99, macs=101),
+        standing(1, 0.99),  # itself, in an earlier study
+    ):
+        assert dominated_by(one, [one, other]) is None
+
+
+def test_of_several_that_would_stop_it_the_most_accurate_is_named_whatever_their_order() -> None:
+    others = [standing(3, 0.9), standing(2, 0.9), standing(4, 0.85)]
+    for order in (others, others[::-1]):
+        assert dominated_by(standing(1, 0.5), order) == standing(2, 0.9)
