@@ -57,7 +57,9 @@ app.command()(init)
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
+    config: Annotated[
+        list[Path], typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several.")
+    ],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Re-run this stage in any case.")] = None,
@@ -68,14 +70,27 @@ def run(
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Run so many configs at a time, each in a process of its own.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="dask://HOST:PORT", help="Run on the workers of this Dask scheduler.")
+    ] = None,
 ) -> None:
     """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
 
+    Several configs run in processes of their own, one at a time or as many as there are workers, and end with a table.
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
     """
     with errors_as_exit_codes():
         forced = _forced(force or [], from_)
-        plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
+        several = len(config) > 1 or workers is not None or on is not None
+        if several:
+            from edgekit.cli.several import load_plans, run_all
+
+            plans = load_plans(config, set_ or [], known=not dry_run)
+        else:
+            plans = [load_plan(config[0], set_ or [], known=not dry_run)]  # `run_plan` checks the rest if anything runs
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
@@ -83,10 +98,15 @@ def run(
         if dry_run:
             from edgekit.cli.dry_run import show
 
-            show(plan, out)
+            for plan in plans:
+                show(plan, out)
+            return
+        if several:
+            run_all(plans, out, forced, workers, on, mlflow)
             return
         from edgekit.workbook.run import run as run_plan
 
+        plan = plans[0]
         ended = run_plan(plan, out, force=forced)
         show_result(ended, out / plan.run.name)
         met = ended.result["verdict"]["met"]
