@@ -1,7 +1,7 @@
 """How much faster works that sleep end on several workers than on one: what the pool itself costs.
 
-    python -m benchmarks.workers                       processes of this machine
-    python -m benchmarks.workers --on dask://HOST:PORT workers of a scheduler
+python -m benchmarks.workers                       processes of this machine
+python -m benchmarks.workers --on dask://HOST:PORT workers of a scheduler
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ app.command()(init)
 @app.command()
 def run(
     config: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several.")
+        list[Path],
+        typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several."),
     ],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),

@@ -47,7 +47,9 @@ def broken(folder: Path, name: str) -> Path:
 def test_two_configs_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     paths = [config(tmp_path, "a"), config(tmp_path, "b"), config(tmp_path / "other", "a")]
-    with pytest.raises(ConfigError, match=r"a\.yaml and .*other/a\.yaml: both are named 'a', so both would write to one"):
+    with pytest.raises(
+        ConfigError, match=r"a\.yaml and .*other/a\.yaml: both are named 'a', so both would write to one"
+    ):
         check_names([load_plan(path) for path in paths])
     ended = run_edgekit("run", *map(str, paths), "--out", str(tmp_path / "out"))
     assert ended.returncode == 2 and len(ended.stderr.splitlines()) == 1 and not (tmp_path / "out").exists()

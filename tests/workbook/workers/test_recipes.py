@@ -1,4 +1,4 @@
-"""The recipes for clusters: the script of Slurm runs with a stand-in for `srun`, the manifest is read as its tools do."""
+"""The recipes for clusters: Slurm's script runs with a stand-in for `srun`, the manifest is read as its tools do."""
 
 from __future__ import annotations
 

@@ -32,7 +32,16 @@ def test_an_address_is_understood(on: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "on", ["", "node1:8786", "dask://node1", "dask://:8786", "http://node1:8787/status", "dask://node1:70000", "dask://a b:1"]
+    "on",
+    [
+        "",
+        "node1:8786",
+        "dask://node1",
+        "dask://:8786",
+        "http://node1:8787/status",
+        "dask://node1:70000",
+        "dask://a b:1",
+    ],
 )
 def test_another_address_is_refused_in_a_line(on: str) -> None:
     with pytest.raises(ConfigError) as raised, open_pool(on=on):
@@ -61,9 +70,11 @@ def test_a_port_that_nobody_listens_at_is_told_in_a_line(monkeypatch: pytest.Mon
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         on = f"dask://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(ConfigError, match=rf"--on {on}: no scheduler answers there within 1 s") as raised:
-        with open_pool(on=on):
-            pass
+    with (
+        pytest.raises(ConfigError, match=rf"--on {on}: no scheduler answers there within 1 s") as raised,
+        open_pool(on=on),
+    ):
+        pass
     assert "\n" not in str(raised.value) and str(raised.value).endswith("start one with `dask scheduler`")
 
 
@@ -91,9 +102,7 @@ def test_each_difference_is_named_with_both_values() -> None:
 def test_a_folder_that_a_worker_does_not_see_is_a_difference(tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("1")
     ours = facts.here(str(tmp_path / "probe"))
-    assert facts.differences({**ours, "probe": None}, ours) == [
-        "it does not see the folder that the works write to"
-    ]
+    assert facts.differences({**ours, "probe": None}, ours) == ["it does not see the folder that the works write to"]
 
 
 def test_every_library_of_a_stages_key_is_compared() -> None:
