@@ -37,7 +37,7 @@ def run_all(
     on: str | None,
     mlflow: str | None = None,
 ) -> None:
-    """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if it is given."""
+    """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
     if workers is not None and on is not None:
         raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
     summaries = run_several(
