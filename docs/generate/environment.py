@@ -13,6 +13,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
         "EDGEKIT_CACHE": "URLs of shared caches, with commas between them, for an `edgekit run` without `--cache`.",
+        "EDGEKIT_LANE": "Folder of the lane on which this machine measures alone, for a run without `--workers` too.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
         "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",

@@ -17,14 +17,11 @@ from edgekit.cli.fleet.commands import app as fleet
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
-from edgekit.cli.result import show_result
+from edgekit.cli.run import run
 from edgekit.cli.search.command import search
 from edgekit.cli.serve import FORWARDED, serve
 from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
-from edgekit.core.config import STAGES, suggest
-from edgekit.core.errors import BudgetMissed, ConfigError
-from edgekit.workbook.plan import load_plan
 from edgekit.workbook.watch import watching
 
 telemetry.off()  # here, and in whatever is started from here
@@ -55,55 +52,7 @@ def main(
 
 
 app.command()(init)
-
-
-@app.command()
-def run(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
-    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Re-run this stage in any case.")] = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
-    ] = None,
-    cache: Annotated[
-        list[str] | None,
-        typer.Option(metavar="URL", help="Shared cache: a folder, s3://, gs:// or az://. May be repeated."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
-    mlflow: Annotated[
-        str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
-    ] = None,
-) -> None:
-    """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
-
-    Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
-    """
-    with errors_as_exit_codes():
-        forced = _forced(force or [], from_)
-        plan = load_plan(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
-        if mlflow is not None:
-            from edgekit.report import mlflow as tracking
-
-            tracking.check(mlflow, ask=not dry_run)
-        if dry_run:
-            from edgekit.cli.dry_run import show
-
-            show(plan, out)
-            return
-        from edgekit.workbook.run import run as run_plan
-        from edgekit.workbook.shared_cache.in_run import urls
-
-        ended = run_plan(plan, out, force=forced, caches=urls(cache or []))
-        show_result(ended, out / plan.run.name)
-        met = ended.result["verdict"]["met"]
-        if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
-            log = tracking.log if met else tracking.log_or_reason
-            with watching("MLflow"):
-                where = log(out / plan.run.name, mlflow)
-            print(f"MLflow     {where}")
-        if not met:
-            raise typer.Exit(BudgetMissed.exit_code)
+app.command()(run)
 
 
 @app.command()
@@ -283,11 +232,3 @@ app.add_typer(field, name="field")
 app.add_typer(cache_app, name="cache")
 
 bare_switches(app)
-
-
-def _forced(force: list[str], from_: str | None) -> set[str]:
-    for stage in [*force, *([from_] if from_ else [])]:
-        if stage not in STAGES:
-            option = "--from" if stage == from_ else "--force"
-            raise ConfigError(f"{option} {stage}: no such stage, {suggest(stage, STAGES)}")
-    return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}

@@ -55,6 +55,7 @@ def run_several(
     force: Collection[str] = (),
     workers: int = 1,
     on: str | None = None,
+    caches: Sequence[str] = (),
     on_line: Callable[[str, str], None],
     on_end: Callable[[Summary], None],
 ) -> list[Summary]:
@@ -74,6 +75,7 @@ def run_several(
                 "out": str(out.resolve()),
                 "force": sorted(force),
                 "start": str(Path.cwd()),
+                "caches": list(caches),
             },
         )
         for plan in plans
@@ -93,7 +95,9 @@ def worst(summaries: Sequence[Summary]) -> int:
     return max((each.exit_code for each in summaries), key=lambda code: (code not in (0, BudgetMissed.exit_code), code))
 
 
-def run_one(config: str, settings: str, out: str, force: list[str], start: str) -> dict[str, Any]:
+def run_one(
+    config: str, settings: str, out: str, force: list[str], start: str, caches: list[str]
+) -> dict[str, Any]:
     """In the worker's process: one run to its end, as a JSON value. `start` is the folder that the command began in."""
     from edgekit.report import verdict
     from edgekit.workbook.run import run
@@ -103,7 +107,7 @@ def run_one(config: str, settings: str, out: str, force: list[str], start: str) 
     began = time.monotonic()
     try:
         plan = load_plan(Path(config), settings, known=True)
-        ended = run(plan, Path(out), force=force)
+        ended = run(plan, Path(out), force=force, caches=caches)
     except EdgekitError as error:
         return _row(error.exit_code, str(error), began, {})
     folder = Path(out) / plan.run.name

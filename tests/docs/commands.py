@@ -150,6 +150,9 @@ LABELS = "takes labels that a person wrote; tests/cli/field/test_pack.py writes 
 SEARCHES = "searches for minutes; tests/search/test_search.py does so on a smaller config, and replays it"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
+WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
+CONFIGS = "walks two configs; tests/workbook/test_several.py runs several"
+
 ASK = (
     'python -c "import numpy as np, tritonclient.http as t; '
     "x = t.InferInput('image', [1, 32, 32, 1], 'UINT8'); x.set_data_from_numpy(np.load('sample.npy')[None]); "
@@ -245,6 +248,16 @@ ELSEWHERE = {
     "pip install -c constraints.txt '.[workbook,cache]'": INSTALLS,
     "edgekit run configs/digits.yaml --cache s3://bucket/edgekit": (
         "needs a store; tests/workbook/shared_cache/test_object_store.py uses a real S3 server"
+    "pip install -c constraints.txt '.[workbook,dask]'": INSTALLS,
+    "edgekit run configs/digits.yaml configs/mine.yaml --workers 2": CONFIGS,
+    "edgekit run configs/digits.yaml configs/mine.yaml --on dask://desk:8786": WORKERS,
+    "dask scheduler --port 8786 --no-dashboard": WORKERS,
+    "dask worker tcp://desk:8786 --nworkers 1 --nthreads 1 --no-dashboard": WORKERS,
+    "sbatch --nodes 4 slurm-workers.sh": "needs Slurm; tests/workbook/workers/test_recipes.py runs the script",
+    "kubectl apply -f dask-workers.yaml": "needs a cluster; tests/workbook/workers/test_recipes.py reads the manifest",
+    "kubectl port-forward service/edgekit-scheduler 8786:8786": "needs a cluster",
+    "ray job submit --no-wait --entrypoint-num-cpus 4 -- dask worker tcp://desk:8786 --nworkers 1 --nthreads 1": (
+        "needs Ray, which is no dependency; the page says that nobody ran it"
     ),
     "pip install --no-deps -r onnx2tf.txt": INSTALLS,
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,

@@ -23,7 +23,7 @@ from tests.docs.pages import ROOT, all_pages, blocks, commands, name
 
 PAGES = [page for page in all_pages() if commands(page)]
 OTHERS = ("perf_analyzer", "scp", "rpicam-vid", "apt-get", "docker", "install", "systemctl", "openssl", "uv", "curl",
-          "useradd", "arecord", "ffmpeg", "socat", "ssh-keygen", "pipx")  # fmt: skip
+          "useradd", "arecord", "ffmpeg", "socat", "ssh-keygen", "pipx", "sbatch", "kubectl", "ray")  # fmt: skip
 LISTS = {"QUICK": QUICK, "LONG": LONG, "ELSEWHERE": set(ELSEWHERE)}
 
 
@@ -149,6 +149,8 @@ def parse(words: list[str]) -> None:
         assert not [word for word in rest if word.startswith("-") and f" {word}" not in offered]
     elif program == "edgekit":
         of_edgekit(rest)
+    elif program == "dask":
+        of_dask(rest)
     elif program == "edgerun" or rest[:1] == ["edgerun.pyz"]:
         of_edgerun(rest[rest[:1] == ["edgerun.pyz"] :])
     else:
@@ -167,6 +169,11 @@ def of_edgekit(words: list[str]) -> None:
         assert words[0] in command.commands, words
         command, *words = command.commands[words[0]], *words[1:]
     command.make_context(command.name, words)
+
+
+def of_dask(words: list[str]) -> None:
+    module = importlib.import_module(f"distributed.cli.dask_{words[0]}")
+    module.main.make_context(words[0], words[1:])
 
 
 def of_edgerun(words: list[str]) -> None:

@@ -216,7 +216,11 @@ def test_every_measurement_of_the_kit_takes_the_lane() -> None:
     for folder in ("measure", "stages", "training", "targets", "models", "search"):
         for path in (root / folder).rglob("*.py"):
             text = path.read_text()
-            if "import growing" in text or "import interleaved" in text or "bench import" in text and "interleaved(" in text:
+            if (
+                "import growing" in text
+                or "import interleaved" in text
+                or ("bench import" in text and "interleaved(" in text)
+            ):
                 callers[path.relative_to(root).as_posix()] = "lane." in text
     taken_by_callers = {"stages/benchmark/rounds.py", "stages/profile/runtimes.py"}  # of their stage
     assert callers and [name for name, takes in callers.items() if not takes and name not in taken_by_callers] == []

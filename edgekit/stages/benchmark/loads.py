@@ -36,7 +36,6 @@ def bound_ms(config: Config) -> float:
     return config.p99_bound_ms or _from_budget(config) or P99_BOUND_MS
 
 
-@lane.measuring()
 def measure_loads(
     source: Artifact, data: Data, config: Config, baseline: str, winners: Iterable[str], winner: str | None
 ) -> Loads:
@@ -53,7 +52,7 @@ def measure_loads(
     if not config.load_s or winner is None:
         return record
     record["seconds"] = config.load_s
-    with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder:
+    with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder, lane.measuring():
         samples = Path(folder) / "samples.npy"
         np.save(samples, data.validation.x[:SAMPLES], allow_pickle=False)
         models = [baseline, *sorted(set(winners))]

@@ -60,10 +60,11 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         on_devices = _on_devices(source, data, config, rows) if recorded is None else None
         openers |= {rival.name: rival.open for rival in rivals}
         deciding = on_devices.deciding if on_devices else None
-        with lane.measuring(), conditions.Watch() as watch:
-            decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
-        names = [row["name"] for row in rows]
-        costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)
+        with lane.measuring():
+            with conditions.Watch() as watch:
+                decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
+            names = [row["name"] for row in rows]
+            costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]

@@ -1,7 +1,7 @@
 """Works side by side: on processes of this machine, or on the workers of a Dask scheduler.
 
-    with open_pool(workers=2) as pool:
-        rows = pool.run([Work("a", "package.module:function", {"path": "a"}), ...])
+with open_pool(workers=2) as pool:
+    rows = pool.run([Work("a", "package.module:function", {"path": "a"}), ...])
 """
 
 from edgekit.workbook.workers.pool import open_pool

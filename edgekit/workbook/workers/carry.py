@@ -21,9 +21,7 @@ LINES_S = 2.0
 """Seconds for the last lines of a process that has ended; something it left behind may keep its output open."""
 
 
-def carry(
-    work: str, environment: Mapping[str, str], say: Callable[[str], None], wanted: Callable[[], bool]
-) -> Answer:
+def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
     """Do `work` (from `Work.to_json`) in a process of its own; its lines go to `say` as they come.
 
     The process is killed, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.

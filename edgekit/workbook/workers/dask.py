@@ -110,7 +110,7 @@ class _Sending:
             if future.status != "pending":  # its answer is here, be the worker gone or not
                 continue
             gone, lost = address not in there, future.key not in known
-            if gone or lost and future.key in self._lost:  # twice, for its answer may be on its way
+            if gone or (lost and future.key in self._lost):  # twice, for its answer may be on its way
                 del self._at[address]
                 future.cancel()
                 self._again(number, address, "has gone" if gone else "gave no answer that can be read")

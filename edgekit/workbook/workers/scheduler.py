@@ -1,4 +1,4 @@
-"""The workers of a Dask scheduler: each is checked before it is used, told where it is foreign, given one work at a time.
+"""The workers of a Dask scheduler: each is checked before it is used, and told where it is foreign.
 
 The works are sent by this process, one by one, to a worker by its address. So a work whose worker dies or lies goes to
 another one, and a worker that has come back is checked like any new one.

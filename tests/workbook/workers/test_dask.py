@@ -125,9 +125,11 @@ def test_a_worker_that_lies_is_told_and_its_work_made_again_elsewhere(tmp_path: 
     lines: list[tuple[str, str]] = []
     with cluster(tmp_path / "dask") as made:
         made.worker("liar", preload=tmp_path / "liar.py")
-        with open_pool(on=made.address, say=lambda *line: lines.append(line)) as pool:
-            with pytest.raises(TrustError, match="does not have the digest .* no other worker is left"):
-                pool.run([work("add", a=1, b=2)])
+        with (
+            open_pool(on=made.address, say=lambda *line: lines.append(line)) as pool,
+            pytest.raises(TrustError, match="does not have the digest .* no other worker is left"),
+        ):
+            pool.run([work("add", a=1, b=2)])
         made.worker("honest")
         with open_pool(on=made.address, say=lambda *line: lines.append(line)) as pool:
             assert pool.count == 2
@@ -157,9 +159,11 @@ def test_a_foreign_worker_is_told_in_a_line_and_not_used(tmp_path: Path) -> None
     with cluster(tmp_path / "dask") as made:
         made.worker("other", path=other)
         made.worker("empty", path=empty)
-        with pytest.raises(ConfigError, match=r"--on dask://.*: no worker is as this machine is") as raised:
-            with open_pool(on=made.address, say=lambda *line: lines.append(line)):
-                pass
+        with (
+            pytest.raises(ConfigError, match=r"--on dask://.*: no worker is as this machine is") as raised,
+            open_pool(on=made.address, say=lambda *line: lines.append(line)),
+        ):
+            pass
         assert "edgekit's code " in str(raised.value) and "its Python lacks this edgekit" in str(raised.value)
         assert "\n" not in str(raised.value)
         assert len(lines) == 2 and all("is not used: " in line for _, line in lines)

@@ -1,0 +1,130 @@
+"""`edgekit run`: one config to its bundles, or several, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgekit.cli.exit_codes import errors_as_exit_codes
+from edgekit.cli.result import show_result
+from edgekit.cli.training import training_processes
+from edgekit.core.config import STAGES, suggest
+from edgekit.core.errors import BudgetMissed, ConfigError
+from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.watch import watching
+
+
+def run(
+    config: Annotated[
+        list[Path],
+        typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several."),
+    ],
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    force: Annotated[list[str] | None, typer.Option(metavar="STAGE", help="Re-run this stage in any case.")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
+    mlflow: Annotated[
+        str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
+    ] = None,
+    cache: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="Shared cache: a folder, s3://, gs:// or az://. May be repeated."),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(metavar="P", min=1, help="Processes that train, at most training.shares.")
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Trainings of one stage that may run side by side.")
+    ] = 1,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Run so many configs at a time, each in a process of its own.")
+    ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="dask://HOST:PORT", help="Run on the workers of this Dask scheduler.")
+    ] = None,
+) -> None:
+    """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
+
+    Several configs run in processes of their own, one at a time or as many as there are workers, and end with a table.
+    Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
+    """
+    with errors_as_exit_codes():
+        forced = _forced(force or [], from_)
+        several = len(config) > 1 or workers is not None or on is not None
+        if several:
+            _alone_only(processes, parallel)
+            from edgekit.cli.several import load_plans, run_all
+
+            plans = load_plans(config, set_ or [], known=not dry_run)
+        else:
+            plans = [load_plan(config[0], set_ or [], known=not dry_run)]  # `run_plan` checks the rest if anything runs
+        if mlflow is not None:
+            from edgekit.report import mlflow as tracking
+
+            tracking.check(mlflow, ask=not dry_run)
+        if dry_run:
+            from edgekit.cli.dry_run import show
+
+            for plan in plans:
+                show(plan, out)
+        elif several:
+            from edgekit.workbook.shared_cache.in_run import urls
+
+            run_all(plans, out, forced, workers, on, mlflow, urls(cache or []))
+        else:
+            _run_one(plans[0], out, forced, mlflow, cache or [], processes, parallel)
+
+
+def _run_one(
+    plan: Plan,
+    out: Path,
+    force: set[str],
+    mlflow: str | None,
+    cache: list[str],
+    processes: int | None,
+    parallel: int,
+) -> None:
+    """One run, and how it ended; leaves with code 3 where the budget is missed."""
+    from edgekit.workbook.run import run as run_plan
+    from edgekit.workbook.shared_cache.in_run import urls
+
+    if parallel > 1:  # for the kernels; the result is the same
+        from edgekit.training.side_by_side import PARALLEL
+
+        os.environ[PARALLEL] = str(parallel)
+    with training_processes(processes, plan.run.training.shares) as is_first:
+        if not is_first:
+            return
+        ended = run_plan(plan, out, force=force, caches=urls(cache))
+    folder = out / plan.run.name
+    show_result(ended, folder)
+    met = ended.result["verdict"]["met"]
+    if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
+        from edgekit.report import mlflow as tracking
+
+        log = tracking.log if met else tracking.log_or_reason
+        with watching("MLflow"):
+            where = log(folder, mlflow)
+        print(f"MLflow     {where}")
+    if not met:
+        raise typer.Exit(BudgetMissed.exit_code)
+
+
+def _alone_only(processes: int | None, parallel: int) -> None:
+    for option, given in (("--processes", processes), ("--parallel", None if parallel == 1 else parallel)):
+        if given is not None:
+            raise ConfigError(f"{option} {given}: belongs to a run of one config; leave out --workers and --on")
+
+
+def _forced(force: list[str], from_: str | None) -> set[str]:
+    for stage in [*force, *([from_] if from_ else [])]:
+        if stage not in STAGES:
+            option = "--from" if stage == from_ else "--force"
+            raise ConfigError(f"{option} {stage}: no such stage, {suggest(stage, STAGES)}")
+    return {*force, *(STAGES[STAGES.index(from_) :] if from_ else ())}

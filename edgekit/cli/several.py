@@ -1,0 +1,94 @@
+"""`edgekit run A B C`: the lines of all runs, each with its name, then a table and the worst exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import typer
+
+from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
+from edgekit.core.progress_state import duration
+from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.several import Summary, check_names, run_several, worst
+from edgekit.workbook.workers.pool import to_stderr
+
+
+def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) -> list[Plan]:
+    """The plan of each config; the error of one of several names its file."""
+    plans = []
+    for config in configs:
+        try:
+            plans.append(load_plan(config, settings, known=known))
+        except EdgekitError as error:
+            if len(configs) > 1:
+                error.args = (f"{config}: {error}",)
+            raise
+    check_names(plans)
+    return plans
+
+
+def run_all(
+    plans: Sequence[Plan],
+    out: Path,
+    force: Collection[str],
+    workers: int | None,
+    on: str | None,
+    mlflow: str | None = None,
+    caches: Sequence[str] = (),
+) -> None:
+    """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
+    if workers is not None and on is not None:
+        raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
+    summaries = run_several(
+        plans,
+        out,
+        force=force,
+        workers=1 if workers is None else workers,
+        on=on,
+        caches=caches,
+        on_line=to_stderr,
+        on_end=_tell,
+    )
+    _show(summaries, out)
+    if mlflow is not None:
+        _log(summaries, out, mlflow)
+    if code := worst(summaries):
+        raise typer.Exit(code)
+
+
+def _tell(summary: Summary) -> None:
+    """The end of one run, as a line of progress; an error in all its lines."""
+    if summary.exit_code in (0, BudgetMissed.exit_code):
+        to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
+    else:
+        print(f"edgekit: {summary.name}: {summary.words}", file=sys.stderr, flush=True)
+
+
+def _show(summaries: Sequence[Summary], out: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    table = Table(title=f"{len(summaries)} runs in {out}", title_justify="left", title_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("exit code", justify="right")
+    table.add_column("time", no_wrap=True)
+    table.add_column("result")
+    for each in summaries:
+        first = each.words.partition("\n")[0]
+        table.add_row(escape(each.name), str(each.exit_code), duration(each.seconds), escape(first))
+    console.print(table)
+
+
+def _log(summaries: Sequence[Summary], out: Path, mlflow: str) -> None:
+    from edgekit.report import mlflow as tracking
+    from edgekit.workbook.watch import watching
+
+    for each in summaries:
+        if each.exit_code in (0, BudgetMissed.exit_code):
+            with watching("MLflow"):
+                where = tracking.log_or_reason(out / each.name, mlflow)
+            print(f"MLflow     {each.name}: {where}")

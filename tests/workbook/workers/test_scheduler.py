@@ -1,0 +1,111 @@
+"""What is told of a scheduler or a worker before anything is sent: addresses, no Dask, nobody there, foreigners."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from copy import deepcopy
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from edgekit.core.config import STAGES
+from edgekit.core.errors import ConfigError
+from edgekit.workbook.workers import facts, open_pool
+from edgekit.workbook.workers.scheduler import parse
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize(
+    ("on", "address"),
+    [
+        ("dask://node1:8786", "tcp://node1:8786"),
+        ("tcp://10.0.0.1:8786/", "tcp://10.0.0.1:8786"),
+        ("tls://node1:8786", "tls://node1:8786"),
+        ("dask://[::1]:8786", "tcp://[::1]:8786"),
+    ],
+)
+def test_an_address_is_understood(on: str, address: str) -> None:
+    assert parse(on) == address
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        "",
+        "node1:8786",
+        "dask://node1",
+        "dask://:8786",
+        "http://node1:8787/status",
+        "dask://node1:70000",
+        "dask://a b:1",
+    ],
+)
+def test_another_address_is_refused_in_a_line(on: str) -> None:
+    with pytest.raises(ConfigError) as raised, open_pool(on=on):
+        pass
+    assert str(raised.value) == f"--on: got {on!r}; use dask://HOST:PORT, the address that `dask scheduler` shows"
+
+
+def test_without_dask_the_extra_is_named(tmp_path: Path) -> None:
+    """A Python whose path holds everything but Dask."""
+    (tmp_path / "distributed.py").write_text("raise ImportError('no module')")
+    code = "from edgekit.workbook.workers import open_pool\nwith open_pool(on='dask://127.0.0.1:8786'): pass"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": "/usr/bin:/bin"},
+    )
+    words = "ConfigError: --on dask://127.0.0.1:8786: needs Dask; install it with pip install 'edgekit[dask]'"
+    assert ended.stderr.strip().splitlines()[-1].endswith(words)
+
+
+def test_a_port_that_nobody_listens_at_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgekit.workbook.workers.scheduler.SCHEDULER_S", 1.0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        on = f"dask://127.0.0.1:{free.getsockname()[1]}"
+    with (
+        pytest.raises(ConfigError, match=rf"--on {on}: no scheduler answers there within 1 s") as raised,
+        open_pool(on=on),
+    ):
+        pass
+    assert "\n" not in str(raised.value) and str(raised.value).endswith("start one with `dask scheduler`")
+
+
+def test_a_machine_does_not_differ_from_itself() -> None:
+    assert facts.differences(facts.here(), facts.here()) == []
+
+
+def test_each_difference_is_named_with_both_values() -> None:
+    ours = {**facts.here(), "instructions": "avx avx2 fma"}
+    theirs = deepcopy(ours)
+    theirs |= {"python": "3.12.1", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
+    theirs["libraries"] |= {"torch": "1.0", "openvino": None}
+    found = facts.differences(theirs, ours)
+    assert found == [
+        f"edgekit's code abc, here {ours['code']}",
+        f"Python 3.12.1, here {ours['python']}",
+        f"the architecture aarch64, here {ours['machine']}",
+        "instruction sets without avx2 fma, with avx512f beside ours",
+        f"openvino missing, here {ours['libraries']['openvino']}",
+        f"torch 1.0, here {ours['libraries']['torch']}",
+    ]
+    assert facts.in_a_line(found).endswith("; 3 more")
+
+
+def test_a_folder_that_a_worker_does_not_see_is_a_difference(tmp_path: Path) -> None:
+    (tmp_path / "probe").write_text("1")
+    ours = facts.here(str(tmp_path / "probe"))
+    assert facts.differences({**ours, "probe": None}, ours) == ["it does not see the folder that the works write to"]
+
+
+def test_every_library_of_a_stages_key_is_compared() -> None:
+    for stage in STAGES:
+        named = getattr(import_module(f"edgekit.stages.{stage}.config"), "LIBRARIES")  # noqa: B009
+        assert set(named) <= set(facts.LIBRARIES), stage
