@@ -76,9 +76,10 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     shared = RunCaches(caches, say)
     found, data = finished(plan, folder) if not force else (None, None)
     if found is not None:
-        shared.give_finished(plan, folder, data.digest if data else None)
         say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
-        return Ended(found, False, _redraw(folder, say))
+        drawn = _redraw(folder, say)
+        shared.give_finished(plan, folder, data.digest if data else None)
+        return Ended(found, False, drawn)
     agree(plan)
     run_guards.writable(folder)
     with (
@@ -109,11 +110,15 @@ def _to_the_end(
     except BudgetUnreachable:  # exit code 3 too: nothing may lie where things ship from
         earlier_bundles.recover(folder, met=False)
         raise
-    shared.account()
     if moved:
         say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
-        return Ended(write_result(plan, folder), True, html.draw(folder, say))
+        result = write_result(plan, folder)
+        shared.take_page(folder)
+        drawn = html.draw(folder, say)
+    shared.give_page(folder)
+    shared.account()
+    return Ended(result, True, drawn)
 
 
 def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None]:

@@ -38,7 +38,7 @@ def write(folder: Path) -> Path:
     from edgekit.report.html import notebooks, story
     from edgekit.report.html.render import render
 
-    sign = _sign(folder)
+    sign = sources_digest(folder)
     make_folder(folder / BESIDE)
     links = notebooks.write(executed(folder), folder / BESIDE)
     text = render("page.html.j2", sign=sign, **story.build_context(folder, result, links))
@@ -60,8 +60,8 @@ def is_drawn(folder: Path) -> bool:
     """True where the page is whole and says what the run's files say now."""
     try:
         text = (folder / PAGE).read_text()
-        there = all((folder / BESIDE / f"{path.name.split('.')[0]}.html").is_file() for path in executed(folder))
-        return there and text.endswith(END) and sign_of(text) == _sign(folder)
+        there = all(path.is_file() for path in files(folder))
+        return there and text.endswith(END) and sign_of(text) == sources_digest(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -77,7 +77,13 @@ def executed(folder: Path) -> list[Path]:
     return found
 
 
-def _sign(folder: Path) -> str:
+def files(folder: Path) -> list[Path]:
+    """The page's own files, drawn or not: those of the notebooks, and the page last."""
+    beside = [folder / BESIDE / f"{path.name.split('.')[0]}.html" for path in executed(folder)]
+    return [*beside, folder / PAGE]
+
+
+def sources_digest(folder: Path) -> str:
     """Digest of all that the page is drawn from, the code that draws it among it."""
     code = sorted(path for path in ROOM.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
     sources = [folder / RESULT, *executed(folder), *code]

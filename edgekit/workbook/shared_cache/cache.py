@@ -13,11 +13,12 @@ from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, truncated
 from edgekit.core.errors import ConfigError, EdgekitError, TrustError
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
+from edgekit.report import html
 from edgekit.training import resume
 from edgekit.workbook import receipts
 from edgekit.workbook.plan import workbook_folder
 from edgekit.workbook.shared_cache import entry as entries
-from edgekit.workbook.shared_cache import machine_class, transfer
+from edgekit.workbook.shared_cache import machine_class, pages, transfer
 from edgekit.workbook.shared_cache.entry import Entry, NotebookEntry
 from edgekit.workbook.shared_cache.folder_store import FolderStore
 from edgekit.workbook.shared_cache.machine_class import Scope
@@ -100,6 +101,26 @@ class SharedCache:
             self._failed(f"{artifact.stage} is not shared through it", error)
         except OSError as error:
             self._say(f"cache {self.url}: {artifact.stage} is not shared through it: {error}")
+
+    def pull_page(self, folder: Path) -> None:
+        """Put the page of the run in `folder` in its place, where one was drawn from the same sources."""
+        try:
+            if self.readable and not html.is_drawn(folder):
+                pages.take(self.store, folder)
+        except StoreError as error:
+            self._failed(f"{html.PAGE} is not taken from it", error)
+        except (OSError, ValueError, KeyError) as error:
+            self._say(f"cache {self.url}: {html.PAGE} is not taken from it: {error}")
+
+    def push_page(self, folder: Path) -> None:
+        """Put the page of the run in `folder` into the cache, if it is drawn."""
+        try:
+            if self.writable and html.is_drawn(folder):
+                pages.give(self.store, folder)
+        except StoreError as error:
+            self._failed(f"{html.PAGE} is not shared through it", error)
+        except OSError as error:
+            self._say(f"cache {self.url}: {html.PAGE} is not shared through it: {error}")
 
     def _entry(self, key: str, stage: str, scope: Scope) -> Entry | None:
         path = entries.path_of(key, scope)

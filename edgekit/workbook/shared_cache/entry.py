@@ -1,8 +1,9 @@
 """What stands under a key: which record and files make the artifact, where they came from; and the executed notebook.
 
-`cas/<sha256>` holds bytes by their own digest. `keys/<stage key>.<machine class>.json` is an entry,
-`keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt. An entry
-carries the digest of its own values, so a damaged one is told from a true one.
+`cas/<sha256>` holds bytes by their own digest. `keys/<stage key>.<machine class>.json` is an entry.
+`keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt, and
+`keys/<digest of sources>.page.json` the page that is drawn from these.
+An entry carries the digest of its own values, so a damaged one is told from a true one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from edgekit.workbook.shared_cache.store import StoreError
 FORMAT = 1
 MOST_BYTES = 4 << 20
 """Of an entry: more than any has."""
-T = TypeVar("T", bound="Entry | NotebookEntry")
+T = TypeVar("T", bound="Entry | NotebookEntry | PageEntry")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -95,6 +96,21 @@ class NotebookEntry:
             raise ValueError("the receipt")
 
 
+@dataclass(frozen=True)
+class PageEntry:
+    """The files of a run's page by their names: sha256 and size in bytes. `key`: digest of what it is drawn from."""
+
+    key: str
+    files: dict[str, tuple[str, int]]
+    format: int = FORMAT
+
+    def check(self) -> None:
+        """ValueError or TypeError where a field is not as it must be."""
+        for sha, size in self.files.values():
+            if not SHA256.fullmatch(sha) or type(size) is not int or size < 0:
+                raise ValueError("a file")
+
+
 def path_of(key: str, scope: Scope) -> str:
     """Where this machine's class has the entry of a key."""
     return f"keys/{key}.{machine_class.name(scope)}.json"
@@ -105,12 +121,17 @@ def notebook_path(key: str, scope: Scope, source: Path) -> str:
     return f"keys/{key}.{machine_class.name(scope)}.{sha256_file(source)[:12]}.json"
 
 
+def page_path(key: str) -> str:
+    """Where the page that is drawn from these sources is named."""
+    return f"keys/{key}.page.json"
+
+
 def blob_path(sha256: str) -> str:
     """Where the bytes of this digest lie."""
     return f"cas/{sha256}"
 
 
-def dump(entry: Entry | NotebookEntry) -> bytes:
+def dump(entry: Entry | NotebookEntry | PageEntry) -> bytes:
     """As it is stored."""
     values = asdict(entry)
     return canonical({**values, "entry_sha256": digest(values)})
@@ -124,6 +145,11 @@ def parse(data: bytes, path: str) -> Entry:
 def parse_notebook(data: bytes, path: str) -> NotebookEntry:
     """The same for the entry of a notebook."""
     return _parse(data, path, lambda values: NotebookEntry(**{**values, "receipt": Receipt(**values["receipt"])}))
+
+
+def parse_page(data: bytes, path: str) -> PageEntry:
+    """The same for the entry of a page."""
+    return _parse(data, path, lambda values: PageEntry(**values))
 
 
 def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:

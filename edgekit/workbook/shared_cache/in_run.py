@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from edgekit import data as datas
-from edgekit.core import lock
+from edgekit.core import artifacts, lock
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ResourceError
+from edgekit.core.run_folder import working_folder
 from edgekit.workbook import origin, state
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.shared_cache.cache import open_cache
@@ -49,7 +50,11 @@ class RunCaches:
         if not self._caches:
             return found
         digest = found.digest or datas.load(plan.data).digest
-        origin.make(plan, digest, folder)
+        wanted = origin.cache_inputs(plan, digest).key
+        artifacts.recover(working_folder(folder, origin.STAGE), folder / origin.STAGE, wanted)
+        if not state.examine_origin(plan, folder, digest).sealed:
+            any(cache.pull(wanted, folder, origin.STAGE) for cache in self._caches)
+        self.give(origin.make(plan, digest, folder), folder)
         return DataDigest(digest, found.sign)
 
     def take_all(self, states: StageStates, force: Collection[str], watch: Watch) -> None:
@@ -85,17 +90,31 @@ class RunCaches:
             return
         try:
             with lock.hold(folder / RUN_LOCK, "edgekit run --cache"), watching("shared caches"):
+                if data_digest is not None:
+                    self.give(origin.make(plan, data_digest, folder), folder)
                 for each in state.examine(plan, folder, data_digest):
                     self.give(each.artifact if each.state == "done" else None, folder)
+                self.give_page(folder)
         except ResourceError as error:
             self.say(f"nothing is put into a cache: {error}")
         self.account()
 
+    def take_page(self, folder: Path) -> None:
+        """Take the page of a run that has its result, if it was drawn elsewhere from the same sources."""
+        for cache in self._caches:
+            cache.pull_page(folder)
+
+    def give_page(self, folder: Path) -> None:
+        """Put the run's page into every cache that lacks it."""
+        for cache in self._caches:
+            cache.push_page(folder)
+
     def account(self) -> None:
         """Say in one line for each cache how many stages came from it and went into it."""
         for cache in self._caches:
-            if cache.taken or cache.given:
-                self.say(f"cache {cache.url}: {len(cache.taken)} stages taken, {len(cache.given)} put into it")
+            taken, given = (len(set(names) - {origin.STAGE}) for names in (cache.taken, cache.given))
+            if taken or given:
+                self.say(f"cache {cache.url}: {taken} stages taken, {given} put into it")
 
     def _line(self, line: str) -> None:
         self.say(line)

@@ -9,8 +9,9 @@ from functools import partial
 
 from edgekit.core.artifacts import RECORD
 from edgekit.core.errors import ResourceError
+from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache.cache import SharedCache
-from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, blob_path, parse, parse_notebook
+from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, PageEntry, blob_path
 from edgekit.workbook.shared_cache.folder_store import WORKING
 from edgekit.workbook.shared_cache.in_time import do_all, limit_s
 from edgekit.workbook.shared_cache.store import Found, Store, StoreError
@@ -101,6 +102,8 @@ def _needs(store: Store, path: str) -> set[str]:
     entry = _read_entry(store, path)
     if isinstance(entry, NotebookEntry):
         return {blob_path(entry.receipt.executed_sha256)}
+    if isinstance(entry, PageEntry):
+        return {blob_path(sha) for sha, _ in entry.files.values()}
     data = read_small(store, blob_path(entry.record))
     try:
         files = json.loads(data or b"")["files"]
@@ -112,12 +115,16 @@ def _needs(store: Store, path: str) -> set[str]:
     return {blob_path(entry.record), *map(blob_path, files.values())}
 
 
-def _read_entry(store: Store, path: str) -> Entry | NotebookEntry:
+def _read_entry(store: Store, path: str) -> Entry | NotebookEntry | PageEntry:
     data = read_small(store, path)
     if data is None:
         raise StoreError("damaged", "has gone")
     parts = path.removeprefix("keys/").split(".")
-    entry: Entry | NotebookEntry = parse(data, path) if len(parts) == 3 else parse_notebook(data, path)
+    entry: Entry | NotebookEntry | PageEntry
+    if parts[1:] == ["page", "json"]:
+        entry = entries.parse_page(data, path)
+    else:
+        entry = entries.parse(data, path) if len(parts) == 3 else entries.parse_notebook(data, path)
     if parts[0] != entry.key:
         raise StoreError("damaged", "is the entry of another key")
     return entry

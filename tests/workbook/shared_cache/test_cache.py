@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.core.run_folder import notebook_name
+from edgekit.core.hashing import digest
+from edgekit.core.run_folder import failed_notebook, notebook_name
 from edgekit.workbook import receipts
 from edgekit.workbook.plan import workbook_folder
-from edgekit.workbook.shared_cache import machine_class, open_cache
-from tests.workbook.shared_cache.stages import opened, receive, seal
+from edgekit.workbook.shared_cache import entry, machine_class, open_cache
+from tests.workbook.shared_cache.stages import DATA, opened, receive, seal
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -180,22 +183,81 @@ def test_a_damaged_entry_is_not_used_and_not_overwritten(tmp_path: Path, harm: s
     made, other = seal(tmp_path / "a"), seal(tmp_path / "o", seed=2)
     cache, lines = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
-    (entry,) = (tmp_path / "cache" / "keys").iterdir()
-    before = entry.read_text()
+    (path,) = (tmp_path / "cache" / "keys").iterdir()
+    before = path.read_text()
     if harm == "edited":
         harm = json.dumps({**json.loads(before), "host": "elsewhere"})
     elif harm == "huge":
         harm = before + " " * (5 << 20)
     elif harm == "swapped":
         cache.push(other, tmp_path / "o")
-        (another,) = set((tmp_path / "cache" / "keys").iterdir()) - {entry}
+        (another,) = set((tmp_path / "cache" / "keys").iterdir()) - {path}
         harm = another.read_text()
-    entry.write_text(harm)
+    path.write_text(harm)
     assert not cache.pull(made.key, tmp_path / "b", "prune")
     assert not (tmp_path / "b" / "prune").exists()
     cache.push(made, tmp_path / "a")
-    assert entry.read_text() == harm
+    assert path.read_text() == harm
     assert len(lines) == 2
+
+
+def test_a_notebook_that_found_the_budget_missed_is_taken_with_its_verdict(tmp_path: Path) -> None:
+    made = seal(tmp_path / "a", "benchmark")
+    source = workbook_folder("notebooks") / notebook_name("benchmark")
+    failed = failed_notebook(tmp_path / "a", "benchmark")
+    failed.parent.mkdir()
+    failed.write_text("missed")
+    receipts.write(failed.parent, made, source, failed, 3, 1.0)
+    cache, lines = opened(tmp_path / "cache")
+    cache.push(made, tmp_path / "a")
+    assert cache.pull(made.key, tmp_path / "b", "benchmark")
+    receipt = receipts.find(tmp_path / "b" / "notebooks", artifacts.load(tmp_path / "b" / "benchmark"), source)
+    assert receipt is not None
+    assert (receipt.exit_code, receipt.executed) == (3, failed.name)
+    assert lines == []
+
+
+@pytest.mark.parametrize("name", ["../../stolen.ipynb", "/tmp/stolen.ipynb", "02_distill.ipynb", ".prune.receipt.json"])
+def test_a_notebook_goes_nowhere_but_to_its_place(tmp_path: Path, name: str) -> None:
+    """A store may name any file in an entry that is in order otherwise."""
+    made = seal(tmp_path / "a")
+    receive(tmp_path / "a", made)
+    cache, lines = opened(tmp_path / "cache")
+    cache.push(made, tmp_path / "a")
+    (path,) = (path for path in (tmp_path / "cache" / "keys").iterdir() if len(path.name.split(".")) == 4)
+    noted = entry.parse_notebook(path.read_bytes(), path.name)
+    path.write_bytes(entry.dump(replace(noted, receipt=replace(noted.receipt, executed=name))))
+    assert cache.pull(made.key, tmp_path / "b", "prune")
+    assert list((tmp_path / "b").iterdir()) == [tmp_path / "b" / "prune"]
+    assert not list(tmp_path.rglob("*stolen*"))
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("name", ["../stolen", "/tmp/stolen", "model/../../stolen", "a//b", "artifact.json"])
+def test_a_stage_goes_nowhere_but_to_its_place(tmp_path: Path, name: str) -> None:
+    """A record that was forged as a whole has digests that are in order."""
+    made = seal(tmp_path / "a")
+    cache, lines = opened(tmp_path / "cache")
+    cache.push(made, tmp_path / "a")
+    fields = json.loads((made.path / "artifact.json").read_text())
+    fields["files"][name] = fields["files"].pop("model/weights")
+    content = {each: sha for each, sha in fields["files"].items() if not each.startswith("evidence/")}
+    names = ("stage", "parent", "config")
+    fields["digest"] = digest({**{each: fields[each] for each in names}, "data": DATA, "files": content})
+    hashed = {each: value for each, value in fields.items() if each not in ("format", "record_sha256")}
+    record = json.dumps({**fields, "record_sha256": digest(hashed)}).encode()
+    (path,) = (tmp_path / "cache" / "keys").iterdir()
+    own = entry.parse(path.read_bytes(), path.name)
+    sizes = {**own.sizes_bytes, name: own.sizes_bytes["model/weights"], "artifact.json": len(record)}
+    del sizes["model/weights"]
+    sha = hashlib.sha256(record).hexdigest()
+    (tmp_path / "cache" / "cas" / sha).write_bytes(record)
+    path.write_bytes(entry.dump(replace(own, record=sha, digest=fields["digest"], sizes_bytes=sizes)))
+    assert not cache.pull(made.key, tmp_path / "b", "prune")
+    assert list((tmp_path / "b").iterdir()) == []
+    assert not list(tmp_path.rglob("*stolen*"))
+    assert len(lines) == 1
+    assert "names other files than its record" in lines[0]
 
 
 def test_a_damaged_notebook_costs_the_notebook_only(tmp_path: Path) -> None:
