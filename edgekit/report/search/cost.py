@@ -42,12 +42,3 @@ def spent(study: Study) -> list[Spent]:
         ended = Counter(each["state"] for each in trials if each["rung"] == rung and each["state"] != "complete")
         found.append(Spent(rung, came, dict(ended), float(seconds.pop(rung, 0.0))))
     return [*found, *(Spent(name, None, {}, float(took)) for name, took in sorted(seconds.items()))]
-
-
-def saved(study: Study) -> str:
-    """What the cheap rungs spared: trials that never came to the last."""
-    rows = {row.name: row for row in spent(study)}
-    all_, last = rows["shape"].came or 0, rows["all"].came or 0
-    if not all_ or last == all_:
-        return ""
-    return f"{all_ - last} of {all_} trials ended before the dearest rung."

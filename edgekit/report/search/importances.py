@@ -30,7 +30,7 @@ LEVELS = 10
 
 @dataclass(frozen=True)
 class Importance:
-    """`share` of the variance that options explain alone; `low` and `high` of it when a quarter of trials is left out."""
+    """`share` of the variance that it explains alone; `low` and `high` of it when a quarter of trials is left out."""
 
     objective: Objective
     key: str
@@ -55,7 +55,7 @@ class Importances:
 def of(study: Study) -> Importances:
     """Of all objectives. Empty where Optuna is not installed, and `left_out` says so."""
     if importlib.util.find_spec("optuna") is None:
-        return Importances((), ("importances need Optuna: pip install 'edgekit-workbook[search]'",))
+        return Importances((), ("Importances need Optuna: pip install 'edgekit-workbook[search]'.",))
     trials = [each for each in study.complete if each["same_as"] is None]
     keys = list(dict.fromkeys(each["key"] for each in study.row["space"]))
     having = {key: [each for each in trials if key in each["parameters"]] for key in keys}
@@ -67,7 +67,7 @@ def of(study: Study) -> Importances:
     rows: list[Importance] = []
     for objective in study.objectives if groups else ():
         if len({value(each, objective) for each in trials}) == 1:
-            left_out.append(f"{objective.title}: every trial has the same value")
+            left_out.append(f"Nothing to explain: every trial has the same {objective.title}.")
             continue
         found = [_group(study, objective, mine, having[mine[0]]) for mine in groups.values()]
         rows += sorted((row for group in found for row in group), key=lambda row: -row.share)
@@ -75,8 +75,8 @@ def of(study: Study) -> Importances:
 
 
 def _few(count: int, key: str = "") -> str:
-    what = f"{key}: too few trials to tell" if key else "too few trials to tell what each option did"
-    return f"{what}: {count} complete, and {LEAST} are the least"
+    whose = f"{key} has {count}" if key else f"there are {count}"
+    return f"Too few trials to tell what {key or 'each option'} did: {whose} complete, and {LEAST} are the least."
 
 
 def _group(study: Study, objective: Objective, keys: Sequence[str], trials: Sequence[TrialRow]) -> list[Importance]:

@@ -71,7 +71,7 @@ class Objective:
         return one > other if self.maximize else one < other
 
     def surely_better(self, one: Sequence[float] | None, other: Sequence[float] | None) -> bool:
-        """Whether the whole of the first interval is better than all of the other; without intervals nothing is sure."""
+        """Whether all of the first interval is better than all of the other; without intervals nothing is sure."""
         if one is None or other is None:
             return False
         return self.better(one[0], other[1]) if self.maximize else self.better(one[1], other[0])
@@ -87,6 +87,6 @@ def of(rows: Sequence[ObjectiveRow]) -> list[Objective]:
 
 
 def dominates(one: Sequence[float], other: Sequence[float], objectives: Sequence[Objective]) -> bool:
-    """Whether `one` is nowhere worse than `other`, and somewhere better (Pareto)."""
+    """Whether `one` is nowhere worse than `other`, and somewhere better."""
     pairs = [(one[each.place], other[each.place], each) for each in objectives]
     return not any(each.better(b, a) for a, b, each in pairs) and any(each.better(a, b) for a, b, each in pairs)

@@ -76,7 +76,7 @@ def sentences(study: Study, point: Point) -> list[str]:
 
 
 def options(trial: TrialRow, most: int = 0) -> str:
-    """`width=24, blocks=2`: a trial's options with the last part of their keys, the first `most` where that is given."""
+    """`width=24, blocks=2`: a trial's options by the last part of their keys, the first `most` where that is given."""
     found = [f"{short(key, trial['parameters'])}={plain(given)}" for key, given in trial["parameters"].items()]
     return ", ".join(found[:most] if most else found)
 

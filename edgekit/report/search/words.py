@@ -21,6 +21,11 @@ LIMITS = {
     "latency_p50_ms": "a p50 of at most {:g} ms",
     "size_bytes": "at most {:,} bytes",
 }
+OVER = {
+    "accuracy_drop_pp": ("drop of accuracy", " pp"),
+    "latency_p50_ms": ("p50", " ms"),
+    "size_bytes": ("size", " bytes"),
+}
 
 
 def headline(study: Study) -> str:
@@ -41,10 +46,14 @@ def trials(study: Study) -> str:
 
 
 def proposed(study: Study) -> str:
-    """Who proposed the trials, why, and why the search ended."""
+    """Who proposed the trials, and why."""
     sampler = study.row["sampler"]
-    ended = f" Ended: {study.row['ended']}." if study.row["ended"] else ""
-    return f"Proposed by {sampler['name']}: {sampler['reason']}.{ended}"
+    return f"Proposed by {sampler['name']}: {sampler['reason']}."
+
+
+def ended(study: Study) -> str:
+    """Why the search ended; empty of one that goes on."""
+    return f"Ended: {study.row['ended']}." if study.row["ended"] else ""
 
 
 def budget(study: Study) -> str:
@@ -59,6 +68,13 @@ def cost(study: Study) -> str:
     took = study.row["batches"][-1]["seconds"] if study.row["batches"] else 0.0
     work = sum(row.seconds for row in spent(study))
     return f"It took {duration(took)} by the clock and {duration(work)} of work."
+
+
+def spared(study: Study) -> str:
+    """How many trials the cheap rungs kept from the dearest; empty where none."""
+    rows = {row.name: row for row in spent(study)}
+    every, last = rows["shape"].came or 0, rows["all"].came or 0
+    return f"{every - last} of {every} trials ended before the dearest rung." if last < every else ""
 
 
 def disturbed(study: Study) -> str:
@@ -78,8 +94,16 @@ def nearest(study: Study) -> str:
         return "No trial went through every rung: widen the space, or the budget."
     limits = study.row["budget"]
     best = min(study.complete, key=lambda each: _over(each, limits))
-    over = ", ".join(f"{name} by {_figure(by)}" for name, by in best["constraints"].items() if by > 0)
-    return f"Nearest is trial {best['number']}, over the budget: {over}."
+    return f"Nearest is trial {best['number']}, over the budget: {over(best)}."
+
+
+def over(trial: TrialRow) -> str:
+    """`drop of accuracy by 1.21 pp`: every limit that a trial is over, and by how much."""
+    found = []
+    for name, by in trial["constraints"].items():
+        what, unit = OVER.get(name, (name, ""))
+        found += [f"{what} by {_figure(by)}{unit}"] if by > 0 else []
+    return ", ".join(found)
 
 
 def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
