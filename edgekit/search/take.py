@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -115,7 +114,7 @@ def _comments(study: Study, trial: TrialRow, out: Path) -> str:
     figures = [f"{each.title} {shown(trial, each)}" for each in study.objectives]
     digest = next((each["digest"] for each in row["batches"] if each["number"] == trial["batch"]), "unknown")
     lines = [
-        f"Trial {trial['number']} of study {row['name']}, by `edgekit search {row['config_path']}` "
+        f"Trial {trial['number']} of study {row['name']}, by `edgekit search {study.config_path}` "
         f"of edgekit {row['edgekit']}.",
         f"Measured by the search: {'; '.join(figures)}.",
         f"Set by the trial: {', '.join(trial['settings'])}.",
@@ -124,7 +123,8 @@ def _comments(study: Study, trial: TrialRow, out: Path) -> str:
     ]
     if row["ended"]:
         lines.insert(1, f"The study ended: {row['ended']}.")
-    return "\n".join(f"# {re.sub(r'[^ -~\u00a0-\uffff]', ' ', line)}" for line in lines)
+    printable = ("".join(each if each.isprintable() else " " for each in line) for line in lines)
+    return "\n".join(f"# {line}" for line in printable)
 
 
 def _run(study: Study, out: Path) -> str:

@@ -54,7 +54,7 @@ def search_growth(batches: Sequence[Mapping[str, Any]]) -> Figure | None:
 def search_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Rungs from cheap to dear: how many trials came there and what became of them, and the work; None without time.
 
-    `rungs` are rows of `title`, `came` (None: it is no rung), `ended` by state, and `seconds`.
+    `rungs` are rows of `title`, `came`, `ended` by state, and `seconds` of the trials that ended there.
     """
     whole = sum(row["seconds"] for row in rungs)
     if not whole:
@@ -67,13 +67,12 @@ def search_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
         for place, row in enumerate(rungs):
             at = 0
             for state, look in ENDS.items():
-                went_on = (row["came"] or 0) - sum(row["ended"].values())
+                went_on = row["came"] - sum(row["ended"].values())
                 many = went_on if state == "went on" else row["ended"].get(state, 0)
                 left.barh(place, many, left=at, height=0.66, **look)
                 at += many
-            if row["came"] is not None:
-                left.annotate(f"{row['came']:,}", (at, place), xytext=(4, 0), textcoords="offset points", va="center",
-                              fontsize=8)  # fmt: skip
+            left.annotate(f"{row['came']:,}", (at, place), xytext=(4, 0), textcoords="offset points", va="center",
+                          fontsize=8)  # fmt: skip
             right.barh(place, row["seconds"] / scale, height=0.66, color=DARK)
             right.annotate(_share(row["seconds"] / whole), (row["seconds"] / scale, place), xytext=(4, 0),
                            textcoords="offset points", va="center", fontsize=8)  # fmt: skip
@@ -84,7 +83,7 @@ def search_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.12)
         left.set(xlabel="trials that came to the rung")
-        right.set(xlabel=f"work of all processes, {unit}")
+        right.set(xlabel=f"work of the trials that ended there, {unit}")
         left.set_title("What the rungs sifted out")
         right.set_title("and what they cost")
         for state, look in ENDS.items():

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from edgekit.core.rows.study import StudyRow, TrialRow
+from edgekit.core.study_digest import chained
 from edgekit.report.search import objectives, typed
 from edgekit.report.search.objectives import NAMES, Objective, dominates
 from edgekit.runner.errors import bounded_recursion
@@ -60,7 +61,7 @@ def _of_objectives(row: StudyRow) -> Iterator[str]:
             yield f"objectives: {each['name']!r} is none of {', '.join(NAMES)}"
         if (each["direction"] == "maximize") != accuracy or (each["target"] is None) != accuracy:
             yield f"objectives: {each['name']} has direction {each['direction']} and target {each['target']}"
-    if len(row["reference"]) != len(row["objectives"]):
+    if row["reference"] and len(row["reference"]) != len(row["objectives"]):  # before any is complete there is none
         yield f"reference has {len(row['reference'])} values for {len(row['objectives'])} objectives"
 
 
@@ -96,6 +97,16 @@ def _of_batches(row: StudyRow) -> Iterator[str]:
             yield f"batch {each['number']}: digest is {each['digest'][:80]!r}"
         if each["hypervolume"] < 0 or each["seconds"] < 0:
             yield f"batch {each['number']}: hypervolume {each['hypervolume']}, seconds {each['seconds']}"
+
+
+def altered(row: StudyRow) -> str:
+    """Which batch has other trials than its digest says; empty where none."""
+    before = row["key"]
+    for batch in row["batches"]:
+        before = chained(before, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
+        if before != batch["digest"]:
+            return f"the trials of batch {batch['number'] + 1} do not have the digest that stands there"
+    return ""
 
 
 def _of_front(row: StudyRow, found: Sequence[Objective]) -> Iterator[str]:

@@ -1,10 +1,11 @@
-"""What a study cost, rung by rung."""
+"""What a study cost: which rung sifted out what, and where the work went."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
+from edgekit.core.config import STAGES
 from edgekit.report.search.studies import RUNGS, Study
 
 WORDS = {
@@ -17,10 +18,10 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Spent:
-    """A rung: how many trials came to it, how many it ended by state, and seconds of work. None: it is no rung."""
+    """A rung: how many trials came to it, how many it ended by state, and the work of those that ended at it."""
 
     name: str
-    came: int | None
+    came: int
     ended: dict[str, int]
     seconds: float
 
@@ -31,14 +32,22 @@ class Spent:
 
 
 def spent(study: Study) -> list[Spent]:
-    """Of each rung, from cheap to dear, and of what else took time. A trial that was told again cost nothing."""
+    """Of each rung, from cheap to dear. A trial that was told again cost nothing."""
     trials = [each for each in study.trials if each["same_as"] is None]
-    seconds: Counter[str] = Counter()
-    for each in trials:
-        seconds.update(each["took_s"])
     found = []
     for place, rung in enumerate(RUNGS):
         came = sum(RUNGS.index(each["rung"]) >= place for each in trials)
-        ended = Counter(each["state"] for each in trials if each["rung"] == rung and each["state"] != "complete")
-        found.append(Spent(rung, came, dict(ended), float(seconds.pop(rung, 0.0))))
-    return [*found, *(Spent(name, None, {}, float(took)) for name, took in sorted(seconds.items()))]
+        mine = [each for each in trials if each["rung"] == rung]
+        ended = Counter(each["state"] for each in mine if each["state"] != "complete")
+        found.append(Spent(rung, came, dict(ended), float(sum(sum(each["took_s"].values()) for each in mine))))
+    return found
+
+
+def parts(study: Study) -> dict[str, float]:
+    """Seconds by what they went into: rungs and stages in their order, then what else there is."""
+    seconds: Counter[str] = Counter()
+    for each in study.trials:
+        seconds.update(each["took_s"])
+    order = [*RUNGS, *STAGES]
+    names = sorted(seconds, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return {name: float(seconds[name]) for name in names}

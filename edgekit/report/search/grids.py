@@ -7,7 +7,7 @@ from edgekit.core.rows.study import DimensionRow, TrialRow
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.search import recommend, words
-from edgekit.report.search.cost import WORDS, spent
+from edgekit.report.search.cost import WORDS, parts, spent
 from edgekit.report.search.studies import Study, plain, shown
 
 
@@ -60,24 +60,27 @@ def files(trial: TrialRow) -> str:
 
 
 def rungs(study: Study) -> Grid:
-    """What each rung sifted out, and what it cost."""
+    """What each rung sifted out, and the work of the trials that ended at it."""
     rows = spent(study)
     whole = sum(row.seconds for row in rows)
-    cells = [
-        (
-            row.title,
-            "" if row.came is None else count(row.came),
-            *(
-                count(row.ended.get(state, 0)) if row.came is not None else ""
-                for state in ("infeasible", "stopped", "failed")
-            ),
-            f"{row.seconds:,.0f}",
-            percent(row.seconds / whole if whole else None),
-        )
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        ended = (count(row.ended.get(state, 0)) for state in ("infeasible", "stopped", "failed"))
+        share = percent(row.seconds / whole if whole else None)
+        cells.append((row.title, count(row.came), *ended, f"{row.seconds:,.0f}", share))
     columns = ("rung", "trials", "infeasible", "stopped", "failed", "work, s", "share")
-    return grid("Rungs, from cheap to dear", columns, cells, numeric="|".join(columns[1:]))
+    caption = "Rungs, from cheap to dear; the work is that of the trials that ended there"
+    return grid(caption, columns, cells, numeric="|".join(columns[1:]))
+
+
+def work(study: Study) -> Grid:
+    """Where the work went."""
+    rows = parts(study)
+    whole = sum(rows.values())
+    cells = [
+        (WORDS.get(name, name), f"{took:,.0f}", percent(took / whole if whole else None)) for name, took in rows.items()
+    ]
+    return grid("Where the work went", ("part", "work, s", "share"), cells, numeric="work, s|share")
 
 
 def about(study: Study) -> list[tuple[str, str]]:
@@ -85,7 +88,7 @@ def about(study: Study) -> list[tuple[str, str]]:
     row = study.row
     took = row["batches"][-1]["seconds"] if row["batches"] else 0.0
     return [
-        ("config", row["config_path"]),
+        ("config", study.config_path),
         ("proposed by", words.proposed(study).removeprefix("Proposed by ")),
         ("objectives", ", ".join(f"{each.title} ({'up' if each.maximize else 'down'})" for each in study.objectives)),
         ("budget", words.budget(study)),

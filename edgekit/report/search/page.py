@@ -84,6 +84,7 @@ def context(study: Study) -> dict[str, Any]:
         "untold": found.left_out,
         "cost": " ".join(filter(None, (words.cost(study), words.spared(study)))),
         "rungs": grids.rungs(study),
+        "work": grids.work(study),
         "trials": grids.trials(study),
         "about": grids.about(study),
         "space": grids.space(study),

@@ -15,7 +15,7 @@ MOST_ROWS = 20
 
 
 def show(study: Study, console: Console) -> None:
-    """The table of the front and lines around it; what a search says at its end, and a study that is looked at again."""
+    """The table of the front and lines around it: what a search says at its end."""
     if study.front:
         console.print(_table(study))
     console.print(f"[bold]{escape(words.headline(study))}.[/bold] {escape(words.trials(study))}", soft_wrap=True,

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from edgekit.core.errors import DataError
+from edgekit.core.errors import DataError, TrustError
 from edgekit.core.rows.study import StudyRow, TrialRow
 from edgekit.report.search import checks, objectives
 from edgekit.report.search.objectives import Objective
@@ -67,12 +67,23 @@ class Study:
         """None where there is none of that number."""
         return next((each for each in self.trials if each["number"] == number), None)
 
+    @property
+    def config_path(self) -> str:
+        """Of the config that was searched from; as a user in this folder would write it."""
+        return _near(Path(self.row["config_path"]))
+
     def command(self, number: int | str = "N") -> str:
         """What writes the config of a trial."""
-        out = self.path.resolve().parent.parent
-        elsewhere = self.path.resolve().parent.name == f"{self.row['name']}-search" and out.name != DEFAULT_OUT
-        words = ["edgekit", "search", self.row["config_path"], *(["--out", str(out)] if elsewhere else [])]
+        folder = self.path.resolve().parent
+        own = folder.name == f"{self.row['name']}-search" and folder.parent != Path(DEFAULT_OUT).resolve()
+        words = ["edgekit", "search", self.config_path, *(["--out", _near(folder.parent)] if own else [])]
         return shlex.join([*words, "--take", str(number)])
+
+
+def _near(path: Path) -> str:
+    """Relative where it lies below the folder that one stands in."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def value(trial: TrialRow, objective: Objective) -> float:
@@ -96,7 +107,7 @@ def plain(value: Any, longest: int = 40) -> str:
 
 
 def read(path: Path) -> Study:
-    """A study's file, or the folder that it lies in; DataError in one line for one that is none, or is damaged."""
+    """A study's file, or the folder that it lies in; in one line DataError for what is none, TrustError for an edited one."""
     path = path / FILE if path.is_dir() else path
     try:
         size = path.stat().st_size
@@ -118,4 +129,7 @@ def read(path: Path) -> Study:
         )
     if wrong := checks.wrong(content):
         raise DataError(f"{path}: {wrong}; it was edited or damaged, and `edgekit search` writes it again")
-    return Study(path, cast(StudyRow, content))
+    row = cast(StudyRow, content)
+    if altered := checks.altered(row):
+        raise TrustError(f"{path}: {altered}; it was edited or damaged, and `edgekit search` writes it again")
+    return Study(path, row)

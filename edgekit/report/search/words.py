@@ -78,8 +78,8 @@ def spared(study: Study) -> str:
 
 
 def disturbed(study: Study) -> str:
-    """Rounds of measuring that something disturbed to the last; empty where none was."""
-    found = [str(each["number"]) for each in study.row["batches"] if each["disturbed"]]
+    """Rounds of measuring that something disturbed to the last, batches counted from 1; empty where none was."""
+    found = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not found:
         return ""
     which = f"batch {found[0]}" if len(found) == 1 else f"batches {', '.join(found)}"

@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from edgekit.core.study_digest import chained
+
 ROOT = Path(__file__).resolve().parents[3]
 STUDY = ROOT / "notebooks" / "search" / "study.json"
 CONFIG = "configs/digits.yaml"
@@ -66,7 +68,8 @@ def study(
     """A whole study.json. `budget` overrides; with `latency_p50_ms` of 0.001 nothing is feasible."""
     chance, limits = random.Random(seed), {**BUDGET, **(budget or {})}
     rows: list[dict[str, Any]] = []
-    batches, seconds, chain = [], 0.0, ""
+    key = hashlib.sha256(f"{trials} {batch} {objectives} {seed} {limits}".encode()).hexdigest()
+    batches, seconds, chain = [], 0.0, key
     for number in range(trials):
         parameters = _asked(rows, chance)
         rows.append(_trial(number, number // batch, parameters, limits, objectives, chance))
@@ -74,8 +77,7 @@ def study(
         if (number + 1) % batch == 0 or last:
             mine = [row for row in rows if row["batch"] == number // batch]
             seconds += sum(sum(row["took_s"].values()) for row in mine)
-            told = [[row[key] for key in ("number", "parameters", "state", "values")] for row in mine]
-            chain = hashlib.sha256((chain + json.dumps(told, sort_keys=True)).encode()).hexdigest()
+            chain = chained(chain, mine)
             batches.append(
                 {
                     "number": number // batch,
@@ -100,7 +102,7 @@ def study(
         "sampler": {"name": "a seeded walk", "reason": "an example needs no sampler"},
         "seed": seed,
         "batch": batch,
-        "key": hashlib.sha256(f"{trials} {batch} {objectives} {seed} {limits}".encode()).hexdigest(),
+        "key": key,
         "reference": REFERENCE[:objectives],
         "anchors": [{"name": "baseline", "target": "tflite", "p50_ms": BASELINE_MS}],
         "baseline_accuracy": BASELINE_ACCURACY,
