@@ -36,7 +36,7 @@ class Told:
         self.step.at(done, best=best(row) or None)
 
     def _left_s(self, done: int) -> float | None:
-        """At the pace of this command: trials that were there before cost nothing now. Whole batches, within minutes."""
+        """At the pace of this command, whole batches within the minutes; earlier trials cost it nothing."""
         taken = time.monotonic() - self.began
         gained = done - (self.before or 0)
         pace = None if not self.trials or not gained else max(0, self.trials - done) * taken / gained

@@ -91,7 +91,7 @@ def about(study: Study) -> list[tuple[str, str]]:
         ("config", study.config_path),
         ("proposed by", words.proposed(study).removeprefix("Proposed by ")),
         ("objectives", ", ".join(f"{each.title} ({'up' if each.maximize else 'down'})" for each in study.objectives)),
-        ("budget", words.budget(study)),
+        ("budget", words.budget(study).removeprefix("The budget: ")),
         ("seed and batch", f"{row['seed']}; {row['batch']} trials a batch"),
         ("took", duration(took)),
         ("key", row["key"]),

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import logging
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,7 +43,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """Rows by objective, the largest share first; `left_out` says in words what cannot be told, and why."""
+    """Rows by objective, in the order of the space; `left_out` says in words what cannot be told, and why."""
 
     rows: tuple[Importance, ...]
     left_out: tuple[str, ...]
@@ -60,7 +61,7 @@ def of(study: Study) -> Importances:
     keys = list(dict.fromkeys(each["key"] for each in study.row["space"]))
     having = {key: [each for each in trials if key in each["parameters"]] for key in keys}
     few = {key: len(found) for key, found in having.items() if len(found) < LEAST}
-    left_out = [_few(len(trials))] if len(trials) < LEAST else [_few(count, key) for key, count in few.items()]
+    left_out = [few_words(len(trials), few)] if few else []
     groups: dict[tuple[int, ...], list[str]] = {}
     for key in (key for key in keys if key not in few):
         groups.setdefault(tuple(each["number"] for each in having[key]), []).append(key)
@@ -70,13 +71,16 @@ def of(study: Study) -> Importances:
             left_out.append(f"Nothing to explain: every trial has the same {objective.title}.")
             continue
         found = [_group(study, objective, mine, having[mine[0]]) for mine in groups.values()]
-        rows += sorted((row for group in found for row in group), key=lambda row: -row.share)
+        rows += sorted((row for group in found for row in group), key=lambda row: keys.index(row.key))
     return Importances(tuple(rows), tuple(left_out))
 
 
-def _few(count: int, key: str = "") -> str:
-    whose = f"{key} has {count}" if key else f"there are {count}"
-    return f"Too few trials to tell what {key or 'each option'} did: {whose} complete, and {LEAST} are the least."
+def few_words(complete: int, few: Mapping[str, int]) -> str:
+    """Of which options too few trials are complete, and how many are needed."""
+    if complete < LEAST:
+        return f"Too few trials to tell what each option did: {complete} complete, and {LEAST} are the least."
+    which = ", ".join(f"{key} ({count} complete)" for key, count in few.items())
+    return f"Too few trials to tell what these did: {which}; {LEAST} are the least."
 
 
 def _group(study: Study, objective: Objective, keys: Sequence[str], trials: Sequence[TrialRow]) -> list[Importance]:
@@ -100,8 +104,10 @@ def _shares(
     objective: Objective, beside: Mapping[str, _Levels], trials: Sequence[TrialRow], trees: int
 ) -> dict[str, float]:
     """By option; of a single value of the objective nothing."""
-    import optuna
-    from optuna.importance import FanovaImportanceEvaluator
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tqdm's, in a kernel without widgets; what Optuna calls experimental
+        import optuna
+        from optuna.importance import FanovaImportanceEvaluator
 
     logging.getLogger("optuna").setLevel(logging.ERROR)
     told = [value(each, objective) for each in trials]

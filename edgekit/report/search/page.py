@@ -131,7 +131,9 @@ def pictures(study: Study, found: Importances) -> dict[str, Picture]:
 
 def _largest(found: Importances) -> str:
     first = dict.fromkeys(row.objective.title for row in found.rows)
-    told = [next(row for row in found.rows if row.objective.title == title) for title in first]
+    told = [
+        max((row for row in found.rows if row.objective.title == title), key=lambda row: row.share) for title in first
+    ]
     return "; ".join(f"{row.objective.title}: {row.key} {row.share:.0%}" for row in told)
 
 

@@ -75,6 +75,13 @@ def sentences(study: Study, point: Point) -> list[str]:
     return lines
 
 
+def told(study: Study) -> str:
+    """All points in words, each with the command that writes its config."""
+    found = [[*sentences(study, point), f"  {study.command(point.number)}"] for point in points(study)]
+    lines = [line for each in found for line in each]
+    return "\n".join(lines or ["No trial is inside the budget, so there is none to take."])
+
+
 def options(trial: TrialRow, most: int = 0) -> str:
     """`width=24, blocks=2`: a trial's options by the last part of their keys, the first `most` where that is given."""
     found = [f"{short(key, trial['parameters'])}={plain(given)}" for key, given in trial["parameters"].items()]

@@ -107,7 +107,7 @@ def plain(value: Any, longest: int = 40) -> str:
 
 
 def read(path: Path) -> Study:
-    """A study's file, or the folder that it lies in; in one line DataError for what is none, TrustError for an edited one."""
+    """A study's file, or the folder that it lies in; DataError for what is none, TrustError for an edited one."""
     path = path / FILE if path.is_dir() else path
     try:
         size = path.stat().st_size
