@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from edgekit.report.formatting import Table, percent
-from edgekit.report.html.rows import Grid
 from edgekit.report.search import figures, grids, recommend
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.studies import Study, shown
@@ -39,12 +38,3 @@ def importances(study: Study, found: Importances) -> Table:
         cells = [f"{percent(row.share)} ({percent(row.low)} to {percent(row.high)})" if row else "–" for row in mine]
         rows.append((names[key], *cells, next(str(row.trials) for row in mine if row)))
     return Table(("option", *(each.title for each in study.objectives), "trials"), rows, " ".join(found.left_out))
-
-
-def rungs(study: Study) -> Table:
-    """What each rung sifted out, and what that cost."""
-    return _table(grids.rungs(study))
-
-
-def _table(grid: Grid) -> Table:
-    return Table(grid.columns, [line.cells for line in grid.lines], grid.caption)
