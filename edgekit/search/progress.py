@@ -32,8 +32,8 @@ class Told:
         if self.before is None:
             self.before = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
         self.batches += 1
-        self.step.expect(self._left_s(done))
         self.step.at(done, best=best(row) or None)
+        self.step.expect(self._left_s(done))
 
     def _left_s(self, done: int) -> float | None:
         """At the pace of this command, whole batches within the minutes; earlier trials cost it nothing."""

@@ -19,6 +19,7 @@ from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import make_folder, sync_folder, temporary_file
 from edgekit.workbook import config_file
 from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import beside
 
 CACHE = "cache"
@@ -26,6 +27,7 @@ CACHE = "cache"
 PATHS = ("weights", "source")
 """Of the section `model`; those of other sections are the ones that `beside` knows."""
 MOST_NAMED = 8
+THERE = "{}: is there already and stays; name another file, or move it away"
 
 
 def take(study: Study, number: int, out: Path | None = None) -> Path:
@@ -53,7 +55,7 @@ def take(study: Study, number: int, out: Path | None = None) -> Path:
     if out.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{out}: a config ends in .yaml; name such a file")
     if os.path.lexists(out):
-        raise ConfigError(f"{out}: is there already and stays; name another file, or move it away")
+        raise ConfigError(THERE.format(out))
     values = copy.deepcopy(study.row["config"])
     for setting in trial["settings"]:
         config_file.override(values, setting)
@@ -143,7 +145,10 @@ _Dumper.yaml_implicit_resolvers = {
 
 
 def _dumped(values: dict[str, Any]) -> str:
-    text = yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    """In the order in which people write a config; what `parse` does not read as it was is an error."""
+    order = [key for key in RunConfig.model_fields if key in values]
+    ordered = {key: values[key] for key in [*order, *values]}
+    text = yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     if yaml_file.parse(text) != values:
         raise ConfigError("the study's config cannot be written as YAML; it was edited, or another edgekit wrote it")
     return text
@@ -151,23 +156,28 @@ def _dumped(values: dict[str, Any]) -> str:
 
 def _create(out: Path, data: bytes, whose: str) -> None:
     """The file, checked before it has its name, and never in place of another, whoever writes that meanwhile."""
+    working = temporary_file(out)
     try:
         make_folder(out.parent)
-        working = temporary_file(out)
         try:
             with open(working, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             _check(working, out, whose)
-            os.link(working, out)
+            _name(working, out)
         finally:
             working.unlink(missing_ok=True)
         sync_folder(out.parent)
-    except FileExistsError:
-        raise ConfigError(f"{out}: is there already and stays; name another file, or move it away") from None
     except OSError as error:
         raise ResourceError(f"{out}: cannot be written: {error.strerror or error}; name another file") from None
+
+
+def _name(working: Path, out: Path) -> None:
+    try:
+        os.link(working, out)
+    except FileExistsError:
+        raise ConfigError(THERE.format(out)) from None
 
 
 def _check(working: Path, out: Path, whose: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +107,6 @@ def test_a_config_ends_in_yaml(name: str, content: dict[str, Any], tmp_path: Pat
     study = searched(tmp_path, content)
     with pytest.raises(ConfigError, match="ends in .yaml"):
         take.take(study, study.front[0]["number"], tmp_path / name)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_one_line(content: dict[str, Any], tmp_path: Path) -> None:
-    study = searched(tmp_path, content)
-    (tmp_path / "shut").mkdir(mode=0o500)
-    with pytest.raises(ResourceError, match="cannot be written"):
-        take.take(study, study.front[0]["number"], tmp_path / "shut" / "a.yaml")
 
 
 def test_a_file_in_the_way_of_the_folder_is_one_line(content: dict[str, Any], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from edgekit.core.errors import DataError
 from edgekit.report.html.sign import sign_of
 from edgekit.report.search import page, studies
 from tests.report.html.browser import Browser
-from tests.report.html.conftest import browser as browser  # noqa: PLC0414
+from tests.report.html.conftest import browser as browser
 from tests.report.html.test_screens import looked_at
 from tests.report.search import example
 
