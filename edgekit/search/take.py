@@ -72,7 +72,7 @@ def command(path: Path, number: int, out: Path | None, say: Callable[[str], obje
     trial = _trial(study, number)
     figures = ", ".join(f"{each.title} {shown(trial, each)}" for each in study.objectives)
     say(f"trial       {number}: {figures}")
-    say(f"options     {recommend.options(trial)}")
+    say(f"options     {recommend.options(study, trial)}")
     say(f"wrote       {written}")
     say(f"next        {_run(study, written)}")
 

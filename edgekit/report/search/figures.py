@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from edgekit.core.rows.study import TrialRow
 from edgekit.report import plots
 from edgekit.report.plots.search_options import MOST_AXES
-from edgekit.report.search import recommend
+from edgekit.report.search import recommend, studies
 from edgekit.report.search.cost import spent
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.objectives import Objective
@@ -62,31 +62,25 @@ def importances(study: Study, found: Importances) -> Figure | None:
     for row in found.rows:
         largest[row.key] = max(row.share, largest.get(row.key, 0.0))
     order = sorted(largest, key=lambda key: -largest[key])
-    names = names_of(study)
+    short = studies.names(study)
     rows = {
-        each.title: {names[row.key]: {"share": row.share, "low": row.low, "high": row.high} for row in found.of(each)}
+        each.title: {short[row.key]: {"share": row.share, "low": row.low, "high": row.high} for row in found.of(each)}
         for each in study.objectives
     }
-    return plots.search_importances([each.title for each in study.objectives], [names[key] for key in order], rows)
-
-
-def names_of(study: Study) -> dict[str, str]:
-    """By key, the short names of the options."""
-    keys = list(dict.fromkeys(each["key"] for each in study.row["space"]))
-    return {key: recommend.short(key, keys) for key in keys}
+    return plots.search_importances([each.title for each in study.objectives], [short[key] for key in order], rows)
 
 
 def parallel(study: Study, found: Importances) -> Figure | None:
     """The objectives on the right; where options are many, those with the largest importance."""
-    names = names_of(study)
-    keys = [key for key in names if any(key in each["parameters"] for each in study.trials)]
+    short = studies.names(study)
+    keys = [key for key in short if any(key in each["parameters"] for each in study.trials)]
     largest = {key: max((row.share for row in found.rows if row.key == key), default=0.0) for key in keys}
     kept = sorted(keys, key=lambda key: -largest[key])[: max(1, MOST_AXES - len(study.objectives))]
     keys = [key for key in keys if key in kept]
     scales = [_Scale.of_option(study, key) for key in keys]
     ends = [_Scale.of_objective(study, each) for each in study.objectives] if study.complete else []
     axes = [
-        {"heading": names[key], "ticks": scale.ticks, "option": True} for key, scale in zip(keys, scales, strict=True)
+        {"heading": short[key], "ticks": scale.ticks, "option": True} for key, scale in zip(keys, scales, strict=True)
     ]
     for each, scale in zip(study.objectives, ends, strict=False):
         heading = f"{each.heading} {'↑' if each.maximize else '↓'}"

@@ -19,7 +19,7 @@ def front(study: Study) -> Grid:
     for trial in study.front:
         title = chosen.get(trial["number"], "")
         cells = [str(trial["number"]), title, *(shown(trial, each) for each in study.objectives)]
-        lines.append(Line([*cells, recommend.options(trial), files(trial)], "ships" if title else ""))
+        lines.append(Line([*cells, recommend.options(study, trial), files(trial)], "ships" if title else ""))
     columns = ["trial", "", *headings, "options", "files"]
     return Grid("The front, with intervals", columns, lines, frozenset(["trial", *headings]), frozenset({"options"}))
 
@@ -33,7 +33,7 @@ def trials(study: Study) -> Grid:
         values = [each.number(trial["values"][each.place]) for each in study.objectives]
         kind = "ships" if trial["number"] in on_front else "" if trial["feasible"] else "out"
         cells = [str(trial["number"]), standing(trial, on_front), WORDS.get(trial["rung"], trial["rung"]), *values]
-        lines.append(Line([*cells, recommend.options(trial), why(trial)], kind))
+        lines.append(Line([*cells, recommend.options(study, trial), why(trial)], kind))
     columns = ["trial", "state", "rung", *headings, "options", "why"]
     return Grid("Every trial", columns, lines, frozenset(["trial", *headings]), frozenset({"options", "why"}))
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from edgekit.core.rows.study import DimensionRow, TrialRow
 from edgekit.report.search.objectives import Objective
-from edgekit.report.search.studies import Study, value
+from edgekit.report.search.studies import Study, names, value
 
 LEAST = 20
 """Complete trials that have the option; of fewer a forest tells chance from effect too badly."""
@@ -58,7 +58,7 @@ def of(study: Study) -> Importances:
     if importlib.util.find_spec("optuna") is None:
         return Importances((), ("Importances need Optuna: pip install 'edgekit-workbook[search]'.",))
     trials = [each for each in study.complete if each["same_as"] is None]
-    keys = list(dict.fromkeys(each["key"] for each in study.row["space"]))
+    keys = list(names(study))
     having = {key: [each for each in trials if key in each["parameters"]] for key in keys}
     few = {key: len(found) for key, found in having.items() if len(found) < LEAST}
     left_out = [few_words(len(trials), few)] if few else []
@@ -85,10 +85,8 @@ def few_words(complete: int, few: Mapping[str, int]) -> str:
 
 def _group(study: Study, objective: Objective, keys: Sequence[str], trials: Sequence[TrialRow]) -> list[Importance]:
     """Options that the same trials have, beside all others that those have; what is the same in all is left out."""
-    space = {
-        each["key"]: _Levels([row for row in study.row["space"] if row["key"] == each["key"]])
-        for each in study.row["space"]
-    }
+    entries = study.row["space"]
+    space = {key: _Levels([row for row in entries if row["key"] == key]) for key in names(study)}
     beside = {key: levels for key, levels in space.items() if all(key in trial["parameters"] for trial in trials)}
     whole = _shares(objective, beside, trials, TREES)
     parts = [[trial for place, trial in enumerate(trials) if place % PARTS != part] for part in range(PARTS)]

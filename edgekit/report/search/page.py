@@ -112,7 +112,7 @@ def _told(study: Study, point: recommend.Point) -> dict[str, str]:
     return {
         "first": f"{title}.",
         "rest": " ".join([figure, *rest]),
-        "options": recommend.options(point.trial),
+        "options": recommend.options(study, point.trial),
         "command": study.command(point.number),
     }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edgekit.core.rows.study import TrialRow
 from edgekit.report.formatting import count
 from edgekit.report.search.objectives import Objective
-from edgekit.report.search.studies import Study, plain, shown, value
+from edgekit.report.search.studies import Study, names, plain, shown, value
 
 WORSE = {"accuracy": "less accurate", "p50_ms": "slower", "bytes": "larger"}
 MOST_NAMED = 4
@@ -82,20 +82,10 @@ def told(study: Study) -> str:
     return "\n".join(lines or ["No trial is inside the budget, so there is none to take."])
 
 
-def options(trial: TrialRow, most: int = 0) -> str:
-    """`width=24, blocks=2`: a trial's options by the last part of their keys, the first `most` where that is given."""
-    found = [f"{short(key, trial['parameters'])}={plain(given)}" for key, given in trial["parameters"].items()]
-    return ", ".join(found[:most] if most else found)
-
-
-def short(key: str, beside: Sequence[str] | dict[str, object]) -> str:
-    """The last part of a key, or as many parts as tell it apart from the others."""
-    parts = key.split(".")
-    for many in range(1, len(parts) + 1):
-        name = ".".join(parts[-many:])
-        if sum(each == name or each.endswith(f".{name}") for each in beside) <= 1:
-            return name
-    return key
+def options(study: Study, trial: TrialRow) -> str:
+    """`width=24, blocks=2`: those of a trial that the space leaves a choice of, in its order, by their short names."""
+    given = trial["parameters"]
+    return ", ".join(f"{name}={plain(given[key])}" for key, name in names(study).items() if key in given)
 
 
 def _named(numbers: Sequence[int]) -> str:

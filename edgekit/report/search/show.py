@@ -54,5 +54,5 @@ def _table(study: Study) -> Table:
     for trial in study.front[:MOST_ROWS] if rest > 0 else study.front:
         title = chosen.get(trial["number"], "")
         cells = [str(trial["number"]), title, *(shown(trial, each) for each in study.objectives)]
-        table.add_row(*map(escape, (*cells, recommend.options(trial))), style="bold green" if title else None)
+        table.add_row(*map(escape, (*cells, recommend.options(study, trial))), style="bold green" if title else None)
     return table

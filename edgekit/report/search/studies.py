@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core.errors import DataError, TrustError
-from edgekit.core.rows.study import StudyRow, TrialRow
+from edgekit.core.rows.study import DimensionRow, StudyRow, TrialRow
 from edgekit.report.search import checks, objectives
 from edgekit.report.search.objectives import Objective
 
@@ -84,6 +86,29 @@ def _near(path: Path) -> str:
     """Relative where it lies below the folder that one stands in."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def names(study: Study) -> dict[str, str]:
+    """Short names of the options that the space leaves a choice of, by key, in its order."""
+    rows = study.row["space"]
+    keys = dict.fromkeys(row["key"] for row in rows)
+    kept = [key for key in keys if _is_open([row for row in rows if row["key"] == key])]
+    return {key: short(key, kept) for key in kept}
+
+
+def _is_open(rows: Sequence[DimensionRow]) -> bool:
+    choices = {json.dumps(each, sort_keys=True) for row in rows for each in row.get("choices", ())}
+    return len(choices) > 1 or any("low" in row and row["low"] < row["high"] for row in rows)
+
+
+def short(key: str, beside: Sequence[str]) -> str:
+    """The last part of a key, or as many parts as tell it apart from the others."""
+    parts = key.split(".")
+    for many in range(1, len(parts) + 1):
+        name = ".".join(parts[-many:])
+        if sum(each == name or each.endswith(f".{name}") for each in beside) <= 1:
+            return name
+    return key
 
 
 def value(trial: TrialRow, objective: Objective) -> float:

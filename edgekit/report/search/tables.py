@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.report.formatting import Table, percent
-from edgekit.report.search import figures, grids, recommend
+from edgekit.report.search import grids, recommend, studies
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.studies import Study, shown
 
@@ -21,7 +21,7 @@ def front(study: Study) -> Table:
             f"trial {trial['number']}",
             chosen.get(trial["number"], ""),
             *(shown(trial, each) for each in study.objectives),
-            recommend.options(trial),
+            recommend.options(study, trial),
         )
         for trial in study.front
     ]
@@ -31,7 +31,7 @@ def front(study: Study) -> Table:
 def importances(study: Study, found: Importances) -> Table:
     """A row for each option, its share of each objective; in brackets with other quarters of the trials left out."""
     told = {(row.key, row.objective): row for row in found.rows}
-    keys, names = list(dict.fromkeys(row.key for row in found.rows)), figures.names_of(study)
+    keys, names = list(dict.fromkeys(row.key for row in found.rows)), studies.names(study)
     rows = []
     for key in keys:
         mine = [told.get((key, each)) for each in study.objectives]

@@ -21,6 +21,12 @@ LIMITS = {
     "latency_p50_ms": "a p50 of at most {:g} ms",
     "size_bytes": "at most {:,} bytes",
 }
+ENDS = {
+    "trials": "as many trials as were asked for",
+    "minutes": "the minutes are over",
+    "every point": "every point of the space was tried",
+    "interrupted": "interrupted, and it can go on",
+}
 OVER = {
     "accuracy_drop_pp": ("drop of accuracy", " pp"),
     "latency_p50_ms": ("p50", " ms"),
@@ -53,7 +59,8 @@ def proposed(study: Study) -> str:
 
 def ended(study: Study) -> str:
     """Why the search ended; empty of one that goes on."""
-    return f"Ended: {study.row['ended']}." if study.row["ended"] else ""
+    found = study.row["ended"]
+    return f"Ended: {ENDS.get(found, found)}." if found else ""
 
 
 def budget(study: Study) -> str:

@@ -130,4 +130,4 @@ def test_a_value_is_shown_in_a_few_letters(given: object, words_: str) -> None:
 
 def test_a_key_is_as_short_as_it_can_be_told_apart() -> None:
     keys = ["distill.student.kwargs.width", "model.kwargs.width", "prune.ratio"]
-    assert [recommend.short(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]
+    assert [studies.short(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]
