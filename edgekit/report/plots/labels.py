@@ -48,7 +48,11 @@ def label_points(axes: Axes, marked: Sequence[tuple[float, float, str]], points:
     for place, names in texts.items():
         x, y = axes.transData.transform(place)
         spots = [(x + pixels * dx, y + pixels * dy, dx, dy) for dx, dy in OFFSETS]
-        inside = [spot for spot in spots if room.x0 < spot[0] < room.x1 and room.y0 < spot[1] < room.y1] or spots
+        inside = [
+            spot for spot in spots
+            if abs(spot[0] - (room.x0 + room.x1) / 2) < room.width / 2 - 9 * pixels
+            and abs(spot[1] - (room.y0 + room.y1) / 2) < room.height / 2 - 6 * pixels
+        ] or spots  # fmt: skip
         own = (x, y)
         _, _, dx, dy = max(
             inside,

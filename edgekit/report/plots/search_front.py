@@ -9,11 +9,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from edgekit.report.plots.labels import label_points
 from edgekit.report.plots.style import ACCENT, DARK, NAMING, Look, done, plain_ticks
 
-MOST_PAIRS = 6
+MOST_PAIRS, MOST_TICKS = 6, 5
 KINDS: dict[str, tuple[str, Look]] = {
     "over": ("over the budget", {"marker": "x", "color": "#888888", "markersize": 5, "alpha": 0.8}),
     "inside": ("inside the budget", {"marker": "o", "color": DARK, "markersize": 5, "fillstyle": "none"}),
@@ -84,6 +85,9 @@ def _panel(room: Axes, axes: Sequence[Mapping[str, Any]], points: Sequence[Mappi
         if axes[place]["limit"] is not None:
             line(axes[place]["limit"], color="#333333", linewidth=1.1, linestyle="--", zorder=1)
     plain_ticks(room)
+    for axis in (room.xaxis, room.yaxis):
+        if axis.get_scale() == "linear":
+            axis.set_major_locator(MaxNLocator(MOST_TICKS))
     ends = {x: room.get_xlim(), y: room.get_ylim()}
     for place, span in ((x, room.axvspan), (y, room.axhspan)):
         limit = axes[place]["limit"]

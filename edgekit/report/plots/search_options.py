@@ -21,6 +21,8 @@ LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "front": ("on the front", {"color": ACCENT, "linewidth": 2.2, "marker": "D", "markersize": 4}),
 }
 LONGEST = 22
+MANY = 8
+"""Lines of a kind, above which they are thinner."""
 NONE_AT = -0.08
 
 
@@ -69,6 +71,7 @@ def search_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[s
         room.set_axis_off()
         for kind, (label, look) in LINES.items():
             mine = [row for row in lines if row["kind"] == kind]
+            look = {**look, "linewidth": look["linewidth"] * (0.65 if len(mine) > MANY else 1)}
             for row in mine:
                 _through(room, row["places"], [axis["option"] for axis in axes], look)
             if mine:

@@ -38,7 +38,7 @@ def spent(study: Study) -> list[Spent]:
     for place, rung in enumerate(RUNGS):
         came = sum(RUNGS.index(each["rung"]) >= place for each in trials)
         mine = [each for each in trials if each["rung"] == rung]
-        ended = Counter(each["state"] for each in mine if each["state"] != "complete")
+        ended: Counter[str] = Counter(each["state"] for each in mine if each["state"] != "complete")
         found.append(Spent(rung, came, dict(ended), float(sum(sum(each["took_s"].values()) for each in mine))))
     return found
 

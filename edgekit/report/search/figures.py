@@ -17,6 +17,9 @@ from edgekit.report.search.importances import Importances
 from edgekit.report.search.objectives import Objective
 from edgekit.report.search.studies import Study, plain, value
 
+WIDE = 3.0
+"""Times the smallest value from which on an axis is a logarithm."""
+
 
 def front(study: Study) -> Figure | None:
     """Each pair of objectives; the recommended points are numbered."""
@@ -39,11 +42,16 @@ def _axis(study: Study, objective: Objective) -> dict[str, Any]:
     limit = limit_of(study, objective)
     return {
         "heading": objective.heading,
-        "log": objective.name != "accuracy" and all(value(each, objective) > 0 for each in study.complete),
+        "log": objective.name != "accuracy" and _is_wide([value(each, objective) for each in study.complete]),
         "maximize": objective.maximize,
         "limit": None if limit is None else objective.scaled(limit),
         "limit_words": "" if limit is None else objective.shown(limit).replace("\u00a0", " "),
     }
+
+
+def _is_wide(found: list[float]) -> bool:
+    """Whether a log scale says more: on one, numbers close together have hardly a tick."""
+    return bool(found) and min(found) > 0 and max(found) >= WIDE * min(found)
 
 
 def limit_of(study: Study, objective: Objective) -> float | None:

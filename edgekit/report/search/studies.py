@@ -62,7 +62,7 @@ class Study:
     @property
     def counts(self) -> dict[str, int]:
         """How many trials ended in which state."""
-        found = Counter(each["state"] for each in self.trials)
+        found: Counter[str] = Counter(each["state"] for each in self.trials)
         return {state: found[state] for state in STATES if found[state]}
 
     def trial(self, number: int) -> TrialRow | None:

@@ -116,6 +116,19 @@ def test_no_words_in_a_figure_touch_and_none_leave_the_page(content: dict[str, A
         assert all(box.x0 >= -1 and box.x1 <= page.x1 + 1 and box.y1 <= page.y1 + 1 for box in boxes), name
 
 
+def test_numbers_below_an_axis_do_not_touch_even_where_they_are_long(tmp_path: Path) -> None:
+    """Of one trial, whose latency has an interval of a few per cent."""
+    figure = figures.front(read(tmp_path, example.study(trials=1)))
+    assert figure is not None
+    figure.draw_without_rendering()
+    for axes in (each for each in figure.axes if each.axison):
+        low, high = sorted(axes.get_xlim())
+        shown = [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+        boxes = [label.get_window_extent() for label in shown if label.get_text()]
+        assert len(boxes) >= 2
+        assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:], strict=False))
+
+
 def test_parallel_lines_end_where_a_trial_did_and_pass_below_an_option_it_has_not(tmp_path: Path) -> None:
     study = read(tmp_path, example.study())
     figure = figures.parallel(study, made_up(study))
