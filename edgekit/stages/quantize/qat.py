@@ -42,6 +42,7 @@ def tune(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
+            training=config.training,
             distillation=distillation,
             resume=place.checkpoint("qat") if place else None,
         )
