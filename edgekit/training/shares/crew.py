@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from edgekit.core import errors, subprocesses
-from edgekit.core.errors import StageError
+from edgekit.core.errors import ConfigError, StageError
 from edgekit.core.subprocesses import Ended
 from edgekit.runner import processes
 from edgekit.training.shares import torchrun, worker
@@ -33,11 +33,10 @@ AGAIN = "finished epochs are kept: run it again, and the training goes on"
 
 def wanted(shares: int) -> int:
     """How many processes compute these shares: at most one each."""
-    try:
-        asked = int(os.environ.get(PROCESSES) or 1)
-    except ValueError:
-        asked = 1
-    return min(shares, torchrun.processes() or asked)
+    said = os.environ.get(PROCESSES) or "1"
+    if not said.isdecimal() or not int(said):
+        raise ConfigError(f"{PROCESSES}: got {said!r}; set it to a number of processes, 1 or more")
+    return min(shares, torchrun.processes() or int(said))
 
 
 @contextmanager
@@ -60,13 +59,12 @@ def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> 
     else:
         with (
             tempfile.TemporaryDirectory(prefix="edgekit-shares-") as folder,
-            _started(Path(folder), count, device) as (
-                peers,
-                store,
-            ),
+            _started(Path(folder), count, device) as peers,
+            _translated(peers),
+            _loopback(),
+            joined(dist.FileStore(str(Path(folder) / worker.STORE), count), 0, count, device) as wire,
         ):
-            with _translated(peers), _loopback(), joined(store, 0, count, device) as wire:
-                yield from _taught(wire, content)
+            yield from _taught(wire, content)
 
 
 def _taught(wire: Wire, content: bytes) -> Iterator[Wire]:
@@ -99,7 +97,7 @@ class _Peer:
 
 
 @contextmanager
-def _started(folder: Path, count: int, device: torch.device) -> Iterator[tuple[list[_Peer], dist.Store]]:
+def _started(folder: Path, count: int, device: torch.device) -> Iterator[list[_Peer]]:
     """The other processes, ready to meet; all of them end with this one, however it ends."""
     peers: list[_Peer] = []
     try:
@@ -111,10 +109,9 @@ def _started(folder: Path, count: int, device: torch.device) -> Iterator[tuple[l
                 )
             peers.append(_Peer(rank, count, process, folder))
         _wait(peers, folder)
-        yield peers, dist.FileStore(str(folder / worker.STORE), count)
+        yield peers
     finally:
         for peer in peers:
-            processes.ended(peer.process, GONE_LIMIT_S if sys.exc_info()[0] is None else 0)
             subprocesses.end(peer.process)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -46,9 +47,11 @@ class Learner:
         # a copy: each share brings its own logits, while the training's objective has those of the epoch
         self.aim = copy.copy(aim) if isinstance(aim, LogitObjective) else aim
         trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
-        self.parameters = [each for each in trained.parameters() if each.requires_grad]
-        self.buffers = list(trained.buffers())
-        self.state: list[Tensor] = [*trained.parameters(), *self.buffers]
+        # by name: another process's copy may hold them in another order
+        parameters = [each for _, each in sorted(trained.named_parameters(), key=itemgetter(0))]
+        self.parameters = [each for each in parameters if each.requires_grad]
+        self.buffers = [each for _, each in sorted(trained.named_buffers(), key=itemgetter(0))]
+        self.state: list[Tensor] = [*parameters, *self.buffers]
 
     def learn(self, shares: Sequence[Share]) -> Iterator[Answer]:
         """One answer a share; each begins with the same buffers, and those of share 0 stay, as running statistics."""

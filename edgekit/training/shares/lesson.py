@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,15 +42,26 @@ class Lesson:
 
     def written(self) -> bytes:
         """For another process; raises whatever pickle does where a part is of no module that can be imported."""
+        trains = {name for name, each in self.module.named_parameters() if each.requires_grad}
         content = io.BytesIO()
-        torch.save(self, content)
+        torch.save((replace(self, module=_parts(self.module)), trains), content)
         return content.getvalue()
 
     @classmethod
     def read(cls, content: bytes) -> Lesson:
         """What process 0 of this training wrote."""
-        found: Lesson = torch.load(io.BytesIO(content), weights_only=False)
-        return found
+        found, trains = torch.load(io.BytesIO(content), weights_only=False)
+        module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
+        for name, each in module.named_parameters():
+            each.requires_grad_(name in trains)
+        lesson: Lesson = replace(found, module=module)
+        return lesson
+
+
+def _parts(module: nn.Module) -> Any:
+    """Of a quantized network its parts, of any other itself; nncf, which is large, is not imported to find out."""
+    quantized = sys.modules.get("edgekit.models.quantized")
+    return quantized.Parts.of(module) if quantized and isinstance(module, quantized.Quantizable) else module
 
 
 @contextmanager
