@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,12 @@ from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.training import batches, checkpoint, losses, positives
+from edgekit.training.ahead import ahead
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.predict import EVALUATION_BATCH, Steps, inputs, pick_device, scores_of, tensor
+from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, tensor, to_input
+from edgekit.training.prepared import Inputs
+from edgekit.training.reproducible import reproducible
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -87,7 +89,7 @@ def fit(
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
+    with reproducible(where, seed, threads), strided_pointwise_as_slices(module):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         example = tensor(data.train.x[:1], preprocess, where)
@@ -119,6 +121,8 @@ class _Loop:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
         self.aim, self.device, self.resume = aim, device, resume
         self.random = np.random.default_rng(seed)
+        self.batches = batches.Prepared(data, options, preprocess)
+        self.validation = Inputs(data.validation.x, preprocess)
         trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
         self.optimiser = torch.optim.SGD(
             _groups(trained, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
@@ -190,17 +194,18 @@ class _Loop:
         self.module.train()
         total = torch.zeros((), device=self.device)
         self.aim.begin(epoch, self.random)
-        for number, (raw, labels) in enumerate(batches.epoch(self.data, self.options, self.random)):
-            shown.at(epoch - 1 + number / self.steps_per_epoch)
-            x, y = tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
-            loss = self.aim.loss(self.module, x, y)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimiser.step()
-            self.schedule.step()
-            if after_step is not None:
-                after_step(self.module)
-            total += loss.detach()
+        with closing(ahead(self.batches.epoch(self.random))) as coming:
+            for number, (made, labels) in enumerate(coming):
+                shown.at(epoch - 1 + number / self.steps_per_epoch)
+                x, y = on(self.device, made), torch.from_numpy(labels).to(self.device)
+                loss = self.aim.loss(self.module, x, y)
+                self.optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                self.optimiser.step()
+                self.schedule.step()
+                if after_step is not None:
+                    after_step(self.module)
+                total += loss.detach()
         self.aim.end()
         mean = float(total) / self.steps_per_epoch
         if not math.isfinite(mean):
@@ -212,8 +217,8 @@ class _Loop:
 
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.named(self.data.task)
-        scores = scores_of(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
-        wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
+        scores = scores_of(self.module, self.validation, self.device, EVALUATION_BATCH)
+        wanted = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
         accuracy = tasks.accuracy(task.score_samples(scores, wanted, split.y))
         if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
             scores, wanted = scores[split.y == 0], wanted[split.y == 0]
@@ -235,18 +240,3 @@ def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     others = [parameter for parameter in trained if parameter.ndim <= 1]
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-@contextmanager
-def _reproducible(device: torch.device, seed: int, threads: int) -> Iterator[None]:
-    """Same seed, threads and machine: same bits on the CPU. The settings of the process are put back."""
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        torch.set_num_threads(threads or os.cpu_count() or 1)
-        torch.use_deterministic_algorithms(device.type == "cpu")
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before[0])
-            torch.use_deterministic_algorithms(before[1])
