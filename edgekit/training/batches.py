@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from edgekit.core.config import TrainOptions
 from edgekit.runner.preprocess.transform import pipeline
@@ -45,10 +46,17 @@ class Prepared:
     def epoch(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Inputs (n, *input) in the samples' order of axes, and labels (n, …)."""
         if self.inputs is None:
-            yield from ((self.transform(raw), labels) for raw, labels in epoch(self.data, self.options, random))
+            yield from ((_placed(self.transform(raw)), labels) for raw, labels in epoch(self.data, self.options, random))
             return
         for chosen in _orders(self.data, self.options, random):
-            yield self.inputs.take(chosen), self.data.train.y[chosen]
+            yield _placed(self.inputs.take(chosen)), self.data.train.y[chosen]
+
+
+def _placed(inputs: np.ndarray) -> np.ndarray:
+    """A copy that begins where torch's own tensors do: the last bits of a product can depend on that."""
+    copied = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
+    np.copyto(copied, inputs)
+    return copied
 
 
 def _augments(data: Data, options: TrainOptions) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -14,20 +15,27 @@ import torch
 from torch import nn
 
 from edgekit.core import progress, tasks
-from edgekit.core.config import TrainOptions
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
+from edgekit.core.precision import resolved
 from edgekit.models.onednn import strided_pointwise_as_slices
-from edgekit.training import batches, checkpoint, losses, positives
+from edgekit.runner.preprocess.transform import apply
+from edgekit.training import batches, checkpoint, losses
 from edgekit.training.ahead import ahead
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, tensor, to_input
+from edgekit.training.precision import computing_in
+from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, to_input
 from edgekit.training.prepared import Inputs
 from edgekit.training.reproducible import reproducible
+from edgekit.training.shares.division import threads_of_a_share
+from edgekit.training.shares.sharing import check_positives, sharing
+from edgekit.training.shares.team import Team
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
+ALONE = TrainingOptions.model_validate({})
 MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
 
 
@@ -63,6 +71,7 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
+    training: TrainingOptions = ALONE,
     distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
     after_step: AfterStep = None,
@@ -75,7 +84,8 @@ def fit(
     there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
     augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
     `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
-    Then `on_epoch` is called for the new epochs only.
+    Then `on_epoch` is called for the new epochs only. With `training.shares` above 1 the bits are others, and those
+    of any number of processes: see `edgekit.training.shares`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -83,21 +93,30 @@ def fit(
             f"{len(data.validation.y)}; raise data.limit"
         )
     if data.task == "embedding" and distillation is None:
-        positives.check(data.train.y, options.batch_size)
+        check_positives(data.train.y, options.batch_size, training.shares)
     where = pick_device(device)
     networks = [
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    with reproducible(where, seed, threads), strided_pointwise_as_slices(module):
+    shares, precision = training.shares, resolved(training, where.type).precision
+    example_made = apply(preprocess, data.train.x[:1])
+    with (
+        reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
+        sharing(shares, module, distillation, data.task, example_made, where, seed, precision) as team_of,
+        strided_pointwise_as_slices(module),
+        computing_in(precision, module, where),
+    ):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        example = tensor(data.train.x[:1], preprocess, where)
+        example = on(where, example_made)
         try:
             with objective(
-                distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
-            ) as aim:
-                return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
+                distillation, module, data, preprocess, options, example,
+                seed=seed, threads=threads or os.cpu_count() or 1, shares=shares,
+            ) as aim:  # fmt: skip
+                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume, team_of(aim))
+                return loop.run(after_step, on_epoch)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -117,9 +136,10 @@ class _Loop:
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
+        team: Team | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
-        self.aim, self.device, self.resume = aim, device, resume
+        self.aim, self.device, self.resume, self.team = aim, device, resume, team
         self.random = np.random.default_rng(seed)
         self.batches = batches.Prepared(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
@@ -197,15 +217,12 @@ class _Loop:
         with closing(ahead(self.batches.epoch(self.random))) as coming:
             for number, (made, labels) in enumerate(coming):
                 shown.at(epoch - 1 + number / self.steps_per_epoch)
-                x, y = on(self.device, made), torch.from_numpy(labels).to(self.device)
-                loss = self.aim.loss(self.module, x, y)
-                self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()
+                loss = self._gradient(made, labels)
                 self.optimiser.step()
                 self.schedule.step()
                 if after_step is not None:
                     after_step(self.module)
-                total += loss.detach()
+                total += loss
         self.aim.end()
         mean = float(total) / self.steps_per_epoch
         if not math.isfinite(mean):
@@ -214,6 +231,16 @@ class _Loop:
                 "wild values in the samples or a missing scale step in preprocess"
             )
         return mean
+
+    def _gradient(self, made: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+        """Leave the gradient of a batch of inputs in the parameters; its loss."""
+        if self.team is not None:
+            return self.team.gradient(made, labels, self.schedule.last_epoch)
+        x, y = on(self.device, made), torch.from_numpy(labels).to(self.device)
+        loss = self.aim.loss(self.module, x, y)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        return loss.detach()
 
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.named(self.data.task)

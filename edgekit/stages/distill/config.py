@@ -12,9 +12,9 @@ from edgekit.core.config import (
     Budget,
     Builder,
     NetworkConfig,
-    StageConfig,
     Strict,
     Target,
+    TrainingStage,
     TrainOptions,
     arguments,
 )
@@ -91,7 +91,7 @@ class TeacherConfig(Strict):
         return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
 
 
-class Config(StageConfig, TrainOptions):
+class Config(TrainingStage):
     """The student, its teacher, and the losses that compete."""
 
     student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")

@@ -87,6 +87,7 @@ class Trainer:
                     seed=self.config.seed,
                     device=self.config.device,
                     threads=self.config.threads,
+                    training=self.config.training,
                     distillation=distillation,
                     resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
                 )
