@@ -74,6 +74,7 @@ def fit(
     training: TrainingOptions = ALONE,
     distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
+    until: int | None = None,
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
 ) -> History:
@@ -84,7 +85,7 @@ def fit(
     there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
     augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
     `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
-    Then `on_epoch` is called for the new epochs only. With `training.shares` above 1 the bits are others, and those
+    Then `on_epoch` is called for the new epochs only. It stops after `until` epochs, where that is fewer. With `training.shares` above 1 the bits are others, and those
     of any number of processes: see `edgekit.training.shares`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
@@ -116,7 +117,7 @@ def fit(
                 seed=seed, threads=threads or os.cpu_count() or 1, shares=shares,
             ) as aim:  # fmt: skip
                 loop = _Loop(module, data, preprocess, options, aim, where, seed, resume, team_of(aim))
-                return loop.run(after_step, on_epoch)
+                return loop.run(after_step, on_epoch, until or options.epochs)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -154,10 +155,10 @@ class _Loop:
         self.best: EpochResult | None = None
         self.kept = copy.deepcopy(module.state_dict())
 
-    def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
+    def run(self, after_step: AfterStep, on_epoch: OnEpoch, until: int) -> History:
         self._restore()
         with progress.step("", "epoch", self.options.epochs, len(self.results)) as shown:
-            while not self._finished():
+            while len(self.results) < until and not self._finished():
                 epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
                 loss = self._epoch(epoch, after_step, shown)
                 result = EpochResult(epoch, loss, *self._validate(), rate)
