@@ -65,6 +65,9 @@ def run(
         str | None, typer.Option("--from", metavar="STAGE", help="Re-run this stage and all after it.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check data and networks, print the plan, exit.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(metavar="P", min=1, help="Processes that train, at most training.shares.")
+    ] = None,
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
     ] = None,
@@ -85,9 +88,13 @@ def run(
 
             show(plan, out)
             return
+        from edgekit.cli.training import training_processes
         from edgekit.workbook.run import run as run_plan
 
-        ended = run_plan(plan, out, force=forced)
+        with training_processes(processes, plan.run.training.shares) as is_first:
+            if not is_first:
+                return
+            ended = run_plan(plan, out, force=forced)
         show_result(ended, out / plan.run.name)
         met = ended.result["verdict"]["met"]
         if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed

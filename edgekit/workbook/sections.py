@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,21 @@ def is_scalar(value: object) -> bool:
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
+    """Options shared by all stages; `threads: 0` and `device: auto` become this machine's, which affects last bits."""
     shared = {name: getattr(run, name) for name in SHARED_FIELDS}
-    return {**shared, "threads": run.threads or cores()}
+    return {**shared, "threads": run.threads or cores(), "device": device(run.device)}
+
+
+@functools.cache
+def device(name: str) -> str:
+    """What `auto` is here; any other name stays. A torch built for the CPU alone is not imported to find out."""
+    if name != "auto":
+        return name
+    if metadata.version("torch").endswith("+cpu"):
+        return "cpu"
+    from edgekit.training.predict import pick_device
+
+    return pick_device(name).type
 
 
 def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:

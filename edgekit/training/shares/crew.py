@@ -17,26 +17,16 @@ import torch
 import torch.distributed as dist
 
 from edgekit.core import errors, subprocesses
-from edgekit.core.errors import ConfigError, StageError
+from edgekit.core.errors import StageError
 from edgekit.core.subprocesses import Ended
 from edgekit.runner import processes
-from edgekit.training.shares import torchrun, worker
+from edgekit.training.shares import environment, torchrun, worker
 from edgekit.training.shares.wire import PeerLost, Wire, joined
 
-PROCESSES = "EDGEKIT_PROCESSES"
-"""How many processes a training may have: `edgekit run --processes`."""
 START_LIMIT_S = 300.0
 GONE_LIMIT_S = 5.0
 """How long a process may take to be seen as dead, after its line was cut."""
 AGAIN = "finished epochs are kept: run it again, and the training goes on"
-
-
-def wanted(shares: int) -> int:
-    """How many processes compute these shares: at most one each."""
-    said = os.environ.get(PROCESSES) or "1"
-    if not said.isdecimal() or not int(said):
-        raise ConfigError(f"{PROCESSES}: got {said!r}; set it to a number of processes, 1 or more")
-    return min(shares, torchrun.processes() or int(said))
 
 
 @contextmanager
@@ -45,7 +35,7 @@ def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> 
 
     Where a lesson cannot be written, one process computes all shares, to the same bits, and a line says why.
     """
-    count = wanted(shares)
+    count = min(shares, environment.processes())
     try:
         content = lesson() if count > 1 else b""
     except Exception as error:  # pickle raises what it likes: this network's classes are not to be imported
@@ -53,7 +43,7 @@ def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> 
         count = 1
     if count == 1:
         yield None
-    elif torchrun.processes():
+    elif environment.of_torchrun():
         with _translated([]), torchrun.joined(count, device) as wire:
             yield from _taught(wire, content)
     else:

@@ -9,29 +9,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from edgekit.core.errors import ConfigError
-from edgekit.training.shares.wire import Wire
+from edgekit.training.shares import environment
+from edgekit.training.shares.wire import PeerLost, Wire
 from edgekit.training.shares.wire import joined as joined_by
 
-NAMES = ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 COUNT, TRAINING, END = "edgekit/trainings", "edgekit/training/{}", "edgekit/end"
 POLL_S = 0.1
-
-
-def processes() -> int:
-    """How many processes torchrun started; 0 without it."""
-    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in NAMES) else 0
-
-
-def rank() -> int:
-    """This process's, 0 for the first and without torchrun."""
-    return int(os.environ["RANK"]) if processes() else 0
 
 
 @contextmanager
@@ -50,15 +40,14 @@ def leading() -> Iterator[None]:
     try:
         yield
     finally:
-        if processes():
-            _store().set(END, "")
+        _store().set(END, "")
 
 
 def follow() -> None:
     """In the other processes: take part in every training until process 0's command has ended."""
     from edgekit.training.shares import worker
 
-    store, mine, number = _store(), rank(), 0
+    store, mine, number = _store(), environment.rank(), 0
     while True:
         number += 1
         while not store.check([TRAINING.format(number)]):
@@ -67,7 +56,10 @@ def follow() -> None:
             time.sleep(POLL_S)
         count, kind = store.get(TRAINING.format(number)).decode().split()
         if mine < int(count):
-            with joined_by(dist.PrefixStore(str(number), store), mine, int(count), torch.device(kind)) as wire:
+            with (
+                suppress(PeerLost),  # the first process failed in this training, and may begin another
+                joined_by(dist.PrefixStore(str(number), store), mine, int(count), torch.device(kind)) as wire,
+            ):
                 worker.answer(wire)
 
 
