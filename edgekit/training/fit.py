@@ -85,8 +85,9 @@ def fit(
     there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
     augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
     `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
-    Then `on_epoch` is called for the new epochs only. It stops after `until` epochs, where that is fewer. With `training.shares` above 1 the bits are others, and those
-    of any number of processes: see `edgekit.training.shares`.
+    Then `on_epoch` is called for the new epochs only. It stops after `until` epochs, where that is fewer. With
+    `training.shares` above 1 the bits are others, and those of any number of processes: see `edgekit.training.shares`.
+    So are they with another `training.precision`: see `edgekit.training.precision`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -145,9 +146,9 @@ class _Loop:
         self.batches = batches.Prepared(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
         trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
-        self.optimiser = torch.optim.SGD(
-            _groups(trained, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
-        )
+        groups = _groups(trained, options.weight_decay)
+        # `foreach` gives the bits of one parameter after the other; `fused` rounds in other places
+        self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
         self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
         self.total_steps = total = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
