@@ -130,6 +130,10 @@ class TrainingOptions(Strict):
     shares: int = Field(
         1, ge=1, le=64, description="parts that a batch is divided into; as many processes can train side by side"
     )
+    precision: Literal["float32", "bfloat16", "auto"] = Field(
+        "float32",
+        description="numbers that a network computes in while it is trained; auto: bfloat16 where the processor has it",
+    )
 
 
 class StageConfig(Strict):

@@ -167,7 +167,8 @@ class FeatureObjective(LabelObjective):
         with torch.no_grad():
             targets = joined(self.teacher(x))
         student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
-        predicted = tuple(regress(each) for regress, each in zip(self.regressors, student_maps, strict=True))
+        # float: a network that computes in bfloat16 has such maps
+        predicted = tuple(regress(each.float()) for regress, each in zip(self.regressors, student_maps, strict=True))
         return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.wanted(x, y))
 
 

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import precision
 from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, check, cores, suggest
 from edgekit.core.faults import Faults
 from edgekit.workbook.run_config import RunConfig
@@ -30,9 +31,14 @@ def is_scalar(value: object) -> bool:
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """Options shared by all stages; `threads: 0` and `device: auto` become this machine's, which affects last bits."""
-    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
-    return {**shared, "threads": run.threads or cores(), "device": device(run.device)}
+    """Options shared by all stages; `threads: 0` and each `auto` become this machine's, which affects last bits."""
+    shared, where = {name: getattr(run, name) for name in SHARED_FIELDS}, device(run.device)
+    return {
+        **shared,
+        "threads": run.threads or cores(),
+        "device": where,
+        "training": precision.resolved(run.training, where),
+    }
 
 
 @functools.cache

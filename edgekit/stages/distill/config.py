@@ -118,6 +118,12 @@ class Config(TrainingStage):
     losses: list[dict[str, Any]] = Field(
         default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
     )
+    stop_losses_after: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the epochs after which a loss that is surely worse than the best stops; 0: none does",
+    )
     temperature: float = Field(
         4.0, ge=0.1, le=100, description="temperature of the soft targets, for teacher and student"
     )

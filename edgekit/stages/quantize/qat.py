@@ -42,7 +42,8 @@ def tune(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            training=config.training,
+            # a grid of 256 steps is not learnt with bfloat16's
+            training=config.training.model_copy(update={"precision": "float32"}),
             distillation=distillation,
             resume=place.checkpoint("qat") if place else None,
         )

@@ -19,6 +19,7 @@ from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
+from edgekit.training.precision import computing_in
 from edgekit.training.predict import to_input
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
@@ -39,6 +40,7 @@ class Lesson:
     example: np.ndarray
     device: str
     threads: int
+    precision: str = "float32"
 
     def written(self) -> bytes:
         """For another process; raises whatever pickle does where a part is of no module that can be imported."""
@@ -72,7 +74,7 @@ def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
     torch.set_num_threads(lesson.threads)
     torch.use_deterministic_algorithms(device.type == "cpu")
     networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
-    with strided_pointwise_as_slices(lesson.module):
+    with strided_pointwise_as_slices(lesson.module), computing_in(lesson.precision, lesson.module, device):
         for network in networks:
             network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         with _objective(lesson, torch.from_numpy(np.array(to_input(lesson.example)))) as aim:

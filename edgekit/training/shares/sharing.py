@@ -31,6 +31,7 @@ def sharing(
     example: np.ndarray,
     device: torch.device,
     seed: int,
+    precision: str = "float32",
 ) -> Iterator[TeamOf]:
     """Gives what makes the team from the training's objective; without shares (1) there is no team and no process.
 
@@ -50,6 +51,7 @@ def sharing(
             example,
             device.type,
             torch.get_num_threads(),
+            precision,
         ).written()
 
     with together(lesson, shares, device) as wire:
