@@ -107,4 +107,6 @@ def test_doubt_goes_on() -> None:
     few = {"a": right, "b": right | (np.arange(40) >= 38), "c": np.ones(40, bool)}
     tried = {name: Student(name, torch.nn.Identity(), answers, []) for name, answers in few.items()}
     assert set(losers._judged({name: tried[name] for name in "ab"}, 3, 6)) == set()
-    assert set(losers._judged(tried, 3, 6)) == {"a"} | ({"b"} if tasks.drop(few["b"], few["c"], 0.99).bound_pp < 0 else set())
+    assert set(losers._judged(tried, 3, 6)) == {"a"} | (
+        {"b"} if tasks.drop(few["b"], few["c"], 0.99).bound_pp < 0 else set()
+    )
