@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -12,7 +13,7 @@ import torch
 @contextmanager
 def reproducible(device: torch.device, seed: int, threads: int) -> Iterator[None]:
     """Same seed, threads and machine: same bits on the CPU. The settings of the process are put back."""
-    filling = torch.utils.deterministic
+    filling: Any = torch.utils.deterministic
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), filling.fill_uninitialized_memory
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
