@@ -67,10 +67,10 @@ def vectors():
     return data_of(blobs, "vector", 3)
 
 
-def test_one_two_three_and_four_processes_give_one_network(images) -> None:
-    """Batch norm, feature maps of a teacher, layers beside the network, images augmented, a last batch of another size."""
+def test_one_two_and_four_processes_give_one_network(images) -> None:
+    """Batch norm, a teacher's feature maps, layers beside the network, augmentation, a last batch of another size."""
     networks, histories, seen = [], [], []
-    for count in (1, 2, 3, 4):
+    for count in (1, 2, 4):
         network = residual()
         with asking(count):
             history = trained(
@@ -81,8 +81,8 @@ def test_one_two_three_and_four_processes_give_one_network(images) -> None:
         networks.append(network)
         histories.append(history)
     assert all(same(networks[0], other) for other in networks[1:])
-    assert histories.count(histories[0]) == 4
-    assert seen == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert histories.count(histories[0]) == 3
+    assert seen == [0, 0, 1, 1, 3, 3]
     assert workers(os.getpid()) == []
 
 
