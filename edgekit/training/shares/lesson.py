@@ -21,6 +21,7 @@ from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
 from edgekit.training.precision import computing_in
 from edgekit.training.predict import to_input
+from edgekit.training.reproducible import do_not_fill_new_tensors
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
 
@@ -73,6 +74,7 @@ def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
         torch.device(lesson.device))  # fmt: skip
     torch.set_num_threads(lesson.threads)
     torch.use_deterministic_algorithms(device.type == "cpu")
+    do_not_fill_new_tensors()
     networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
     with strided_pointwise_as_slices(lesson.module), computing_in(lesson.precision, lesson.module, device):
         for network in networks:
