@@ -168,12 +168,13 @@ def _roof(loops: list[Loop]) -> None:
     most = roof.samples_per_s(loops[0].layers, here)
     print(
         f"\nthis machine: {here.gmacs_per_s:.0f} G multiply-adds/s in float32, {here.bfloat16_gmacs_per_s:.0f} in "
-        f"bfloat16, {here.gbytes_per_s:.1f} GB/s\nat most {most['computing']:,.0f} samples per second by multiply-adds, "
-        f"{most['moving']:,.0f} by bytes, {most['roof']:,.0f} by the slower in each layer"
+        f"bfloat16, {here.gbytes_per_s:.1f} GB/s\nat most {most['computing']:,.0f} samples per second by "
+        f"multiply-adds, {most['moving']:,.0f} by bytes, {most['roof']:,.0f} by the slower in each layer"
     )
     for loop in loops:
-        reached = loop.samples / (median(loop.ms("wall_s")) / 1000)
-        print(f"  {loop.name}: {reached / most['roof']:.0%} of the roof, {reached / most['computing']:.0%} of computing")
+        reached = loop.samples / (median(loop.ms("user_s", "system_s")) / 1000 / loop.threads)
+        shares = [f"{reached / most[side]:.0%} of {said}" for side, said in (("roof", "the roof"), ("computing", "it"))]
+        print(f"  {loop.name}: {shares[0]}, {shares[1]} were bytes free")
 
 
 if __name__ == "__main__":

@@ -46,9 +46,8 @@ class Prepared:
     def epoch(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Inputs (n, *input) in the samples' order of axes, and labels (n, …)."""
         if self.inputs is None:
-            yield from (
-                (_placed(self.transform(raw)), labels) for raw, labels in epoch(self.data, self.options, random)
-            )
+            for raw, labels in epoch(self.data, self.options, random):
+                yield _placed(self.transform(raw)), labels
             return
         for chosen in _orders(self.data, self.options, random):
             yield _placed(self.inputs.take(chosen)), self.data.train.y[chosen]

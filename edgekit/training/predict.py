@@ -12,9 +12,9 @@ from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training.prepared import PART, Inputs
+from edgekit.training.prepared import Inputs
 
-EVALUATION_BATCH = PART
+EVALUATION_BATCH = 256
 
 Steps = list[dict[str, Any]]
 

@@ -17,7 +17,7 @@ from edgekit.runner.preprocess.transform import pipeline
 
 HELD_BYTES = 512 << 20
 """Most inputs that are held at a time, of all splits together; what does not fit is made anew each time."""
-PART = 256
+PART = 64
 """Samples that are made at a time: sounds on their way to log-mel need many times their own memory."""
 
 _held: dict[str, tuple[weakref.ref[np.ndarray], np.ndarray]] = {}

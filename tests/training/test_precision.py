@@ -11,6 +11,8 @@ from edgekit.runner.device import cpu
 from edgekit.training.fit import EpochResult, fit
 from edgekit.training.losses import hints
 from edgekit.training.objective import Distillation
+from edgekit.training.shares.environment import asking
+from tests.training.shares.test_shares import trained
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
 BFLOAT16 = TrainingOptions(precision="bfloat16")
@@ -43,6 +45,19 @@ def test_feature_maps_in_bfloat16_are_compared_with_a_teachers_in_float32() -> N
     distillation = Distillation(convolutions(1), hints.Options())
     (_, half), (_, whole) = (taught(each, distillation=distillation) for each in (BFLOAT16, TrainingOptions()))
     assert half.train_loss == pytest.approx(whole.train_loss, rel=0.05)
+
+
+@pytest.mark.processes
+def test_another_process_computes_its_shares_in_bfloat16_too() -> None:
+    networks = []
+    for count, precision in ((1, "bfloat16"), (2, "bfloat16"), (1, "float32")):
+        network = convolutions()
+        how = TrainingOptions(shares=2, precision=precision)  # type: ignore[arg-type]
+        with asking(count):
+            trained(network, data_of(bars, "image", 2), 2, SCALE, options(1), training=how)
+        networks.append(network)
+    assert same(networks[0], networks[1])
+    assert not same(networks[0], networks[2])
 
 
 @pytest.mark.parametrize(
