@@ -21,11 +21,7 @@ from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
 from edgekit.training.precision import computing_in
 from edgekit.training.predict import to_input
-<<<<<<< HEAD
 from edgekit.training.reproducible import reproducible
-=======
-from edgekit.training.reproducible import do_not_fill_new_tensors
->>>>>>> s-faster
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
 
@@ -76,12 +72,6 @@ def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
     """The network as process 0 trains it: on its device, in its layout, with its objective and its threads."""
     device = torch.device(lesson.device, rank % torch.cuda.device_count()) if lesson.device == "cuda" else (
         torch.device(lesson.device))  # fmt: skip
-<<<<<<< HEAD
-=======
-    torch.set_num_threads(lesson.threads)
-    torch.use_deterministic_algorithms(device.type == "cpu")
-    do_not_fill_new_tensors()
->>>>>>> s-faster
     networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
     with (
         reproducible(device, 0, lesson.threads),
