@@ -13,7 +13,16 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
-from edgekit.core.config import PATTERN_ADVICE, SHARED_FIELDS, STAGES, Budget, ModelConfig, NetworkConfig, TrainOptions
+from edgekit.core.config import (
+    PATTERN_ADVICE,
+    SHARED_FIELDS,
+    STAGES,
+    Budget,
+    ModelConfig,
+    NetworkConfig,
+    TrainingOptions,
+    TrainOptions,
+)
 from edgekit.data import SourceConfig, source_names, sources
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
@@ -28,6 +37,7 @@ HEADER = ("option", "type and range", "default", "meaning")
 PARTS: dict[str, Model] = {
     "budget": Budget,
     "model": ModelConfig,
+    "training": TrainingOptions,
     "distill.student": NetworkConfig,
     "distill.teachers": TeacherConfig,
     "distill.teachers.training": TrainOptions,

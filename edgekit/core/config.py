@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -130,6 +130,10 @@ class TrainingOptions(Strict):
     shares: int = Field(
         1, ge=1, le=64, description="parts that a batch is divided into; as many processes can train side by side"
     )
+    precision: Literal["float32", "bfloat16", "auto"] = Field(
+        "float32",
+        description="numbers that a network computes in while it is trained; auto: bfloat16 where the processor has it",
+    )
 
 
 class StageConfig(Strict):
@@ -141,6 +145,21 @@ class StageConfig(Strict):
 
     def agree(self) -> None:
         """A check that needs more than the options themselves, before anything runs; ConfigError where it fails."""
+
+
+class TrainingStage(StageConfig, TrainOptions):
+    """Options of every stage that trains; `training` comes from the top of the config and is part of the key."""
+
+    training: TrainingOptions = Field(default_factory=lambda: TrainingOptions.model_validate({}))
+
+    @model_validator(mode="after")
+    def _shares_of_two(self) -> Self:
+        if self.training.shares > 1 and self.batch_size < 2 * self.training.shares:
+            raise ValueError(
+                f"batch_size ({self.batch_size}) and training.shares ({self.training.shares}) disagree: a share needs "
+                "2 samples; raise the one or lower the other"
+            )
+        return self
 
 
 SHARED_FIELDS = ("seed", "device", "threads", "training", "budget", "targets", "name", "version", "task")

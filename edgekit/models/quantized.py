@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,27 @@ def rebuild(model_folder: Path, nncf_folder: Path) -> nn.Module:
             f"{nncf_folder}: does not fit the network in {model_folder} ({error}); run stage 'quantize' again"
         ) from None
     return quantized.eval()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A quantized network as another process can take it: nncf's own objects cannot be pickled."""
+
+    network: nn.Module
+    config: dict[str, Any]
+    state: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, quantized: nn.Module) -> Parts:
+        """Those of a network that `quantizable` made and nncf quantized."""
+        network: Any = quantized.network
+        return cls(network, nncf.torch.get_config(quantized), quantized.state_dict())
+
+    def joined(self) -> nn.Module:
+        """The quantized network again; its parameters may stand in another order."""
+        found = nncf.torch.load_from_config(quantizable(self.network), self.config, allowed_modules=QUANTIZERS)
+        found.load_state_dict(self.state)
+        return found
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from edgekit.core.config import TrainOptions
+from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.augment import augment, augment_boxes, augment_masks, augment_windows
+from edgekit.training.prepared import Inputs
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -20,9 +23,7 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
     A copy of `random` gives the same batches: so a teacher can answer before the student asks.
     """
     train = data.train
-    order = random.permutation(len(train.y))
-    for part in parts(len(order), options.batch_size):
-        chosen = order[part]
+    for chosen in _orders(data, options, random):
         raw, labels = train.x[chosen], train.y[chosen]
         if data.task == "detection":
             raw, labels = augment_boxes(raw, labels, options.augment, random)
@@ -33,6 +34,43 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
         elif data.kind == "window":
             raw = augment_windows(raw, options.augment, random)
         yield raw, labels
+
+
+class Prepared:
+    """The same batches, their samples preprocessed; where nothing augments them, that is done once."""
+
+    def __init__(self, data: Data, options: TrainOptions, preprocess: list[dict[str, Any]]) -> None:
+        self.data, self.options, self.transform = data, options, pipeline(preprocess)
+        self.inputs = None if _augments(data, options) else Inputs(data.train.x, preprocess)
+
+    def epoch(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Inputs (n, *input) in the samples' order of axes, and labels (n, …)."""
+        if self.inputs is None:
+            for raw, labels in epoch(self.data, self.options, random):
+                yield _placed(self.transform(raw)), labels
+            return
+        for chosen in _orders(self.data, self.options, random):
+            yield _placed(self.inputs.take(chosen)), self.data.train.y[chosen]
+
+
+def _placed(inputs: np.ndarray) -> np.ndarray:
+    """A copy that begins where torch's own tensors do: the last bits of a product can depend on that."""
+    copied = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
+    np.copyto(copied, inputs)
+    return copied
+
+
+def _augments(data: Data, options: TrainOptions) -> bool:
+    """Whether a sample may look another way each time: sounds, texts and vectors never do."""
+    changes = data.task in ("detection", "segmentation") or data.kind in ("image", "window")
+    return changes and options.augment != "none"
+
+
+def _orders(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """The places of each batch's samples."""
+    order = random.permutation(len(data.train.y))
+    for part in parts(len(order), options.batch_size):
+        yield order[part]
 
 
 def parts(samples: int, size: int) -> list[slice]:

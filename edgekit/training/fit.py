@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,27 @@ import torch
 from torch import nn
 
 from edgekit.core import progress, tasks
-from edgekit.core.config import TrainOptions
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
+from edgekit.core.precision import resolved
 from edgekit.models.onednn import strided_pointwise_as_slices
-from edgekit.training import batches, checkpoint, losses, positives
+from edgekit.runner.preprocess.transform import apply
+from edgekit.training import batches, checkpoint, losses
+from edgekit.training.ahead import ahead
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.predict import EVALUATION_BATCH, Steps, inputs, pick_device, scores_of, tensor
+from edgekit.training.precision import computing_in
+from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, to_input
+from edgekit.training.prepared import Inputs
+from edgekit.training.reproducible import reproducible
+from edgekit.training.shares.division import threads_of_a_share
+from edgekit.training.shares.sharing import check_positives, sharing
+from edgekit.training.shares.team import Team
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
+ALONE = TrainingOptions.model_validate({})
 MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
 
 
@@ -61,8 +71,10 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
+    training: TrainingOptions = ALONE,
     distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
+    until: int | None = None,
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
 ) -> History:
@@ -73,7 +85,9 @@ def fit(
     there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
     augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
     `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
-    Then `on_epoch` is called for the new epochs only.
+    Then `on_epoch` is called for the new epochs only. It stops after `until` epochs, where that is fewer. With
+    `training.shares` above 1 the bits are others, and those of any number of processes: see `edgekit.training.shares`.
+    So are they with another `training.precision`: see `edgekit.training.precision`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -81,21 +95,30 @@ def fit(
             f"{len(data.validation.y)}; raise data.limit"
         )
     if data.task == "embedding" and distillation is None:
-        positives.check(data.train.y, options.batch_size)
+        check_positives(data.train.y, options.batch_size, training.shares)
     where = pick_device(device)
     networks = [
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    with _reproducible(where, seed, threads), strided_pointwise_as_slices(module):
+    shares, precision = training.shares, resolved(training, where.type).precision
+    example_made = apply(preprocess, data.train.x[:1])
+    with (
+        reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
+        sharing(shares, module, distillation, data.task, example_made, where, seed, precision) as team_of,
+        strided_pointwise_as_slices(module),
+        computing_in(precision, module, where),
+    ):
         for network in networks:
             network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        example = tensor(data.train.x[:1], preprocess, where)
+        example = on(where, example_made)
         try:
             with objective(
-                distillation, module, data, preprocess, options, example, seed=seed, threads=torch.get_num_threads()
-            ) as aim:
-                return _Loop(module, data, preprocess, options, aim, where, seed, resume).run(after_step, on_epoch)
+                distillation, module, data, preprocess, options, example,
+                seed=seed, threads=threads or os.cpu_count() or 1, shares=shares,
+            ) as aim:  # fmt: skip
+                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume, team_of(aim))
+                return loop.run(after_step, on_epoch, until or options.epochs)
         finally:
             for network in networks:
                 # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
@@ -115,14 +138,17 @@ class _Loop:
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
+        team: Team | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
-        self.aim, self.device, self.resume = aim, device, resume
+        self.aim, self.device, self.resume, self.team = aim, device, resume, team
         self.random = np.random.default_rng(seed)
+        self.batches = batches.Prepared(data, options, preprocess)
+        self.validation = Inputs(data.validation.x, preprocess)
         trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
-        self.optimiser = torch.optim.SGD(
-            _groups(trained, options.weight_decay), options.learning_rate, MOMENTUM, nesterov=True
-        )
+        groups = _groups(trained, options.weight_decay)
+        # `foreach` gives the bits of one parameter after the other; `fused` rounds in other places
+        self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
         self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
         self.total_steps = total = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
@@ -130,10 +156,10 @@ class _Loop:
         self.best: EpochResult | None = None
         self.kept = copy.deepcopy(module.state_dict())
 
-    def run(self, after_step: AfterStep, on_epoch: OnEpoch) -> History:
+    def run(self, after_step: AfterStep, on_epoch: OnEpoch, until: int) -> History:
         self._restore()
         with progress.step("", "epoch", self.options.epochs, len(self.results)) as shown:
-            while not self._finished():
+            while len(self.results) < until and not self._finished():
                 epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
                 loss = self._epoch(epoch, after_step, shown)
                 result = EpochResult(epoch, loss, *self._validate(), rate)
@@ -190,17 +216,15 @@ class _Loop:
         self.module.train()
         total = torch.zeros((), device=self.device)
         self.aim.begin(epoch, self.random)
-        for number, (raw, labels) in enumerate(batches.epoch(self.data, self.options, self.random)):
-            shown.at(epoch - 1 + number / self.steps_per_epoch)
-            x, y = tensor(raw, self.preprocess, self.device), torch.from_numpy(labels).to(self.device)
-            loss = self.aim.loss(self.module, x, y)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimiser.step()
-            self.schedule.step()
-            if after_step is not None:
-                after_step(self.module)
-            total += loss.detach()
+        with closing(ahead(self.batches.epoch(self.random))) as coming:
+            for number, (made, labels) in enumerate(coming):
+                shown.at(epoch - 1 + number / self.steps_per_epoch)
+                loss = self._gradient(made, labels)
+                self.optimiser.step()
+                self.schedule.step()
+                if after_step is not None:
+                    after_step(self.module)
+                total += loss
         self.aim.end()
         mean = float(total) / self.steps_per_epoch
         if not math.isfinite(mean):
@@ -210,10 +234,20 @@ class _Loop:
             )
         return mean
 
+    def _gradient(self, made: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+        """Leave the gradient of a batch of inputs in the parameters; its loss."""
+        if self.team is not None:
+            return self.team.gradient(made, labels, self.schedule.last_epoch)
+        x, y = on(self.device, made), torch.from_numpy(labels).to(self.device)
+        loss = self.aim.loss(self.module, x, y)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        return loss.detach()
+
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.named(self.data.task)
-        scores = scores_of(self.module, split.x, self.preprocess, self.device, EVALUATION_BATCH)
-        wanted = inputs(split.x, self.preprocess) if task.RECONSTRUCTS else split.y
+        scores = scores_of(self.module, self.validation, self.device, EVALUATION_BATCH)
+        wanted = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
         accuracy = tasks.accuracy(task.score_samples(scores, wanted, split.y))
         if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
             scores, wanted = scores[split.y == 0], wanted[split.y == 0]
@@ -235,18 +269,3 @@ def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     others = [parameter for parameter in trained if parameter.ndim <= 1]
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
-
-
-@contextmanager
-def _reproducible(device: torch.device, seed: int, threads: int) -> Iterator[None]:
-    """Same seed, threads and machine: same bits on the CPU. The settings of the process are put back."""
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        torch.set_num_threads(threads or os.cpu_count() or 1)
-        torch.use_deterministic_algorithms(device.type == "cpu")
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before[0])
-            torch.use_deterministic_algorithms(before[1])

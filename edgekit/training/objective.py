@@ -69,6 +69,16 @@ class LabelObjective:
     def end(self) -> None:
         """Called after an epoch's last batch."""
 
+    def told(self, rows: int) -> np.ndarray | None:
+        """The teacher's logits for the epoch's next samples, where others compute the loss; None: they are not known.
+
+        `heard` takes those that others then got from the teacher, in the same order.
+        """
+        return None
+
+    def heard(self, logits: np.ndarray) -> None:
+        """See `told`."""
+
 
 class LogitObjective(LabelObjective):
     """Compares logits. The teacher's come from the cache, or batch by batch from the teacher, and are then cached."""
@@ -95,10 +105,19 @@ class LogitObjective(LabelObjective):
         if self.computed:
             self.cache.put(self.epoch, np.concatenate(self.computed))
 
+    def told(self, rows: int) -> np.ndarray | None:
+        """See `LabelObjective.told`."""
+        if self.cached is None:
+            return None
+        self.at += rows
+        return self.cached[self.at - rows : self.at]
+
+    def heard(self, logits: np.ndarray) -> None:
+        """See `LabelObjective.told`."""
+        self.computed.append(logits)
+
     def _logits(self, x: Tensor) -> Tensor:
-        if self.cached is not None:
-            rows = self.cached[self.at : self.at + len(x)]
-            self.at += len(x)
+        if (rows := self.told(len(x))) is not None:
             return torch.from_numpy(rows).to(x.device)
         with torch.no_grad():
             logits = joined(self.teacher(x))
@@ -148,7 +167,8 @@ class FeatureObjective(LabelObjective):
         with torch.no_grad():
             targets = joined(self.teacher(x))
         student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
-        predicted = tuple(regress(each) for regress, each in zip(self.regressors, student_maps, strict=True))
+        # float: a network that computes in bfloat16 has such maps
+        predicted = tuple(regress(each.float()) for regress, each in zip(self.regressors, student_maps, strict=True))
         return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.wanted(x, y))
 
 
@@ -163,16 +183,19 @@ def objective(
     *,
     seed: int,
     threads: int,
+    shares: int = 1,
 ) -> Iterator[LabelObjective]:
     """The objective of one training. A teacher network must be on the device of `example`, a network input (1, …).
 
-    `seed` and `threads` belong to the key of the teacher's cache.
+    `seed`, `threads` and `shares` belong to the key of the teacher's cache.
     """
     if distillation is None:
         yield LabelObjective(data.task)
         return
     teacher, compare = distillation.teacher, losses.function(distillation.loss, data.task)
     where = {"seed": seed, "threads": threads, "device": example.device.type}
+    if shares > 1:  # a teacher's last bits depend on how many samples it sees at once
+        where["shares"] = shares
     cache = TeacherCache.of(distillation.cache_folder, teacher, data, preprocess, options, **where)
     if isinstance(teacher, TeacherFile):
         if losses.needs_features(distillation.loss):

@@ -12,6 +12,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply
+from edgekit.training.prepared import Inputs
 
 EVALUATION_BATCH = 256
 
@@ -25,7 +26,7 @@ def logits(
     where = pick_device(device)
     home = next((parameter.device for parameter in module.parameters()), where)
     try:
-        return scores_of(module.to(where), x, preprocess, where, batch)
+        return scores_of(module.to(where), Inputs(x, preprocess, held_bytes=0), where, batch)
     finally:
         module.to(home)
 
@@ -43,9 +44,7 @@ def pick_device(name: str = "auto") -> torch.device:
 
 def inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
     """What a network is given for raw samples, in its order of axes."""
-    # a part at a time: sounds on their way to log-mel need many times the memory of the samples
-    starts = range(0, max(1, len(raw)), EVALUATION_BATCH)
-    return to_input(np.concatenate([apply(preprocess, raw[start : start + EVALUATION_BATCH]) for start in starts]))
+    return to_input(Inputs(raw, preprocess, held_bytes=0).all())
 
 
 def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
@@ -65,16 +64,21 @@ def to_input(x: np.ndarray) -> np.ndarray:
 
 def tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
     """Raw samples, preprocessed, on `device`, in the network's order of axes."""
+    return on(device, apply(preprocess, raw))
+
+
+def on(device: torch.device, prepared: np.ndarray) -> Tensor:
+    """Preprocessed samples on `device`, in the network's order of axes."""
     # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
-    return torch.from_numpy(np.require(to_input(apply(preprocess, raw)), requirements="W")).to(device)
+    return torch.from_numpy(np.require(to_input(prepared), requirements="W")).to(device)
 
 
-def scores_of(module: nn.Module, x: np.ndarray, preprocess: Steps, device: torch.device, batch: int) -> np.ndarray:
-    """The module's outputs (n, …) float32 for raw samples, without a gradient."""
+def scores_of(module: nn.Module, samples: Inputs, device: torch.device, batch: int) -> np.ndarray:
+    """The module's outputs (n, …) float32 for samples, without a gradient."""
     module.eval()
     with torch.inference_mode():
         parts = [
-            joined(module(tensor(x[start : start + batch], preprocess, device))).float().cpu().numpy()
-            for start in range(0, len(x), batch)
+            joined(module(on(device, samples.take(slice(start, start + batch))))).float().cpu().numpy()
+            for start in range(0, len(samples), batch)
         ]
     return np.concatenate(parts)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import precision
 from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, check, cores, suggest
 from edgekit.core.faults import Faults
 from edgekit.workbook.run_config import RunConfig
@@ -28,9 +31,26 @@ def is_scalar(value: object) -> bool:
 
 
 def shared_options(run: RunConfig) -> dict[str, Any]:
-    """Options shared by all stages; `threads: 0` becomes this machine's number, which affects the last bits."""
-    shared = {name: getattr(run, name) for name in SHARED_FIELDS}
-    return {**shared, "threads": run.threads or cores()}
+    """Options shared by all stages; `threads: 0` and each `auto` become this machine's, which affects last bits."""
+    shared, where = {name: getattr(run, name) for name in SHARED_FIELDS}, device(run.device)
+    return {
+        **shared,
+        "threads": run.threads or cores(),
+        "device": where,
+        "training": precision.resolved(run.training, where),
+    }
+
+
+@functools.cache
+def device(name: str) -> str:
+    """What `auto` is here; any other name stays. A torch built for the CPU alone is not imported to find out."""
+    if name != "auto":
+        return name
+    if metadata.version("torch").endswith("+cpu"):
+        return "cpu"
+    from edgekit.training.predict import pick_device
+
+    return pick_device(name).type
 
 
 def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:

@@ -160,6 +160,10 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/shares trains so",
+    "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
+        "tests/training/shares/test_torchrun.py trains so"
+    ),
     "pipx install model-signing": "a program in an environment of its own, as in make fleet",
     "pipx inject model-signing pyopenssl": "a program in an environment of its own, as in make fleet",
     "openssl ecparam -name prime256v1 -genkey -noout -out oms.pem": "tests/cli/test_oms.py makes a key so",
@@ -240,6 +244,9 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
+    "python -m benchmarks.training --before COMMIT --also training.precision=bfloat16": (
+        "measures for minutes; tests/benchmarks/test_training.py runs it on a few samples"
+    ),
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,

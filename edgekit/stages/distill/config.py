@@ -12,9 +12,9 @@ from edgekit.core.config import (
     Budget,
     Builder,
     NetworkConfig,
-    StageConfig,
     Strict,
     Target,
+    TrainingStage,
     TrainOptions,
     arguments,
 )
@@ -91,7 +91,7 @@ class TeacherConfig(Strict):
         return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
 
 
-class Config(StageConfig, TrainOptions):
+class Config(TrainingStage):
     """The student, its teacher, and the losses that compete."""
 
     student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
@@ -117,6 +117,12 @@ class Config(StageConfig, TrainOptions):
     )
     losses: list[dict[str, Any]] = Field(
         default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
+    )
+    stop_losses_after: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the epochs after which a loss that is surely worse than the best stops; 0: none does",
     )
     temperature: float = Field(
         4.0, ge=0.1, le=100, description="temperature of the soft targets, for teacher and student"

@@ -14,6 +14,7 @@ from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
+from edgekit.stages.distill import losers
 from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
@@ -43,7 +44,8 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     spec = trainer.spec
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
     earlier = selection.alone if selection else None
-    ways = [*([] if earlier else [None]), *wanted]
+    ended = losers.stopped(trainer, wanted, teacher)
+    ways = [*([] if earlier else [None]), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []
     for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
         students.append(
@@ -51,6 +53,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         )
     alone, *distilled = students
     kept = max([*distilled, alone], key=lambda student: student.accuracy)
+    students = [alone, *(_named(options.loss, [*distilled, *ended.values()]) for options in wanted)]
 
     store.save(out / "model", kept.module, spec)
     decision = {
@@ -103,6 +106,10 @@ def _usable_losses(
     return [options for options in wanted if options.loss not in skipped], skipped
 
 
+def _named(name: str, students: list[Student]) -> Student:
+    return next(student for student in students if student.name == name)
+
+
 def _row(student: Student, alone: Student, teacher: Candidate, kept: Student, baseline: Answered) -> StudentRow:
     gap = teacher.accuracy - alone.accuracy
     gain = student.accuracy - alone.accuracy
@@ -114,7 +121,7 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student, ba
         "gain_pp": 100 * gain,
         "gap_closed": gain / gap if gap > 0 and student is not alone else None,
         "kept": student is kept,
-        "reason": "" if student is kept else f"{kept.name} {better}, {kept.accuracy:.2%}",
+        "reason": "" if student is kept else student.stopped or f"{kept.name} {better}, {kept.accuracy:.2%}",
         **student.against(baseline),
     }
     return cast("StudentRow", row)

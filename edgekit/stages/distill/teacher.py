@@ -110,6 +110,7 @@ def _trained(
         seed=config.seed,
         device=config.device,
         threads=config.threads,
+        training=config.training,
         resume=unfinished.checkpoint(checkpoint),
     )
     rows = tuple(asdict(epoch) for epoch in history.epochs)

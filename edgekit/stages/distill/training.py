@@ -30,13 +30,17 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Student:
-    """One training of the student: the loss's name or "alone", and what it answered of the validation split."""
+    """One training of the student: the loss's name or "alone", and what it answered of the validation split.
+
+    `stopped` says why it was not trained to its end; empty where it was.
+    """
 
     name: str
     module: nn.Module
     answered: Answered
     history: list[Epoch]
     options: dict[str, Any] | None = None
+    stopped: str = ""
 
     @property
     def accuracy(self) -> float:
@@ -69,11 +73,18 @@ class Trainer:
         """By the labels."""
         return self._train(ALONE, epochs, None, None)
 
-    def train_with_loss(self, options: LossOptions, teacher: Candidate) -> Student:
-        """By the teacher, for as many epochs as the config says."""
-        return self._train(options.loss, self.config.epochs, options, teacher)
+    def train_with_loss(self, options: LossOptions, teacher: Candidate, until: int | None = None) -> Student:
+        """By the teacher, for as many epochs as the config says; `until` so many of them, and later the rest."""
+        return self._train(options.loss, self.config.epochs, options, teacher, until)
 
-    def _train(self, name: str, epochs: int, options: LossOptions | None, teacher: Candidate | None) -> Student:
+    def _train(
+        self,
+        name: str,
+        epochs: int,
+        options: LossOptions | None,
+        teacher: Candidate | None,
+        until: int | None = None,
+    ) -> Student:
         module = dry_run.build(self.spec, self.config.seed, self.data)
         distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
         length = "" if epochs == self.config.epochs else f"-{epochs}"
@@ -87,8 +98,10 @@ class Trainer:
                     seed=self.config.seed,
                     device=self.config.device,
                     threads=self.config.threads,
+                    training=self.config.training,
                     distillation=distillation,
                     resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
+                    until=until,
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error

@@ -85,6 +85,7 @@ def _train_or_load(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
+            training=config.training,
             resume=place.checkpoint("baseline"),
         )
     return module, [dataclasses.asdict(epoch) for epoch in history.epochs]

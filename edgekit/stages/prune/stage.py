@@ -101,6 +101,7 @@ class _Tuner:
             seed=config.seed,
             device=config.device,
             threads=config.threads,
+            training=config.training,
             distillation=self.distillation,
             resume=self.place.checkpoint(name),
             after_step=after_step,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from edgekit.core.config import Budget, StageConfig, TrainOptions
+from edgekit.core.config import Budget, TrainingStage
 from edgekit.training.teachers import model_file
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
 Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
-class Config(StageConfig, TrainOptions):
+class Config(TrainingStage):
     """Options of the quantize stage; those of training are for quantization-aware fine-tuning.
 
     What is minimised there is what distill kept: a loss under its teacher, or the labels alone.

@@ -42,6 +42,8 @@ def tune(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
+            # bfloat16 is hardly finer than the grid of 256 steps that is learnt here
+            training=config.training.model_copy(update={"precision": "float32"}),
             distillation=distillation,
             resume=place.checkpoint("qat") if place else None,
         )

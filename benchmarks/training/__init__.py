@@ -1,0 +1,1 @@
+"""How fast trainings are; see `benchmarks/training/__main__.py`."""

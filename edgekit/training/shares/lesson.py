@@ -1,0 +1,101 @@
+"""What another process must know to compute shares of a training: the network, its teacher and the loss."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgekit.core.tasks import Task
+from edgekit.models.features import Features
+from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.training import losses
+from edgekit.training.losses import LossOptions
+from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
+from edgekit.training.precision import computing_in
+from edgekit.training.predict import to_input
+from edgekit.training.reproducible import reproducible
+from edgekit.training.shares.learner import Learner
+from edgekit.training.teacher_cache import TeacherCache
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """All that, before any hook is in the networks. `teacher` is None without one, and where its logits are told.
+
+    example: one preprocessed sample, (1, *input)
+    threads: of a share
+    """
+
+    module: nn.Module
+    teacher: nn.Module | None
+    loss: LossOptions | None
+    task: Task
+    example: np.ndarray
+    device: str
+    threads: int
+    precision: str = "float32"
+
+    def written(self) -> bytes:
+        """For another process; raises whatever pickle does where a part is of no module that can be imported."""
+        trains = {name for name, each in self.module.named_parameters() if each.requires_grad}
+        content = io.BytesIO()
+        torch.save((replace(self, module=_parts(self.module)), trains), content)
+        return content.getvalue()
+
+    @classmethod
+    def read(cls, content: bytes) -> Lesson:
+        """What process 0 of this training wrote."""
+        found, trains = torch.load(io.BytesIO(content), weights_only=False)
+        module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
+        for name, each in module.named_parameters():
+            each.requires_grad_(name in trains)
+        lesson: Lesson = replace(found, module=module)
+        return lesson
+
+
+def _parts(module: nn.Module) -> Any:
+    """Of a quantized network its parts, of any other itself; nncf, which is large, is not imported to find out."""
+    quantized = sys.modules.get("edgekit.models.quantized")
+    return quantized.Parts.of(module) if quantized and isinstance(module, quantized.Quantizable) else module
+
+
+@contextmanager
+def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
+    """The network as process 0 trains it: on its device, in its layout, with its objective and its threads."""
+    device = torch.device(lesson.device, rank % torch.cuda.device_count()) if lesson.device == "cuda" else (
+        torch.device(lesson.device))  # fmt: skip
+    networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
+    with (
+        reproducible(device, 0, lesson.threads),
+        strided_pointwise_as_slices(lesson.module),
+        computing_in(lesson.precision, lesson.module, device),
+    ):
+        for network in networks:
+            network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        with _objective(lesson, torch.from_numpy(np.array(to_input(lesson.example)))) as aim:
+            if aim.beside is not None:
+                aim.beside.to(device)
+            yield Learner(lesson.module.train(), aim, device)
+
+
+@contextmanager
+def _objective(lesson: Lesson, example: Tensor) -> Iterator[LabelObjective]:
+    if lesson.loss is None:
+        yield LabelObjective(lesson.task)
+        return
+    compare = losses.function(lesson.loss, lesson.task)
+    teacher = (lesson.teacher or nn.Identity()).eval()
+    if not losses.needs_features(lesson.loss):
+        yield LogitObjective(compare, teacher, TeacherCache(None), lesson.task)
+        return
+    takes = tuple(example.shape[1:]), not example.is_floating_point()
+    with Features(lesson.module, *takes) as learnt, Features(teacher, *takes) as taught:
+        yield FeatureObjective(compare, teacher, learnt, taught, lesson.task)

@@ -1,0 +1,182 @@
+"""Real processes train together: one digest for any number of them, killed or not, and nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from edgekit.core.errors import StageError
+from edgekit.models.resnet import resnet8
+from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.losses import hints
+from edgekit.training.objective import Distillation
+from edgekit.training.shares.environment import asking
+from tests.conftest import ROOT
+from tests.training.shares.test_shares import residual, trained
+from tests.training.test_fit import SCALE, bars, blobs, data_of, options, perceptron, same
+
+pytestmark = pytest.mark.processes
+WORKER = "edgekit.training.shares.worker"
+
+
+def workers(parent: int) -> list[int]:
+    """Process numbers of the training processes that this one started, by the folder that their command names."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_bytes().decode().split("\0")
+            before = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if WORKER in command and before == parent:
+            found.append(int(path.name))
+    return sorted(found)
+
+
+def is_there(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(processes: list[int], within_s: float = 20.0) -> bool:
+    until = time.monotonic() + within_s
+    while any(is_there(each) for each in processes):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def images():
+    return data_of(bars, "image", 2)
+
+
+@pytest.fixture
+def vectors():
+    return data_of(blobs, "vector", 3)
+
+
+def test_one_two_and_four_processes_give_one_network(images) -> None:
+    """Batch norm, a teacher's feature maps, layers beside the network, augmentation, a last batch of another size."""
+    networks, histories, seen = [], [], []
+    for count in (1, 2, 4):
+        network = residual()
+        with asking(count):
+            history = trained(
+                network, images, 4, SCALE, options(2, augment="shift_flip", batch_size=18),
+                distillation=Distillation(residual(8, 1), hints.Options()),
+                on_epoch=lambda _: seen.append(len(workers(os.getpid()))),
+            )  # fmt: skip
+        networks.append(network)
+        histories.append(history)
+    assert all(same(networks[0], other) for other in networks[1:])
+    assert histories.count(histories[0]) == 3
+    assert seen == [0, 0, 1, 1, 3, 3]
+    assert workers(os.getpid()) == []
+
+
+def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(vectors, tmp_path) -> None:
+    whole = perceptron()
+    expected = trained(whole, vectors, 4, chosen=options(4))
+    place, killed = Checkpoint(tmp_path / "net.safetensors", "key"), []
+
+    def kill(result) -> None:
+        if result.epoch == 2:
+            killed.extend(workers(os.getpid()))
+            os.kill(killed[-1], signal.SIGKILL)
+
+    with asking(3), pytest.raises(StageError) as caught:
+        trained(perceptron(), vectors, 4, chosen=options(4), resume=place, on_epoch=kill)
+    said = str(caught.value)
+    assert caught.value.exit_code == 6 and "\n" not in said
+    assert said.startswith(("training process 2 of 3 was killed (SIGKILL)", "training process 3 of 3 was killed"))
+    assert said.endswith("finished epochs are kept: run it again, and the training goes on")
+    assert len(killed) == 2 and gone(killed)
+    again = perceptron(seed=9)
+    with asking(2):
+        assert trained(again, vectors, 4, chosen=options(4), resume=place) == expected
+    assert same(again, whole)
+
+
+SCRIPT = """
+import sys, pathlib
+from tests.training.shares.test_processes import *
+place = Checkpoint(pathlib.Path(sys.argv[1]), "key")
+with asking(2):
+    trained(perceptron(), data_of(blobs, "vector", 3), 4, chosen=options(400), resume=place,
+            on_epoch=lambda result: print(result.epoch, *workers(os.getpid()), flush=True))
+"""
+
+
+def test_nothing_outlives_a_first_process_that_is_killed(tmp_path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "net.safetensors")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+    assert process.stdout is not None
+    epoch, *others = map(int, process.stdout.readline().split())
+    assert epoch == 1 and len(others) == 1 and is_there(others[0])
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert gone(others)
+    assert Checkpoint(tmp_path / "net.safetensors", "key").load() is not None
+
+
+def test_a_network_that_cannot_be_sent_is_trained_by_one_process(vectors, capsys) -> None:
+    class Local(nn.Sequential):
+        """Of no module that another process could import."""
+
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return Local(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+    alone, asked = make(), make()
+    trained(alone, vectors, 2)
+    with asking(2):
+        trained(asked, vectors, 2)
+    assert "one process trains all 2 shares: the network cannot be sent to others" in capsys.readouterr().out
+    assert same(alone, asked)
+
+
+def test_a_quantized_network_is_sent_and_tuned_to_the_same_bits(images) -> None:
+    import copy
+
+    import nncf
+
+    from edgekit.models.quantized import quantizable
+
+    module = resnet8(input_shape=(1, 8, 8), num_classes=2, width=4).eval()
+    quantized = nncf.quantize(quantizable(module), nncf.Dataset([torch.rand(8, 1, 8, 8)]))
+    tuned = []
+    for count in (1, 2):
+        tuned.append(copy.deepcopy(quantized))
+        with asking(count):
+            trained(tuned[-1], images, 2, SCALE, options(1))
+    assert same(*tuned) and not same(tuned[0], quantized)
+
+
+class Faulty(nn.Sequential):
+    """Fails in every process but the first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if WORKER in " ".join(sys.orig_argv):
+            raise ValueError("not in this process")
+        found: torch.Tensor = super().forward(x)
+        return found
+
+
+def test_an_error_in_another_process_is_told_in_its_words(vectors) -> None:
+    with asking(2), pytest.raises(StageError, match=r"^training process 2 of 2: ValueError: not in this process \(te"):
+        trained(Faulty(nn.Linear(4, 3)), vectors, 2)
+    assert workers(os.getpid()) == []

@@ -1,0 +1,86 @@
+"""Training in bfloat16: repeatable, near float32, another key; and what `auto` is on which machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from edgekit.core.config import TrainingOptions
+from edgekit.core.precision import MULTIPLIED_BY, resolved
+from edgekit.runner.device import cpu
+from edgekit.training.fit import EpochResult, fit
+from edgekit.training.losses import hints
+from edgekit.training.objective import Distillation
+from edgekit.training.shares.environment import asking
+from tests.training.shares.test_shares import trained
+from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
+
+BFLOAT16 = TrainingOptions(precision="bfloat16")
+
+
+def taught(training: TrainingOptions, **more: object) -> tuple[torch.nn.Module, EpochResult]:
+    module = convolutions()
+    history = fit(
+        module, data_of(bars, "image", 2), SCALE, options(12), seed=0, device="cpu", threads=1,
+        training=training, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return module, history.best
+
+
+def test_bfloat16_learns_and_repeats_itself_and_gives_other_bits_than_float32() -> None:
+    (first, best), (again, _), (other, _) = (taught(each) for each in (BFLOAT16, BFLOAT16, TrainingOptions()))
+    assert best.validation_accuracy > 0.9
+    assert same(first, again) and not same(first, other)
+
+
+def test_what_is_left_is_a_float32_network_without_a_trace_of_the_training() -> None:
+    module, _ = taught(BFLOAT16)
+    assert {value.dtype for value in module.state_dict().values()} <= {torch.float32, torch.int64}
+    assert "forward" not in vars(module)
+    with torch.inference_mode():
+        assert module.train()(torch.zeros(2, 1, 8, 8)).dtype == torch.float32
+
+
+def test_feature_maps_in_bfloat16_are_compared_with_a_teachers_in_float32() -> None:
+    distillation = Distillation(convolutions(1), hints.Options())
+    (_, half), (_, whole) = (taught(each, distillation=distillation) for each in (BFLOAT16, TrainingOptions()))
+    assert half.train_loss == pytest.approx(whole.train_loss, rel=0.05)
+
+
+@pytest.mark.processes
+def test_another_process_computes_its_shares_in_bfloat16_too() -> None:
+    networks = []
+    for count, precision in ((1, "bfloat16"), (2, "bfloat16"), (1, "float32")):
+        network = convolutions()
+        how = TrainingOptions(shares=2, precision=precision)  # type: ignore[arg-type]
+        with asking(count):
+            trained(network, data_of(bars, "image", 2), 2, SCALE, options(1), training=how)
+        networks.append(network)
+    assert same(networks[0], networks[1])
+    assert not same(networks[0], networks[2])
+
+
+@pytest.mark.parametrize(
+    ("flags", "device", "expected"),
+    [
+        (["avx512_bf16"], "cpu", "bfloat16"),
+        (["amx_bf16"], "cpu", "bfloat16"),
+        (["bf16"], "cpu", "bfloat16"),
+        (["avx512f", "avx512_vnni"], "cpu", "float32"),
+        ([], "cpu", "float32"),
+        (["avx512_bf16"], "mps", "float32"),
+    ],
+)
+def test_auto_is_bfloat16_where_the_processor_multiplies_it(
+    flags: list[str], device: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "instructions", lambda: flags)
+    assert resolved(TrainingOptions(precision="auto", shares=2), device) == TrainingOptions(
+        precision=expected,  # type: ignore[arg-type]
+        shares=2,
+    )
+
+
+def test_a_named_precision_is_taken_at_its_word() -> None:
+    assert resolved(BFLOAT16, "cpu") is BFLOAT16
+    assert set(MULTIPLIED_BY) <= {*cpu.X86, *cpu.ARM}
