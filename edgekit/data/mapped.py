@@ -87,7 +87,8 @@ def _chunks(count: int, x: np.ndarray) -> Iterator[slice]:
 
 def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
     """The memory map of a file that an array looks into; None where it lies in memory."""
-    found, at = None, x
+    found: np.memmap[Any, Any] | None = None
+    at: Any = x
     while isinstance(at, np.ndarray):
         if isinstance(at, np.memmap) and at.filename is not None:
             found = at

@@ -133,7 +133,7 @@ def _classes(found: list[Label], names: Sequence[str] | None) -> tuple[tuple[str
             )
         return tuple(names), np.array([each if _whole(each) else place[str(each)] for each in found], np.int64)
     numbers = all(_whole(value) for value in found)
-    ordered: list[Label] = sorted(found, key=lambda value: int(value) if numbers else str(value))  # type: ignore[arg-type, return-value]
+    ordered: list[Label] = sorted(found, key=lambda value: int(value) if numbers else str(value))
     place_of = {value: number for number, value in enumerate(ordered)}
     return tuple(map(str, ordered)), np.array([place_of[value] for value in found], np.int64)
 

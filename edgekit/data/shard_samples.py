@@ -133,7 +133,7 @@ def _fill(config: Options, files: dict[str, list[Path]], entry: image_cache.Entr
     for split in order.keys() - {"train"}:  # train is mixed where it is divided; of these any prefix is a fair sample
         order[split] = np.random.default_rng(0).permutation(order[split])
     total, done, corrupt = sum(map(len, order.values())), 0, list[str]()
-    shapes = Shapes(config)  # type: ignore[arg-type]
+    shapes = Shapes(config)
     decode = _decoder(config, shapes)
     first = _first(found["train"], order["train"], decode)
     for split, places in order.items():

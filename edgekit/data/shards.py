@@ -149,7 +149,7 @@ class Reader(AbstractContextManager["Reader"]):
         try:
             if self._path != shard or self._stream is None:
                 self.__exit__()
-                self._path, self._stream = shard, open(shard, "rb")
+                self._path, self._stream = shard, open(shard, "rb")  # noqa: SIM115 - closed by __exit__
             self._stream.seek(member.offset)
             data = self._stream.read(member.size)
         except OSError as error:
@@ -185,7 +185,7 @@ def _members(shard: Path) -> Iterator[tuple[str, Member]]:
     try:
         with tarfile.open(shard, "r:") as tar:
             while (found := tar.next()) is not None:
-                tar.members.clear()  # tarfile keeps every header otherwise
+                vars(tar)["members"].clear()  # tarfile keeps every header otherwise
                 if found.isfile() and not found.name.rpartition("/")[2].startswith("."):
                     yield found.name, Member(found.offset_data, found.size)
             _check_end(shard, tar.offset)
@@ -196,7 +196,7 @@ def _members(shard: Path) -> Iterator[tuple[str, Member]]:
 
 
 def _check_end(shard: Path, offset: int) -> None:
-    """A tar ends in blocks of zeros. Without them it was cut off, or a header is damaged; behind them stands nothing."""
+    """A tar ends in blocks of zeros, with nothing behind. Without them it was cut off, or a header is damaged."""
     with open(shard, "rb") as stream:
         stream.seek(offset)
         end = stream.read(2 * BLOCK)
