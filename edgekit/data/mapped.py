@@ -44,7 +44,7 @@ def take(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         return x[indices]
     order = np.asarray(indices, np.int64)
     key = digest(["take", source, hashlib.sha256(order.tobytes()).hexdigest()])
-    parts = (np.asarray(x[order[part]]) for part in _chunks(len(order), x))
+    parts = (np.asarray(x[order[part]]) for part in chunks(x, len(order)))
     return _kept(_cache(x), key, (len(order), *x.shape[1:]), x.dtype, parts)
 
 
@@ -55,7 +55,7 @@ def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     if not mapped or count * _row_bytes(first) <= limit_bytes():
         return np.concatenate([first, second])
     key = digest(["join", *(_identity(each) or _content(each) for each in (first, second))])
-    parts = (np.asarray(each[part]) for each in (first, second) for part in _chunks(len(each), each))
+    parts = (np.asarray(each[part]) for each in (first, second) for part in chunks(each))
     return _kept(_cache(mapped[0]), key, (count, *first.shape[1:]), first.dtype, parts)
 
 
@@ -71,6 +71,13 @@ def stacked(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray
     return rows
 
 
+def chunks(x: np.ndarray, count: int | None = None) -> Iterator[slice]:
+    """Slices over the rows of `x`, or over `count` rows like its own, each of some megabytes."""
+    rows = max(1, CHUNK_BYTES // max(1, _row_bytes(x)))
+    total = len(x) if count is None else count
+    return (slice(start, min(start + rows, total)) for start in range(0, total, rows))
+
+
 def _chain(first: np.ndarray, rest: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
     yield first
     yield from rest
@@ -80,9 +87,6 @@ def _row_bytes(x: np.ndarray) -> int:
     return int(np.prod(x.shape[1:], dtype=np.int64)) * x.dtype.itemsize
 
 
-def _chunks(count: int, x: np.ndarray) -> Iterator[slice]:
-    rows = max(1, CHUNK_BYTES // max(1, _row_bytes(x)))
-    return (slice(start, min(start + rows, count)) for start in range(0, count, rows))
 
 
 def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:
