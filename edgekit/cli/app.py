@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -68,6 +69,9 @@ def run(
     mlflow: Annotated[
         str | None, typer.Option(metavar="URI", help="Log the finished run to this MLflow store.")
     ] = None,
+    parallel: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Trainings of one stage that may run side by side.")
+    ] = 1,
 ) -> None:
     """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
 
@@ -87,6 +91,10 @@ def run(
             return
         from edgekit.workbook.run import run as run_plan
 
+        if parallel > 1:  # for the kernels; the result is the same
+            from edgekit.training.side_by_side import PARALLEL
+
+            os.environ[PARALLEL] = str(parallel)
         ended = run_plan(plan, out, force=forced)
         show_result(ended, out / plan.run.name)
         met = ended.result["verdict"]["met"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +72,23 @@ def stacked(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray
     return rows
 
 
+class Pickler(pickle.Pickler):
+    """Writes arrays that look into a mapped file as that place, not as their bytes; a reader maps the same file."""
+
+    def reducer_override(self, value: object) -> Any:
+        """See `pickle.Pickler`."""
+        if isinstance(value, np.ndarray) and (found := _identity(value)) is not None:
+            path, *_, offset, shape, strides, dtype = found
+            return reopened, (path, offset, tuple(shape), tuple(strides), dtype)
+        return NotImplemented
+
+
+def reopened(path: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> np.ndarray:
+    """The array that lies at a place of a file, mapped and read-only."""
+    found: np.ndarray = np.ndarray(shape, dtype, np.memmap(path, np.uint8, "r"), offset, strides)
+    return found
+
+
 def chunks(x: np.ndarray, count: int | None = None) -> Iterator[slice]:
     """Slices over the rows of `x`, or over `count` rows like its own, each of some megabytes."""
     rows = max(1, CHUNK_BYTES // max(1, _row_bytes(x)))
@@ -85,8 +103,6 @@ def _chain(first: np.ndarray, rest: Iterator[np.ndarray]) -> Iterator[np.ndarray
 
 def _row_bytes(x: np.ndarray) -> int:
     return int(np.prod(x.shape[1:], dtype=np.int64)) * x.dtype.itemsize
-
-
 
 
 def _map_of(x: np.ndarray) -> np.memmap[Any, Any] | None:

@@ -76,7 +76,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def limited(home: Path, split_mb: int) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, mapped.LIMIT: str(split_mb), "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "131072"}
+    environment = {
+        **os.environ,
+        mapped.LIMIT: str(split_mb),
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+    }
     return subprocess.run(
         [sys.executable, "-c", CHILD, str(home), str(ALLOWED_MB)],
         cwd=Path(__file__).parents[2],

@@ -86,14 +86,18 @@ def test_another_file_of_the_same_name_is_another_entry(rows: np.ndarray, tmp_pa
 
 def test_a_wrong_limit_is_told(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray) -> None:
     monkeypatch.setenv(mapped.LIMIT, "2 GB")
-    with pytest.raises(ConfigError, match=r"^EDGEKIT_SPLIT_MB: got '2 GB'; give a whole number of megabytes, or unset it$"):
+    with pytest.raises(
+        ConfigError, match=r"^EDGEKIT_SPLIT_MB: got '2 GB'; give a whole number of megabytes, or unset it$"
+    ):
         mapped.take(rows, np.arange(ROWS))
 
 
 def test_a_cache_without_room_is_an_error_of_resources(rows: np.ndarray, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(ResourceError, match=r"^data\.cache: cannot write to .*; free some space there, or set data\.cache"):
+    with pytest.raises(
+        ResourceError, match=r"^data\.cache: cannot write to .*; free some space there, or set data\.cache"
+    ):
         mapped.take(rows, np.arange(ROWS))
 
 
