@@ -12,7 +12,9 @@ from docs.generate.tables import code, table
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
+        "EDGEKIT_PARALLEL": "How many trainings of a stage may run at once, as `edgekit run --parallel` says, else 1.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
+        "EDGEKIT_SPLIT_MB": "Most megabytes of a split of a memory map that are copied into memory, else 256.",
         "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
     },

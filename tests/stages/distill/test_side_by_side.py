@@ -21,7 +21,7 @@ OPTIONS = {
 
 @pytest.mark.processes
 def test_the_artifact_is_the_same_to_the_byte(
-    home: Path,  # noqa: F811 - the fixture
+    home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
