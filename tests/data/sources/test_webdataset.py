@@ -97,6 +97,13 @@ def test_sounds_and_vectors(tmp_path: Path) -> None:
     heard = read(tmp_path / "sounds", kind="audio", size=32, rate_hz=8000, seconds=0.1)
     assert (heard.kind, heard.raw_shape, heard.sample_rate_hz) == ("audio", (800,), 8000)
     assert heard.raw_range == [-1.0, 1.0] and heard.classes == ("high", "low")
+    for n in range(40):
+        path = tmp_path / "folder" / ("low" if n % 2 else "high") / f"{n}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sounds[2 * n][1])
+    same = {"path": str(tmp_path / "folder"), "rate_hz": 8000, "seconds": 0.1, "calibration_samples": 4}
+    other = load(parse({"source": "wav_folder", **same}))
+    assert labelled(heard) == labelled(other) and heard.input_path == other.input_path
     rows = read(tmp_path / "vectors", kind="vector", size=32)
     assert (rows.kind, rows.raw_shape, rows.raw_dtype) == ("vector", (5,), "float32")
     assert rows.input_path == ({"step": "read_array", "dtypes": ["float16", "float32", "float64"], "shape": [5]},)
