@@ -26,6 +26,7 @@ WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "text_table": (("text",), "train"),
     "wav_folder": (("audio",), FOLDERS),
     "wav_track": (("audio",), "train"),
+    "webdataset": (("audio", "image", "vector"), "those that its shards are named for: train, validation, test"),
 }
 """By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""
 

@@ -11,10 +11,10 @@ from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.core.tasks.labels import some
+from edgekit.data import mapped
 from edgekit.data.types import Data, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
-_CHUNK_SAMPLES = 4096
 _VECTORS = ("(n, features)", ("feature",), "convert with x.reshape(len(x), -1).astype('float32')")
 _WINDOWS = ("(n, time, channels)", ("time", "channel"), "cut recordings into pieces of one length, channels last")
 
@@ -91,13 +91,13 @@ def _floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
     # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
-    for start in range(0, len(x), _CHUNK_SAMPLES):
-        finite = np.isfinite(x[start : start + _CHUNK_SAMPLES])
+    for part in mapped.chunks(x):
+        finite = np.isfinite(x[part])
         if not finite.all():
             first, *place = (int(index) for index in np.unravel_index(np.argmin(finite), finite.shape))
             where = ", ".join(f"{axis} {index}" for axis, index in zip(axes, place, strict=True))
             raise DataError(
-                f"{name}: sample {start + first}, {where} is {x[start + first][tuple(place)]}; "
+                f"{name}: sample {part.start + first}, {where} is {x[part.start + first][tuple(place)]}; "
                 "NaN and infinity (in float32) are not samples: repair or remove them"
             )
     return x

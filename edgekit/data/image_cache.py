@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from edgekit.data.paths import expand
 from edgekit.data.types import Split
 
 FORMAT = 2
-_RECORD = "record.json"
+RECORD = "record.json"
 _CHUNK = 4096
 _STALE_SECONDS = 24 * 3600
 
@@ -50,7 +50,7 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
     """The entry, every byte of it checked; None if there is none or it is damaged."""
     folder = root / key
     try:
-        record: dict[str, Any] = json.loads((folder / _RECORD).read_text())
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text())
         for name, sha in record["files"].items():
             if sha256_file(folder / name) != sha:
                 return None
@@ -104,14 +104,18 @@ class Entry:
         self._folder = folder
         self._splits: list[str] = []
 
-    def array(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """A uint8 array on disk to write into. Its space is claimed at once: a full disk is an error, no signal."""
+    def array(self, name: str, shape: tuple[int, ...], dtype: str = "uint8") -> np.ndarray:
+        """An array on disk to write into. Its space is claimed at once: a full disk is an error, no signal."""
         path = self._folder / f"{name}.npy"
-        array = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
         if hasattr(os, "posix_fallocate"):  # not on macOS
             with open(path, "r+b") as stream:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
         return array
+
+    def rows(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
+        """A whole array, written part by part, so that nothing of it stays in memory."""
+        write_rows(self._folder / f"{name}.npy", shape, dtype, parts)
 
     def keep(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
         """Close a split: only the samples marked good remain."""
@@ -129,14 +133,23 @@ class Entry:
                 os.fsync(stream.fileno())
             files[path.name] = sha256_file(path)
         record = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
-        write_json(self._folder / _RECORD, {**record, "corrupt": corrupt, "total": total, "files": files})
+        write_json(self._folder / RECORD, {**record, "corrupt": corrupt, "total": total, "files": files})
 
     def _compact(self, path: Path, kept: np.ndarray) -> None:
         whole = np.load(path, mmap_mode="r")
-        smaller = self.array(f"{path.stem}_smaller", (len(kept), *whole.shape[1:]))
+        smaller = self.array(f"{path.stem}_smaller", (len(kept), *whole.shape[1:]), str(whole.dtype))
         for start in range(0, len(kept), _CHUNK):
             smaller[start : start + _CHUNK] = whole[kept[start : start + _CHUNK]]
         os.replace(path.with_name(f"{path.stem}_smaller.npy"), path)
+
+
+def write_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
+    """An .npy file of this shape, written part by part. An error of the disk is an OSError."""
+    with open(path, "wb") as stream:
+        head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, head)
+        for part in parts:
+            stream.write(np.ascontiguousarray(part, dtype).data)
 
 
 def _place(folder: Path, final: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from edgekit.runner.inputs import picture
 
 _SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
 _BATCH = 256
+_BATCH_BYTES = 32 << 20
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
 DECODER = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
@@ -63,14 +65,14 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
             _decode(source, plan, config, entry, progress)
 
         found = image_cache.cached(config.cache, _key(config, source), fill)
-    _check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
+    check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, path.name)
     return Pools(
         found.splits["train"],
         found.splits.get("validation"),
         found.splits.get("test"),
         found.classes,
         "image",
-        (*found.notes, *_corrupt_notes(found.corrupt, found.total)),
+        (*found.notes, *corrupt_notes(found.corrupt, found.total)),
         input_path=tuple(config.input_path),
     )
 
@@ -104,16 +106,16 @@ def _decode(
 ) -> None:
     total, done = sum(map(len, plan.names.values())), 0
     corrupt: list[str] = []
-    shapes = _Shapes(config)
+    shapes = Shapes(config)
     for split, names in plan.names.items():
         x = entry.array(f"{split}_x", (len(names), config.size, config.size, config.channels))
         good = np.ones(len(names), bool)
-        for index, sample in enumerate(_pictures(source, names, shapes)):
-            if isinstance(sample, str):
-                corrupt.append(f"{names[index]} ({sample})")
+        for index, found in enumerate(_pictures(source, names, shapes)):
+            if isinstance(found, str):
+                corrupt.append(f"{names[index]} ({found})")
                 good[index] = False
             else:
-                x[index] = sample
+                x[index] = found
             done += 1
             if progress and (done % _BATCH == 0 or done == total):
                 progress(done, total)
@@ -121,17 +123,31 @@ def _decode(
     entry.finish(plan.classes, (*plan.notes, *shapes.notes()), corrupt, total)
 
 
-def _pictures(source: Source, names: list[str], shapes: _Shapes) -> Iterator[np.ndarray | str]:
+def _pictures(source: Source, names: list[str], shapes: Shapes) -> Iterator[np.ndarray | str]:
     """Samples in the order of `names`, or why there is none."""
 
     def one(data: bytes | str) -> np.ndarray | str:
-        return data if isinstance(data, str) else _sample(data, shapes)
+        return data if isinstance(data, str) else sample(data, shapes)
 
+    return decoded((_bytes(source, name) for name in names), one)
+
+
+def decoded(
+    contents: Iterator[bytes | str], one: Callable[[bytes | str], np.ndarray | str]
+) -> Iterator[np.ndarray | str]:
+    """What `one` makes of each content, in order, large ones on all cores; few contents are held at a time."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for start in range(0, len(names), _BATCH):
-            batch = [_bytes(source, name) for name in names[start : start + _BATCH]]
+        while batch := list(_batch(contents)):
             large = sum(map(len, batch)) > _LARGE_BYTES * len(batch)
             yield from threads.map(one, batch) if large else map(one, batch)
+
+
+def _batch(contents: Iterator[bytes | str]) -> Iterator[bytes | str]:
+    taken = 0
+    for content in itertools.islice(contents, _BATCH):
+        yield content
+        if (taken := taken + len(content)) >= _BATCH_BYTES:
+            return
 
 
 def _bytes(source: Source, name: str) -> bytes | str:
@@ -141,7 +157,7 @@ def _bytes(source: Source, name: str) -> bytes | str:
         return reason(error)
 
 
-class _Shapes:
+class Shapes:
     """What was done to pictures of other proportions, and to those with a turn: the notes say it."""
 
     def __init__(self, config: Options) -> None:
@@ -169,7 +185,8 @@ class _Shapes:
         return notes
 
 
-def _sample(data: bytes, shapes: _Shapes) -> np.ndarray | str:
+def sample(data: bytes, shapes: Shapes) -> np.ndarray | str:
+    """The sample of a picture's bytes, or why there is none."""
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
             problem = picture.mismatch(image)
@@ -188,15 +205,17 @@ def reason(error: Exception) -> str:
     return text or type(error).__name__
 
 
-def _check_corrupt(corrupt: list[str], total: int, most: float, origin: str) -> None:
+def check_corrupt(corrupt: list[str], total: int, most: float, origin: str, what: str = "pictures") -> None:
+    """DataError where more than the share `most` cannot be read."""
     if len(corrupt) > most * total:
         raise DataError(
-            f"{origin}: {len(corrupt)} of {total} pictures cannot be read, more than data.max_corrupt_fraction {most}; "
+            f"{origin}: {len(corrupt)} of {total} {what} cannot be read, more than data.max_corrupt_fraction {most}; "
             f"repair them or raise it; the first: {'; '.join(corrupt[:5])}"
         )
 
 
-def _corrupt_notes(corrupt: list[str], total: int) -> list[str]:
+def corrupt_notes(corrupt: list[str], total: int, what: str = "pictures") -> list[str]:
+    """A note on what was skipped; none where nothing was."""
     more = f"; and {len(corrupt) - _SHOWN} more" if len(corrupt) > _SHOWN else ""
-    note = f"skipped {len(corrupt)} of {total} pictures that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
+    note = f"skipped {len(corrupt)} of {total} {what} that cannot be read: {'; '.join(corrupt[:_SHOWN])}{more}"
     return [note] if corrupt else []

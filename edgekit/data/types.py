@@ -86,15 +86,19 @@ class Split:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
-        """A copy of some samples, in the order of `indices`."""
+        """A copy of some samples, in the order of `indices`; of a large memory map it is on disk (`data/mapped.py`)."""
+        from edgekit.data import mapped
+
         groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
-        return Split(self.x[indices], self.y[indices], groups, starts)
+        return Split(mapped.take(self.x, indices), self.y[indices], groups, starts)
 
     def joined(self, other: Split) -> Split:
         """A copy of both, the other's samples behind; recordings and times are known where they are of both."""
         import numpy as np
 
-        x, y = (np.concatenate([getattr(each, axis) for each in (self, other)]) for axis in "xy")
+        from edgekit.data import mapped
+
+        x, y = mapped.join(self.x, other.x), np.concatenate([self.y, other.y])
         marks = ((getattr(self, name), getattr(other, name)) for name in ("groups", "starts"))
         groups, starts = (None if a is None or b is None else np.concatenate([a, b]) for a, b in marks)
         return Split(x, y, groups, starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from edgekit.core import tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
+from edgekit.data import mapped
 from edgekit.models.features import Features
 from edgekit.models.joined import joined
 from edgekit.training import batches, losses
@@ -220,13 +222,15 @@ def _ahead(
     teacher: TeacherFile, data: Data, options: TrainOptions, threads: int, random: np.random.Generator
 ) -> np.ndarray:
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
-    samples = np.concatenate([raw for raw, _ in batches.epoch(data, options, random)])
-    return model_file.logits(
-        teacher,
-        samples,
-        classes=len(data.classes),
-        timeout_s=TEACHER_LIMIT_S,
-        threads=threads,
-        task=data.task,
-        tensors=data.tensors or (),
-    )
+    count = sum(part.stop - part.start for part in batches.parts(len(data.train.y), options.batch_size))
+    with tempfile.TemporaryDirectory(prefix="edgekit-epoch-") as folder:
+        samples = mapped.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
+        return model_file.logits(
+            teacher,
+            samples,
+            classes=len(data.classes),
+            timeout_s=TEACHER_LIMIT_S,
+            threads=threads,
+            task=data.task,
+            tensors=data.tensors or (),
+        )

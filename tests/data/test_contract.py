@@ -45,7 +45,7 @@ def every(data: Data) -> dict[str, object]:
 
 def test_the_folder_holds_the_sources_of_the_design():
     known = {"boxes", "csv_rows", "csv_windows", "digits", "image_folder", "masks", "npz", "python", "text_folder"}
-    assert known | {"text_table", "wav_folder", "wav_track"} <= set(source_names())
+    assert known | {"text_table", "wav_folder", "wav_track", "webdataset"} <= set(source_names())
 
 
 def test_samples_are_raw(data):

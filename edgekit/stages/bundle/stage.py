@@ -28,7 +28,7 @@ from edgekit.stages.bundle import provenance, sbom, smoothing, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.stages.bundle.story import told_of_stream
-from edgekit.training.predict import inputs
+from edgekit.training.predict import EVALUATION_BATCH, inputs
 
 WATCHED = 10_000
 """Validation samples that a reference is made of, at most."""
@@ -181,9 +181,12 @@ def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.M
 
 def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec) -> float:
     """The score above which as few normal validation samples lie as the config allows."""
-    normal = np.asarray(data.validation.x)[data.validation.y == 0]
-    scores = anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess))
-    return float(np.quantile(scores, 1 - config.false_alarms))
+    places = np.flatnonzero(data.validation.y == 0)
+    scores = []
+    for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
+        normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
+        scores.append(anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess)))
+    return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 
 
 def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec, manifest: Manifest) -> bytes:

@@ -15,6 +15,7 @@ from edgekit.runner.measure.bench import machine
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
 from edgekit.stages.distill.training import Student, Trainer, best_so_far
+from edgekit.training import side_by_side
 from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
@@ -43,6 +44,7 @@ def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder
         if entry.title in shortlist.measured["trained"]
     }
     compared = list(trainers) if len(trainers) > 1 else []
+    side_by_side.ahead([trainers[title].to_be_made(None, epochs) for title in compared], place.folder)
     tried: dict[str, Student] = {}
     for title in progress.each(compared, "candidate", best=lambda: best_so_far(tried.values())):
         tried[title] = trainers[title].train_with_labels(epochs)

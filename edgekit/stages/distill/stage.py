@@ -20,7 +20,7 @@ from edgekit.stages.distill.selection import select, selection_metrics, write_ev
 from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
 from edgekit.stages.distill.training import Student, Trainer, best_so_far
-from edgekit.training import losses, resume
+from edgekit.training import losses, resume, side_by_side
 from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
@@ -47,6 +47,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     ended = losers.stopped(trainer, wanted, teacher)
     ways = [*([] if earlier else [None]), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []
+    side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], place.folder)
     for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
         students.append(
             trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
+from edgekit.training import side_by_side
 from edgekit.training.evaluate import evaluate, score_samples
 from edgekit.training.fit import fit
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.resume import ResumeFolder
+from edgekit.training.side_by_side import Training
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.from_artifact import FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
@@ -58,6 +61,19 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     baseline, spec = open_model(source)
     found = []
     named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
+    side_by_side.ahead(
+        [
+            Training(
+                f"teacher {name}",
+                unfinished.checkpoint(f"teacher-{place}"),
+                (wanted.training or config).epochs,
+                partial(_trained, name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"),
+            )
+            for place, (name, wanted) in named
+            if wanted.builder is not None
+        ],
+        unfinished.folder,
+    )
     for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(from_file(name, wanted, data, config.threads))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, cast
 
 from torch import nn
@@ -17,11 +18,13 @@ from edgekit.models import dry_run, store
 from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
+from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
 from edgekit.training.resume import ResumeFolder
+from edgekit.training.side_by_side import Training
 
 ALONE = "alone"
 CONFIDENCE = 0.95
@@ -77,6 +80,17 @@ class Trainer:
         """By the teacher, for as many epochs as the config says; `until` so many of them, and later the rest."""
         return self._train(options.loss, self.config.epochs, options, teacher, until)
 
+    def to_be_made(self, options: LossOptions | None, epochs: int, teacher: Candidate | None = None) -> Training:
+        """The same training, to be made ahead of it by another process."""
+        train = partial(self.train_with_loss, options, teacher) if options and teacher else None
+        name = options.loss if options and teacher else ALONE
+        made = train or partial(self.train_with_labels, epochs)
+        return Training(f"{self.title}, {name}", self._checkpoint(name, epochs), epochs, made)
+
+    def _checkpoint(self, name: str, epochs: int) -> Checkpoint:
+        length = "" if epochs == self.config.epochs else f"-{epochs}"
+        return self.place.checkpoint(f"{self.name}-{name}{length}")
+
     def _train(
         self,
         name: str,
@@ -87,7 +101,6 @@ class Trainer:
     ) -> Student:
         module = dry_run.build(self.spec, self.config.seed, self.data)
         distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
-        length = "" if epochs == self.config.epochs else f"-{epochs}"
         try:
             with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
                 history = fit(
@@ -100,7 +113,7 @@ class Trainer:
                     threads=self.config.threads,
                     training=self.config.training,
                     distillation=distillation,
-                    resume=self.place.checkpoint(f"{self.name}-{name}{length}"),
+                    resume=self._checkpoint(name, epochs),
                     until=until,
                 )
         except ModelError as error:

@@ -1,0 +1,202 @@
+"""Samples of WebDataset shards, decoded one after another into the cache and mapped from there: never all in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from edgekit.core.cache_key import code_digest
+from edgekit.core.errors import DataError
+from edgekit.core.hashing import digest, sha256_file, write_json
+from edgekit.data import image_cache, image_decoding, shard_index, shards
+from edgekit.data.image_decoding import Shapes, decoded
+from edgekit.data.paths import expand, stamp
+from edgekit.data.shard_index import Found, Wanted
+from edgekit.data.shards import Reader
+from edgekit.data.splits import limited_indices
+from edgekit.data.types import Kind, Pools, Progress
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import wav, windows
+
+FORMAT = 1
+SHOWN_EVERY = 256
+EXTENSIONS = {"image": ("jpg", "jpeg", "png", "webp"), "audio": ("wav",), "vector": ("npy",)}
+ONE = {"image": "picture", "audio": "sound", "vector": "array"}
+VECTOR_DTYPES = ["float16", "float32", "float64"]
+
+Decode = Callable[[bytes], "np.ndarray | str"]
+
+
+class Options(Protocol):
+    """The options of `edgekit.data.sources.webdataset`."""
+
+    path: str
+    kind: Any
+    member: str | None
+    label: str
+    classes: Any
+    size: int
+    channels: Any
+    fit: Any
+    orientation: Any
+    rate_hz: int
+    max_corrupt_fraction: float
+    cache: str | None
+    limit: int | None
+    split_seed: int
+
+    @property
+    def raw_shape(self) -> tuple[int, ...] | None: ...
+
+    @property
+    def input_path(self) -> list[dict[str, Any]]: ...
+
+
+def pools(config: Options, progress: Progress | None = None) -> Pools:
+    """See `edgekit.data.sources.webdataset.read`."""
+    files = shards.find(config.path, "data.path")
+
+    def fill(entry: image_cache.Entry) -> None:
+        _fill(config, files, entry, progress)
+
+    found = image_cache.cached(config.cache, _key(config, files), fill)
+    what = f"{ONE[config.kind]}s"
+    origin = Path(config.path).name
+    image_decoding.check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, origin, what)
+    steps = config.input_path
+    if config.kind == "vector":  # the device takes the form that the shards may have
+        shape = list(found.splits["train"].x.shape[1:])
+        steps = [{"step": "read_array", "dtypes": VECTOR_DTYPES, "shape": shape}]
+    kind: Kind = config.kind
+    return Pools(
+        found.splits["train"],
+        found.splits.get("validation"),
+        found.splits.get("test"),
+        found.classes,
+        kind,
+        (*found.notes, *image_decoding.corrupt_notes(found.corrupt, found.total, what)),
+        config.rate_hz if kind == "audio" else None,
+        input_path=tuple(steps),
+    )
+
+
+def _key(config: Options, files: dict[str, list[Path]]) -> str:
+    """Digest of all that decides about the decoded bytes, the decoder's version included."""
+    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
+    return digest(
+        {
+            "format": [FORMAT, image_cache.FORMAT],
+            "content": {split: [[path.name, _sha256(root, path)] for path in mine] for split, mine in files.items()},
+            "options": [config.kind, config.member, config.label, config.classes, config.raw_shape],
+            "input_path": config.input_path,
+            "code": code_digest("runner/inputs"),
+            "limit": config.limit,
+            "seed": None if config.limit is None else config.split_seed,
+            "pillow": image_decoding.DECODER,
+        }
+    )
+
+
+def _sha256(root: Path, path: Path) -> str:
+    """The digest of a shard; remembered in the cache as long as the file system says that the shard is unchanged."""
+    known = root / "digests" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()}.json"
+    try:
+        now = stamp(path)
+        try:
+            noted = json.loads(known.read_text())
+            if noted["stamp"] == now:
+                return str(noted["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        found = sha256_file(path)
+    except OSError as error:
+        raise DataError(f"{path.name}: cannot be read ({error.strerror or error}); check its permissions") from None
+    try:
+        known.parent.mkdir(parents=True, exist_ok=True)
+        write_json(known, {"stamp": now, "sha256": found})
+    except OSError:  # then it is read again the next time
+        pass
+    return found
+
+
+def _fill(config: Options, files: dict[str, list[Path]], entry: image_cache.Entry, progress: Progress | None) -> None:
+    wanted = Wanted((config.member,) if config.member else EXTENSIONS[config.kind], ONE[config.kind], config.label)
+    found, labels, classes = shard_index.read(files, wanted, config.classes)
+    kept = limited_indices(labels, config.limit, config.split_seed)
+    order = {split: kept.get(split, np.arange(len(each))) for split, each in found.items()}
+    for split in order.keys() - {"train"}:  # train is mixed where it is divided; of these any prefix is a fair sample
+        order[split] = np.random.default_rng(0).permutation(order[split])
+    total, done, corrupt = sum(map(len, order.values())), 0, list[str]()
+    shapes = Shapes(config)
+    decode = _decoder(config, shapes)
+    first = _first(found["train"], order["train"], decode)
+    for split, places in order.items():
+        x = entry.array(f"{split}_x", (len(places), *first.shape), str(first.dtype))
+        good = np.ones(len(places), bool)
+        for row, sample in enumerate(_samples(found[split], places, decode)):
+            if isinstance(sample, str):
+                corrupt.append(f"{found[split].called(int(places[row]))} ({sample})")
+                good[row] = False
+            elif sample.shape != first.shape:
+                raise DataError(
+                    f"{found[split].called(int(places[row]))}: an array of shape {sample.shape}, and the first of "
+                    f"train has {first.shape}; give all samples one shape"
+                )
+            else:
+                x[row] = sample
+            done += 1
+            if progress and (done % SHOWN_EVERY == 0 or done == total):
+                progress(done, total)
+        entry.keep(split, good, labels[split][places])
+    entry.finish(classes, tuple(shapes.notes()), corrupt, total)
+
+
+def _samples(found: Found, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
+    with Reader() as reader:
+        contents: Iterator[bytes | str] = (found.content(place, reader) for place in places.tolist())
+        yield from decoded(contents, lambda content: decode(content) if isinstance(content, bytes) else content)
+
+
+def _first(found: Found, places: np.ndarray, decode: Decode) -> np.ndarray:
+    """The first sample of train that can be read: it says the shape of all."""
+    reasons = []
+    for sample in _samples(found, places[:SHOWN_EVERY], decode):
+        if not isinstance(sample, str):
+            return sample
+        reasons.append(sample)
+    raise DataError(f"{found.called(int(places[0]))}: cannot be read ({reasons[0]}), nor those behind it; repair them")
+
+
+def _decoder(config: Options, shapes: Shapes) -> Decode:
+    if config.kind == "image":
+        return lambda content: image_decoding.sample(content, shapes)
+    return _vector if config.kind == "vector" else lambda content: _sound(content, config)
+
+
+def _vector(content: bytes) -> np.ndarray | str:
+    try:
+        found = np.load(io.BytesIO(content), allow_pickle=False)
+    except Exception as error:  # numpy passes on what Python's parser raises for a damaged header
+        return image_decoding.reason(error)
+    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.name not in VECTOR_DTYPES:
+        return "no array of floats with one axis"
+    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused by its place
+        return found.astype(np.float32)
+
+
+def _sound(content: bytes, config: Options) -> np.ndarray | str:
+    steps, shape = config.input_path, config.raw_shape
+    assert shape is not None
+    try:
+        found, _ = wav.decode(
+            "a sound", content, wav.Wanted(shape[0], config.rate_hz, tuple(steps), "the config asks for")
+        )
+    except InputError as error:
+        return str(error)
+    return next(windows.cut(found, next(step for step in steps if step["step"] == "windows")))

@@ -1,0 +1,105 @@
+"""Pictures, sounds or vectors in WebDataset shards: tar files with `0001.jpg` beside `0001.cls` or `0001.json`.
+
+Shards are read one after another, and their samples are decoded once into the cache. From there they are mapped, so a
+data set may be larger than memory. A shard belongs to the split that its name says, as in `train-000.tar` or
+`val-000.tar`; without such a word all are train. Pictures become uint8 (size, size, channels), sounds mono float32 of
+`seconds` at `rate_hz`, and vectors float32, from .npy. Compressed shards are refused: samples are found by their place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.hashing import digest
+from edgekit.data.paths import PathText, stamp
+from edgekit.data.types import Pools, Progress, SourceConfig
+from edgekit.runner import input_path
+
+TASKS = ("classification", "embedding", "anomaly")
+OF_PICTURES = ("size", "channels", "fit", "orientation")
+OF_SOUNDS = ("rate_hz", "seconds")
+
+
+class Config(SourceConfig):
+    """Options of WebDataset shards."""
+
+    source: Literal["webdataset"] = "webdataset"
+    path: PathText = Field(description="folder of .tar shards, or a pattern such as train-{000..099}.tar or *.tar")
+    kind: Literal["image", "audio", "vector"] = Field(
+        "image", description="what a sample is: a picture (.jpg, .jpeg, .png, .webp), a sound (.wav), a vector (.npy)"
+    )
+    member: str | None = Field(
+        None, description="extension of the member that is the sample, as in left.jpg; none: by kind"
+    )
+    label: str = Field("cls", description="member that holds the label: cls, or json.KEY for a key of .json")
+    classes: list[str] | None = Field(
+        None, description="names of the labels 0, 1, …, in this order; none: the labels name themselves"
+    )
+    size: int = Field(32, ge=4, le=1024, description="height and width of pictures, pixels")
+    channels: Literal[1, 3] = Field(3, description="colour channels of pictures: 1 is grey, 3 is RGB")
+    fit: Literal["stretch", "crop"] = Field(
+        "stretch", description="picture that is not square: stretch it, or crop the largest square at its centre"
+    )
+    orientation: Literal["apply", "ignore"] = Field("apply", description="whether the EXIF orientation turns a picture")
+    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second of sounds, after resampling")
+    seconds: float = Field(1.0, gt=0, le=600, description="length of sounds, seconds; silence fills shorter ones")
+    max_corrupt_fraction: float = Field(
+        0.01, ge=0, lt=1, description="largest share of unreadable samples before the source is refused"
+    )
+    cache: PathText | None = Field(None, description="folder for decoded samples; none: ~/.cache/edgekit")
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Config:
+        others = {"image": OF_SOUNDS, "audio": OF_PICTURES, "vector": (*OF_PICTURES, *OF_SOUNDS)}[self.kind]
+        for name in others:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: got {getattr(self, name)!r}, and kind is {self.kind}; leave the option out")
+        samples = self.seconds * self.rate_hz
+        if abs(samples - round(samples)) > 1e-6 or samples < 1:
+            raise ValueError(
+                f"seconds: {self.seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another"
+            )
+        extension, dot, key = self.label.rpartition(".")
+        if not self.label or (dot and (not key or not extension)):
+            raise ValueError(f"label: got {self.label!r}; write cls, or json and a key, as in json.label")
+        if self.classes is not None and (len(set(self.classes)) != len(self.classes) or not self.classes):
+            raise ValueError(f"classes: got {self.classes}; name each class once")
+        return self
+
+    @property
+    def raw_shape(self) -> tuple[int, ...] | None:
+        """Height, width and channels of pictures, the samples of a sound; None for vectors: the shards say it."""
+        if self.kind == "image":
+            return (self.size, self.size, self.channels)
+        return (round(self.seconds * self.rate_hz),) if self.kind == "audio" else None
+
+    @property
+    def input_path(self) -> list[dict[str, Any]]:
+        """What happens to a member, as the device will do it; of vectors the shards decide."""
+        shape = self.raw_shape
+        if shape is None:
+            return []
+        if self.kind == "image":
+            return input_path.pictures(shape, self.fit, self.orientation)
+        resampled = {"step": "resample", "rate_hz": self.rate_hz}
+        cut = input_path.windows(shape[0], shape[0], "silence")
+        return [{"step": "decode_wav"}, {"step": "mix_channels"}, resampled, cut]
+
+
+def identity(config: Config) -> list[object]:
+    """Every shard by what the file system says of it, and what decodes its samples."""
+    from edgekit.data import shards
+
+    files = shards.find(config.path, "data.path")
+    signs = [[split, path.name, *stamp(path)] for split, mine in files.items() for path in mine]
+    return [digest(signs), library_versions(("pillow",)), code_digest("runner/inputs")]
+
+
+def read(config: Config, progress: Progress | None = None) -> Pools:
+    """Pools as memory-mapped arrays. With `limit`, only the samples that it keeps are decoded."""
+    from edgekit.data.shard_samples import pools
+
+    return pools(config, progress)
