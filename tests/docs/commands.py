@@ -258,6 +258,7 @@ ELSEWHERE = {
     "pip install -c constraints.txt '.[workbook,cache]'": INSTALLS,
     "edgekit run configs/digits.yaml --cache s3://bucket/edgekit": (
         "needs a store; tests/workbook/shared_cache/test_object_store.py uses a real S3 server"
+    ),
     "pip install -c constraints.txt '.[workbook,dask]'": INSTALLS,
     "edgekit run configs/digits.yaml configs/mine.yaml --workers 2": CONFIGS,
     "edgekit run configs/digits.yaml configs/mine.yaml --on dask://desk:8786": WORKERS,
