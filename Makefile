@@ -72,7 +72,7 @@ docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a
 
 # The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
 # is unchanged since is not computed twice, every check of the notebooks runs.
-defaults: $(VENV)/.dev ## run all eight notebooks with their default parameters under nbval
+defaults: $(VENV)/.dev ## run all nine notebooks with their default parameters under nbval
 	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 

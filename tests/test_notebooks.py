@@ -13,7 +13,7 @@ import papermill
 import pytest
 
 from edgekit.core.config import STAGES
-from edgekit.workbook.field_notebook import NOTEBOOK
+from edgekit.workbook import side_notebook
 from edgekit.workbook.parameters import COMMON_PARAMETERS
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.sections import own_fields, parse_stage, shared_options, stage_config
@@ -21,8 +21,10 @@ from tests.docs import pages
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
-FIELD = ROOT / "notebooks" / NOTEBOOK
+FIELD = ROOT / "notebooks" / side_notebook.FIELD
 """No stage: it reads reports from devices, and takes no option of a config."""
+SEARCH = ROOT / "notebooks" / side_notebook.SEARCH
+"""No stage: it reads a study."""
 MOST_CELLS, MOST_LINES = 12, 15
 MOST_WORDS, LONGEST_SENTENCE = 80, 25
 """Of a Markdown cell, and of a sentence in it."""
@@ -56,10 +58,10 @@ def imported_from_edgekit(path: Path) -> set[str]:
 
 
 def test_there_is_one_notebook_for_each_stage() -> None:
-    assert sorted((ROOT / "notebooks").glob("*.ipynb")) == [*NOTEBOOKS, FIELD]
+    assert sorted((ROOT / "notebooks").glob("*.ipynb")) == [SEARCH, *NOTEBOOKS, FIELD]
 
 
-@pytest.mark.parametrize("path", [*NOTEBOOKS, FIELD], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [SEARCH, *NOTEBOOKS, FIELD], ids=lambda path: path.stem)
 class TestForm:
     def test_committed_without_outputs(self, path: Path) -> None:
         for cell in cells(path, "code"):
@@ -144,6 +146,18 @@ def test_the_field_notebook_is_told_in_order() -> None:
     for mark in marks:
         at = text.index(mark, at) + len(mark)
     expectation = text[text.index("## What we expect") : text.index("## The method on one part")]
+    assert re.search(r"\d", expectation), "an expectation has a number"
+
+
+def test_the_search_notebook_is_told_in_order() -> None:
+    text = "\n".join(source(cell) for cell in json.loads(SEARCH.read_text())["cells"])
+    marks = ["# 00", "**Question.**", "*Reads*", "studies.read(", "tables.facts(", "## What we expect", "dominates(",
+             "tables.front(", "figures.front(", "importances(", "figures.parallel(", "figures.growth(", "figures.cost(",
+             "## What to take", "recommend.told(", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
+    at = 0
+    for mark in marks:
+        at = text.index(mark, at) + len(mark)
+    expectation = text[text.index("## What we expect") : text.index("## The method on one trial")]
     assert re.search(r"\d", expectation), "an expectation has a number"
 
 

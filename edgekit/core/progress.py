@@ -38,6 +38,20 @@ class Step:
     def __init__(self, name: str, unit: str, of: int, done: float) -> None:
         self.shown = Shown(name, unit, float(done), int(of))
         self._begun, self._began_at = time.monotonic(), done
+        self._ends_at: float | None = None
+
+    def expect(self, left_s: float | None) -> None:
+        """Seconds left, by somebody who knows better than the pace; what is within the step then counts no more.
+
+        Once they are over nobody knows how many are left. None: nobody knew, and the pace tells again.
+        """
+        self._ends_at = None if left_s is None else time.monotonic() + left_s
+        _publish(now=True)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it says itself how long it lasts: it is counted, or somebody has said so."""
+        return bool(self.shown.of) or self._ends_at is not None
 
     def at(self, done: float, of: int | None = None, best: str | None = None, name: str | None = None) -> None:
         """`done` units are done, of `of`; a fraction counts towards the time left. What is None stays as it is."""
@@ -48,6 +62,9 @@ class Step:
 
     def left_s(self, inner: float) -> float | None:
         """Seconds left at the pace so far, `inner` being the share of the unit under way; None while nobody knows."""
+        if self._ends_at is not None:
+            rest = self._ends_at - time.monotonic()
+            return rest if rest > 0 else None
         done, now = self.shown.done + inner, time.monotonic()
         gained, taken = done - self._began_at, now - self._begun
         if not self.shown.of or gained <= 0 or taken < SURE_AFTER_S:
@@ -178,8 +195,9 @@ def _left_s() -> float | None:
     """Of the outermost step that is counted: what is within it is a share of its unit."""
     inner, left = 0.0, None
     for each in reversed(_steps):
-        if each.shown.of:
+        if each.bounded:
             left = each.left_s(inner)
+        if each.shown.of:
             inner = min(1.0, (each.shown.done + inner) / each.shown.of)
     return left
 

@@ -1,6 +1,6 @@
 """Write the reference notebooks anew: `make reference`, which is `python -m tests.reference.make`.
 
-Each is a notebook's code on tests/configs/tiny.yaml, that of 08 on its example reports, with the outputs that any
+Each is a notebook's code on tests/configs/tiny.yaml, those of 00 and 08 on their examples, with the outputs that any
 machine must give again: what sanitize.cfg names is replaced before it is stored, pictures are left out (that there is
 one, and its size, stays), and so are the outputs of cells tagged `nbval-ignore-output`, which show nothing but
 measurements. Compare with
@@ -26,7 +26,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name
-from edgekit.workbook.field_notebook import NOTEBOOK
+from edgekit.workbook import side_notebook
 from edgekit.workbook.plan import Plan, load_plan, workbook_folder
 
 HERE = Path(__file__).parent
@@ -40,14 +40,14 @@ def tags(cell: Any) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
-FIELD = "field"
-"""Notebook 08, which is no stage and takes its parameters as they stand."""
-ALL = (*STAGES, FIELD)
+SIDE = {"search": side_notebook.SEARCH, "field": side_notebook.FIELD}
+"""Notebooks 00 and 08, which are no stages and take their parameters as they stand."""
+ALL = ("search", *STAGES, "field")
 
 
 def file_name(which: str) -> str:
-    """Of the notebook of a stage, or of `FIELD`."""
-    return NOTEBOOK if which == FIELD else notebook_name(which)
+    """Of the notebook of a stage, or of one of `SIDE`."""
+    return SIDE.get(which) or notebook_name(which)
 
 
 def prepare(stage: str, plan: Plan) -> Any:
@@ -55,7 +55,7 @@ def prepare(stage: str, plan: Plan) -> Any:
     notebook = nbformat.read(workbook_folder("notebooks") / file_name(stage), as_version=4)
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.cells:
-        if "parameters" in tags(cell) and stage != FIELD:
+        if "parameters" in tags(cell) and stage not in SIDE:
             cell.source = set_parameters(cell.source, {"config": CONFIG, **plan.scalars(stage)})
     return notebook
 
@@ -94,7 +94,7 @@ def sanitize(text: str, patterns: list[tuple[str, str]]) -> str:
 
 
 def main() -> None:
-    """Execute the walk from scratch, and 08, and write eight references."""
+    """Execute the walk from scratch, and 00 and 08, and write nine references."""
     patterns = get_sanitize_patterns((HERE / "sanitize.cfg").read_text())
     plan = load_plan(HERE.parent.parent / CONFIG)
     with tempfile.TemporaryDirectory() as fresh:

@@ -78,7 +78,10 @@ class BatchRow(TypedDict):
 
 
 class StudyRow(TypedDict):
-    """study.json. `front` lists trial numbers; `reference` is the point that hypervolumes are taken from."""
+    """study.json. `front` lists trial numbers; `reference` is the point that hypervolumes are taken from.
+
+    `baseline_accuracy`: the fraction that the budget's drop counts from; where it is missing, figures do not draw it.
+    """
 
     format: int
     edgekit: str
@@ -94,6 +97,7 @@ class StudyRow(TypedDict):
     key: str
     reference: list[float]
     anchors: list[AnchorRow]
+    baseline_accuracy: NotRequired[float]
     trials: list[TrialRow]
     batches: list[BatchRow]
     front: list[int]

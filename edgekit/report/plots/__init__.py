@@ -18,6 +18,9 @@ from edgekit.report.plots.pipeline import pipeline
 from edgekit.report.plots.pruned import accuracy_by_cost, predicted_and_measured, zero_patterns
 from edgekit.report.plots.quantization import calibration, histograms
 from edgekit.report.plots.samples import samples
+from edgekit.report.plots.search_front import search_front
+from edgekit.report.plots.search_growth import search_cost, search_growth
+from edgekit.report.plots.search_options import search_importances, search_parallel
 from edgekit.report.plots.verdict import pareto, waterfall
 
 __all__ = [
@@ -46,6 +49,11 @@ __all__ = [
     "pruning",
     "roofline",
     "samples",
+    "search_cost",
+    "search_front",
+    "search_growth",
+    "search_importances",
+    "search_parallel",
     "sensitivity",
     "waterfall",
     "ways",

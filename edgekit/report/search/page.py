@@ -1,0 +1,143 @@
+"""`search.html`: one page about a study, drawn from study.json alone, with nothing in it that comes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from matplotlib.figure import Figure
+
+from edgekit import __version__
+from edgekit.core.hashing import digest, sha256_file
+from edgekit.report.html.charts import Picture, picture
+from edgekit.report.html.render import render
+from edgekit.report.html.sign import sign_of
+from edgekit.report.search import figures, grids, importances, recommend, words
+from edgekit.report.search.importances import Importances
+from edgekit.report.search.studies import Study, read, shown
+from edgekit.runner.files import write_atomically
+
+PAGE = "search.html"
+ROOM = Path(__file__).parent
+END = "</html>\n"
+CAPTIONS = {
+    "front": "Left and up is better, or left and down. A trial on the front is best in all objectives together, so in "
+    "one pair it may lie behind others. Lines are intervals; one that reaches into the grey is not surely inside.",
+    "importances": "By functional ANOVA over the complete trials. Options that act together explain more than their "
+    "sum; a sampler that stays near good trials shows less of the poor ones.",
+    "parallel": "A line is a trial. ↑: higher is better, ↓: lower is. A line that passes below an axis has no such "
+    "option; one that ends before the objectives never got there.",
+    "growth": "The front’s hypervolume, as a share of the last: a long flat end says that more trials add little.",
+    "cost": "Left, how many trials came to each rung and what became of them; right, where the work went.",
+}
+
+
+def write(path: Path) -> Path:
+    """Draw the page beside a study's file if what is there is not current; DataError where there is no sound study."""
+    study = read(path)
+    page = study.path.parent / PAGE
+    if not is_drawn(study.path):
+        write_atomically(page, text(study).encode())
+    return page
+
+
+def draw(path: Path, say: Callable[[str], None]) -> bool:
+    """`write` at the end of a search; an error is printed only, because the study stands without a page."""
+    try:
+        write(path)
+        return True
+    except Exception as error:
+        say(f"{PAGE} could not be drawn ({type(error).__name__}: {error}); the study stands: {path}")
+        return False
+
+
+def is_drawn(path: Path) -> bool:
+    """True where the page is whole and says what the study's file says now."""
+    try:
+        there = (path.parent / PAGE).read_text()
+        return there.endswith(END) and sign_of(there) == _sign(path)
+    except (OSError, ValueError):
+        return False
+
+
+def text(study: Study) -> str:
+    """The page; the same bytes for the same study and the same code."""
+    return render("search.html.j2", **context(study))
+
+
+def context(study: Study) -> dict[str, Any]:
+    """Everything that `search.html.j2` names."""
+    found, points = importances.of(study), recommend.points(study)
+    return {
+        "study": {"name": study.row["name"], "front": bool(study.front)},
+        "edgekit": __version__,
+        "sign": _sign(study.path),
+        "headline": words.headline(study),
+        "lead": " ".join(filter(None, (words.trials(study), words.budget(study), words.ended(study)))),
+        "facts": facts(study, points),
+        "points": [_told(study, point) for point in points],
+        "missed": [line for line in (words.nearest(study), words.disturbed(study)) if line],
+        "figures": pictures(study, found),
+        "front": grids.front(study),
+        "untold": found.left_out,
+        "cost": " ".join(filter(None, (words.cost(study), words.spared(study)))),
+        "rungs": grids.rungs(study),
+        "work": grids.work(study),
+        "trials": grids.trials(study),
+        "about": grids.about(study),
+        "space": grids.space(study),
+        "anchors": grids.anchors(study),
+        "config": yaml.safe_dump(study.row["config"], sort_keys=False, allow_unicode=True),
+        "file": study.path.name,
+        "sha256": sha256_file(study.path),
+        "digest": study.row["batches"][-1]["digest"] if study.row["batches"] else "of no batch",
+    }
+
+
+def facts(study: Study, points: list[recommend.Point]) -> list[tuple[str, str, str]]:
+    """The best value of each objective, and whose it is."""
+    found = []
+    for point in points:
+        for each in point.best_in:
+            figure = each.shown(point.trial["values"][each.place])
+            found.append((figure, each.best, f"trial {point.number}, {shown(point.trial, each).partition(' (')[2]}"))
+    return [(figure, what, beside.removesuffix(")").removesuffix(", ")) for figure, what, beside in found]
+
+
+def _told(study: Study, point: recommend.Point) -> dict[str, str]:
+    first, *rest = recommend.sentences(study, point)
+    title, _, figure = first.partition(". ")
+    return {
+        "first": f"{title}.",
+        "rest": " ".join([figure, *rest]),
+        "options": recommend.options(study, point.trial),
+        "command": study.command(point.number),
+    }
+
+
+def pictures(study: Study, found: Importances) -> dict[str, Picture]:
+    """The figures by name; one that has nothing to show is left out."""
+    drawn: dict[str, tuple[Figure | None, str]] = {
+        "front": (figures.front(study), f"{len(study.complete)} complete trials by two objectives at a time"),
+        "importances": (figures.importances(study, found), _largest(found)),
+        "parallel": (figures.parallel(study, found), f"{len(study.trials)} trials through their options"),
+        "growth": (figures.growth(study), f"Hypervolume of the front after {len(study.row['batches'])} batches"),
+        "cost": (figures.cost(study), f"Trials and work by rung: {words.cost(study)}"),
+    }
+    return {name: picture(figure, alt, CAPTIONS[name]) for name, (figure, alt) in drawn.items() if figure is not None}
+
+
+def _largest(found: Importances) -> str:
+    first = dict.fromkeys(row.objective.title for row in found.rows)
+    told = [
+        max((row for row in found.rows if row.objective.title == title), key=lambda row: row.share) for title in first
+    ]
+    return "; ".join(f"{row.objective.title}: {row.key} {row.share:.0%}" for row in told)
+
+
+def _sign(path: Path) -> str:
+    """Digest of the study and of the code that draws it."""
+    code = sorted(each for each in ROOM.parent.rglob("*") if each.is_file() and each.suffix != ".pyc")
+    return digest([__version__, *([each.name, sha256_file(each)] for each in (path, *code))])

@@ -1,0 +1,126 @@
+"""A study in sentences, for the page, the notebook and the terminal alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgekit.core.progress_state import duration
+from edgekit.core.rows.study import TrialRow
+from edgekit.report.formatting import count
+from edgekit.report.search.cost import spent
+from edgekit.report.search.studies import Study
+
+STATES = {
+    "complete": "went through every rung",
+    "infeasible": "over the budget by a cheap rung",
+    "stopped": "stopped after few epochs",
+    "failed": "failed",
+}
+LIMITS = {
+    "accuracy_drop_pp": "a drop of at most {:g} pp",
+    "latency_p50_ms": "a p50 of at most {:g} ms",
+    "size_bytes": "at most {:,} bytes",
+}
+ENDS = {
+    "trials": "as many trials as were asked for",
+    "minutes": "the minutes are over",
+    "every point": "every point of the space was tried",
+    "interrupted": "interrupted, and it can go on",
+}
+OVER = {
+    "accuracy_drop_pp": ("drop of accuracy", " pp"),
+    "latency_p50_ms": ("p50", " ms"),
+    "size_bytes": ("size", " bytes"),
+}
+
+
+def headline(study: Study) -> str:
+    """`A front of 7 trials inside the budget`."""
+    if study.front:
+        return f"A front of {len(study.front)} trial{'s' if len(study.front) > 1 else ''} inside the budget"
+    return "No trial is inside the budget"
+
+
+def trials(study: Study) -> str:
+    """How many there were, and what became of them."""
+    states = "; ".join(f"{many} {STATES[state]}" for state, many in study.counts.items())
+    inside = f", {len(study.inside)} of these inside the budget" if study.complete else ""
+    batches = len(study.row["batches"])
+    amount = f"{count(len(study.trials))} trial{'s' if len(study.trials) != 1 else ''}"
+    states = states.replace(STATES["complete"], f"{STATES['complete']}{inside}")
+    return f"{amount} in {batches} batch{'es' if batches != 1 else ''}: {states}."
+
+
+def proposed(study: Study) -> str:
+    """Who proposed the trials, and why."""
+    sampler = study.row["sampler"]
+    return f"Proposed by {sampler['name']}: {sampler['reason']}."
+
+
+def ended(study: Study) -> str:
+    """Why the search ended; empty of one that goes on."""
+    found = study.row["ended"]
+    return f"Ended: {ENDS.get(found, found)}." if found else ""
+
+
+def budget(study: Study) -> str:
+    """The limits that constraints come from."""
+    found = study.row["budget"]
+    limits = [text.format(found[key]) for key, text in LIMITS.items() if found.get(key) is not None]
+    return f"The budget: {', '.join(limits)}." if limits else "No budget limits the search."
+
+
+def cost(study: Study) -> str:
+    """Wall clock, and work of all processes."""
+    took = study.row["batches"][-1]["seconds"] if study.row["batches"] else 0.0
+    work = sum(row.seconds for row in spent(study))
+    return f"It took {duration(took)} by the clock and {duration(work)} of work."
+
+
+def spared(study: Study) -> str:
+    """How many trials the cheap rungs kept from the dearest; empty where none."""
+    rows = {row.name: row for row in spent(study)}
+    every, last = rows["shape"].came or 0, rows["all"].came or 0
+    return f"{every - last} of {every} trials ended before the dearest rung." if last < every else ""
+
+
+def disturbed(study: Study) -> str:
+    """Rounds of measuring that something disturbed to the last, batches counted from 1; empty where none was."""
+    found = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
+    if not found:
+        return ""
+    which = f"batch {found[0]}" if len(found) == 1 else f"batches {', '.join(found)}"
+    return f"Something disturbed the measurements of {which}: their latencies are less sure than their intervals say."
+
+
+def nearest(study: Study) -> str:
+    """Of a study that met no budget: the complete trial that is over it by the least; empty of any other."""
+    if study.front:
+        return ""
+    if not study.complete:
+        return "No trial went through every rung: widen the space, or the budget."
+    limits = study.row["budget"]
+    best = min(study.complete, key=lambda each: _over(each, limits))
+    return f"Nearest is trial {best['number']}, over the budget: {over(best)}."
+
+
+def over(trial: TrialRow) -> str:
+    """`drop of accuracy by 1.21 pp`: every limit that a trial is over, and by how much."""
+    found = []
+    for name, by in trial["constraints"].items():
+        what, unit = OVER.get(name, (name, ""))
+        found += [f"{what} by {_figure(by)}{unit}"] if by > 0 else []
+    return ", ".join(found)
+
+
+def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
+    """The worst excess, as a share of its limit where that is known."""
+    shares = []
+    for name, by in trial["constraints"].items():
+        limit = limits.get(name)
+        shares.append(by / limit if isinstance(limit, (int, float)) and limit > 0 else by)
+    return max(shares, default=0.0)
+
+
+def _figure(by: float) -> str:
+    return f"{by:,.0f}" if by >= 1000 else f"{by:.3g}"

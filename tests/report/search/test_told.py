@@ -1,0 +1,133 @@
+"""A study in words: what became of the trials, which points to take, and how sure that is."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from edgekit.report.search import cost, recommend, show, studies, words
+from edgekit.report.search.studies import Study
+from tests.report.search import example
+
+
+def read(folder: Path, **given: Any) -> Study:
+    return studies.read(example.write(example.study(**given), folder / "study.json"))
+
+
+def terminal(study: Study, width: int = 150) -> str:
+    console = Console(file=StringIO(), width=width, color_system=None)
+    show.show(study, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_points_are_the_best_of_each_objective_inside_the_budget(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    points = recommend.points(study)
+    assert [point.title for point in points] == ["Smallest", "Fastest", "Most accurate"]
+    for point in points:
+        for each in point.best_in:
+            every = [trial["values"][each.place] for trial in study.inside]
+            assert point.trial["values"][each.place] == (max(every) if each.maximize else min(every))
+
+
+def test_what_an_interval_does_not_tell_apart_is_said(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    smallest, _, accurate = recommend.points(study)
+    assert smallest.close == ()  # a size is known exactly
+    [(objective, numbers)] = accurate.close
+    low = accurate.trial["intervals"][0][0]  # type: ignore[index]
+    open_ = {
+        trial["number"] for trial in study.front if trial is not accurate.trial and trial["intervals"][0][1] >= low
+    }  # type: ignore[index]
+    assert objective.name == "accuracy" and set(numbers) == open_
+    assert recommend.sentences(study, accurate)[1].endswith("are not surely less accurate.")
+
+
+def test_one_trial_that_is_best_in_everything_stands_once(tmp_path: Path) -> None:
+    [point] = recommend.points(read(tmp_path, trials=1))
+    assert point.title == "Smallest, fastest and most accurate" and point.number == 0
+
+
+def test_a_study_without_a_feasible_trial_says_which_came_nearest(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=12, budget={"accuracy_drop_pp": 0.0})
+    least = min(study.complete, key=lambda trial: trial["constraints"]["accuracy_drop_pp"])
+    over = least["constraints"]["accuracy_drop_pp"]
+    assert words.nearest(study) == (
+        f"Nearest is trial {least['number']}, over the budget: drop of accuracy by {over:.3g} pp."
+    )
+    assert recommend.points(study) == [] and "none to take" in recommend.told(study)
+    assert "No trial is inside the budget." in terminal(study)
+
+
+def test_a_study_that_no_trial_went_through_says_what_to_widen(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=8, budget={"latency_p50_ms": 0.001})
+    assert words.trials(study) == "8 trials in 2 batches: 8 over the budget by a cheap rung."
+    assert words.nearest(study).endswith("widen the space, or the budget.")
+
+
+def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    said = words.trials(study)
+    for state, many in study.counts.items():
+        assert f"{many} {words.STATES[state]}" in said
+    assert f"{len(study.inside)} of these inside the budget" in said
+    assert "measurements of batch 6:" in words.disturbed(study)
+    assert words.disturbed(read(tmp_path, trials=8)) == ""
+
+
+def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    whole = sum(sum(trial["took_s"].values()) for trial in study.trials)
+    rows = cost.spent(study)
+    assert sum(row.seconds for row in rows) == pytest.approx(whole) == pytest.approx(sum(cost.parts(study).values()))
+    assert [row.came for row in rows] == sorted((row.came for row in rows), reverse=True)
+    assert sum(sum(row.ended.values()) for row in rows) + len(study.complete) == len(study.trials)
+
+
+def test_a_trial_that_was_told_again_costs_nothing(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=4)
+    before = sum(row.came for row in cost.spent(study))
+    study.trials[3]["same_as"] = 0
+    assert sum(row.came for row in cost.spent(study)) < before
+
+
+def test_the_terminal_shows_the_front_and_a_command_for_each_point(tmp_path: Path) -> None:
+    study = read(tmp_path)
+    said = terminal(study)
+    for trial in study.front:
+        assert studies.shown(trial, study.objectives[0]) in said
+    for point in recommend.points(study):
+        assert f"\n  {study.command(point.number)}\n" in said
+    assert "Ended: made up by a formula" in said
+
+
+def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=160, batch=8)
+    many = [dict(trial) for trial in study.front for _ in range(3)]
+    study.row["name"] = "[red]name"
+    study.__dict__["front"] = many
+    said = terminal(study)
+    assert f"and {len(many) - show.MOST_ROWS} more, in the page" in said and "[red]name" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "words_"),
+    [
+        ("edgekit.models.ds_cnn:ds_cnn", "ds_cnn"),
+        (0.123456, "0.1235"),
+        ([2, 1], "[2, 1]"),
+        ("a\u001b[2Jb", "a·[2Jb"),
+        ("x" * 60, "x" * 39 + "…"),
+    ],
+)
+def test_a_value_is_shown_in_a_few_letters(given: object, words_: str) -> None:
+    assert studies.plain(given) == words_
+
+
+def test_a_key_is_as_short_as_it_can_be_told_apart() -> None:
+    keys = ["distill.student.kwargs.width", "model.kwargs.width", "prune.ratio"]
+    assert [studies.short(key, keys) for key in keys] == ["student.kwargs.width", "model.kwargs.width", "ratio"]
