@@ -87,6 +87,7 @@ def run(request: Request, say: Say) -> bool:
         make_folder(folder)
     with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
+    page.draw(folder / FILE, say)
     show.show(read(folder), Console(width=None if sys.stdout.isatty() else 120))
     say(words.study(study.row, study.digest, folder))
     return bool(study.row["front"])
