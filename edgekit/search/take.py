@@ -104,9 +104,10 @@ def _placed(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Relative paths as absolute ones, as a plan takes them: from the folder of the config that was searched from."""
     found = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
     model = found.get("model")
-    for key in PATHS if isinstance(model, dict) else ():
-        if isinstance(model.get(key), str) and model[key] and model[key][0] not in "/~$":
-            model[key] = str(origin.resolve().parent / model[key])
+    if isinstance(model, dict):
+        for key in PATHS:
+            if isinstance(model.get(key), str) and model[key] and model[key][0] not in "/~$":
+                model[key] = str(origin.resolve().parent / model[key])
     return found
 
 

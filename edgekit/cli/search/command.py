@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.core.errors import BudgetMissed
+from edgekit.core.errors import BudgetMissed, ConfigError
 
 KEPT = "study.json holds all whole batches, finished stages are kept"
 
@@ -36,6 +36,12 @@ def search(
     cache: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="Share finished stages through this, too.")
     ] = None,
+    take: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Search nothing: write the config of this trial.")
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --take: the file; by default CONFIG-trial-N.yaml.")
+    ] = None,
 ) -> None:
     """Search the options of a config for the front of accuracy, latency and bytes. It goes on where it was stopped.
 
@@ -43,6 +49,15 @@ def search(
     7 resources, 8 trust.
     """
     with errors_as_exit_codes(KEPT):
+        if to is not None and take is None:
+            raise ConfigError(f"--to {to}: belongs to --take, the number of a trial; leave it out")
+        if take is not None:
+            from edgekit.search import take as taking
+            from edgekit.workbook.plan import load_plan
+
+            name = load_plan(config, set_ or (), known=True).run.name
+            taking.command(out / f"{name}-search", take, to, print)
+            return
         from edgekit.cli.search.run import Request, run
 
         request = Request(

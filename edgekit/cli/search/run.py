@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.console import Console
 
 from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError
 from edgekit.core.rows.study import StudyRow
+from edgekit.report.search import page, show
+from edgekit.report.search.studies import FILE, read
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.search import shipped
+from edgekit.search import progress, shipped
 from edgekit.search.evaluate import Evaluator
 from edgekit.search.measuring import check_replay
 from edgekit.search.space import Space
@@ -83,8 +87,9 @@ def run(request: Request, say: Say) -> bool:
         make_folder(folder)
     with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
-    for line in words.ended(study.row, study.digest, study.folder):
-        say(line)
+    page.draw(folder / FILE, say)
+    show.show(read(folder), Console(width=None if sys.stdout.isatty() else 120))
+    say(words.study(study.row, study.digest, folder))
     return bool(study.row["front"])
 
 
@@ -94,8 +99,9 @@ def _search(
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
-        open_pool(request.workers, request.on, folder, say=partial(_note, log)) as pool,
         watch.during("search", quietly=True),
+        progress.shown(trials, request.minutes) as told,
+        open_pool(request.workers, request.on, folder, say=partial(_note, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
         own = space.point(plan.values)
@@ -110,15 +116,17 @@ def _search(
             trials=trials,
             minutes=request.minutes,
             first=[own] if own else [],
-            on_batch=partial(_on_batch, folder, text, watch, say),
+            on_batch=partial(_on_batch, folder, text, told, partial(watch.say, say=say)),
         )
 
 
-def _on_batch(folder: Path, text: str, watch: Watch, say: Say, row: StudyRow) -> None:
+def _on_batch(folder: Path, text: str, told: progress.Told, say: Say, row: StudyRow) -> None:
     if len(row["batches"]) == 1:
         write_atomically(folder / SPACE, (HEAD + text).encode())
+    told(row)
     for line in words.batch(row):
-        watch.say(line, say)
+        say(line)
+    page.draw(folder / FILE, say)
 
 
 def _note(log: Any, name: str, line: str) -> None:

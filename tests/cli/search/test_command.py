@@ -62,6 +62,8 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
         (["--batch", "0"], 2, "--batch"),
         (["--workers", "0"], 2, "--workers"),
         (["--set", "prune.ratio=7"], 2, "prune.ratio"),
+        (["--to", "mine.yaml"], 2, "--to mine.yaml: belongs to --take"),
+        (["--take", "3"], 4, "no such study"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_written(
