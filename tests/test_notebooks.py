@@ -153,7 +153,7 @@ def test_the_search_notebook_is_told_in_order() -> None:
     text = "\n".join(source(cell) for cell in json.loads(SEARCH.read_text())["cells"])
     marks = ["# 00", "**Question.**", "*Reads*", "studies.read(", "tables.facts(", "## What we expect", "dominates(",
              "tables.front(", "figures.front(", "importances(", "figures.parallel(", "figures.growth(", "figures.cost(",
-             "## What to take", "recommend.told(", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
+             "## What to take", "recommend.describe(", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
     at = 0
     for mark in marks:
         at = text.index(mark, at) + len(mark)

@@ -16,7 +16,7 @@ from edgekit.report.search.studies import FILE, Study
 
 
 @dataclass
-class Told:
+class Reporter:
     """Of the search that goes on. Its call is what `search` takes as `on_batch`."""
 
     step: progress.Step
@@ -49,14 +49,14 @@ class Told:
 
 
 @contextmanager
-def shown(trials: int | None = None, minutes: float | None = None) -> Iterator[Told]:
+def shown(trials: int | None = None, minutes: float | None = None) -> Iterator[Reporter]:
     """A step of `edgekit.core.progress` for the whole search; within `Watch.during`.
 
     Whatever begins within publishes to nobody: several processes would write over one another and over this. So open
     the pool within.
     """
     with progress.step("", "trials", trials or 0) as step:
-        told = Told(step, trials, minutes, time.monotonic())
+        told = Reporter(step, trials, minutes, time.monotonic())
         if minutes is not None:
             step.expect(60 * minutes)
         before = os.environ.pop(progress.FILE, None)

@@ -84,7 +84,7 @@ def search_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[s
                     _short(text, LONGEST), (place, at), xytext=(5, 0), textcoords="offset points", va="center",
                     fontsize=7.5, zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
                 )  # fmt: skip
-            room.annotate(_folded(axis["heading"]), (place, 1), xytext=(0, 9), textcoords="offset points", ha="center",
+            room.annotate(_wrapped(axis["heading"]), (place, 1), xytext=(0, 9), textcoords="offset points", ha="center",
                           va="bottom", fontsize=8.5, weight="bold")  # fmt: skip
             if axis["option"] and any(row["places"][place] is None for row in lines):
                 room.annotate("none", (place, -0.11), ha="center", va="center", fontsize=7.5, color="#555555")
@@ -115,7 +115,7 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
 
 
-def _folded(heading: str) -> str:
+def _wrapped(heading: str) -> str:
     """In lines of no more than some 14 letters, broken at blanks, dots and underscores."""
     lines = [""]
     for part in heading.replace("_", "_\u200b").replace(" ", " \u200b").replace(".", ".\u200b").split("\u200b"):

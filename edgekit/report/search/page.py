@@ -77,7 +77,7 @@ def context(study: Study) -> dict[str, Any]:
         "headline": words.headline(study),
         "lead": " ".join(filter(None, (words.trials(study), words.budget(study), words.ended(study)))),
         "facts": facts(study, points),
-        "points": [_told(study, point) for point in points],
+        "points": [_describe(study, point) for point in points],
         "missed": [line for line in (words.nearest(study), words.disturbed(study)) if line],
         "figures": pictures(study, found),
         "front": grids.front(study),
@@ -106,7 +106,7 @@ def facts(study: Study, points: list[recommend.Point]) -> list[tuple[str, str, s
     return [(figure, what, beside.removesuffix(")").removesuffix(", ")) for figure, what, beside in found]
 
 
-def _told(study: Study, point: recommend.Point) -> dict[str, str]:
+def _describe(study: Study, point: recommend.Point) -> dict[str, str]:
     first, *rest = recommend.sentences(study, point)
     title, _, figure = first.partition(". ")
     return {

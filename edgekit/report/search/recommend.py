@@ -75,7 +75,7 @@ def sentences(study: Study, point: Point) -> list[str]:
     return lines
 
 
-def told(study: Study) -> str:
+def describe(study: Study) -> str:
     """All points in words, each with the command that writes its config."""
     found = [[*sentences(study, point), f"  {study.command(point.number)}"] for point in points(study)]
     lines = [line for each in found for line in each]
