@@ -18,11 +18,11 @@ from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.result import show_result
 from edgekit.cli.serve import FORWARDED, serve
+from edgekit.cli.several import load_plans, run_all
 from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
-from edgekit.workbook.plan import load_plan
 from edgekit.workbook.watch import watching
 
 telemetry.off()  # here, and in whatever is started from here
@@ -59,7 +59,7 @@ app.command()(init)
 def run(
     config: Annotated[
         list[Path],
-        typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several."),
+        typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml, or several."),
     ],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
@@ -85,13 +85,7 @@ def run(
     """
     with errors_as_exit_codes():
         forced = _forced(force or [], from_)
-        several = len(config) > 1 or workers is not None or on is not None
-        if several:
-            from edgekit.cli.several import load_plans, run_all
-
-            plans = load_plans(config, set_ or [], known=not dry_run)
-        else:
-            plans = [load_plan(config[0], set_ or [], known=not dry_run)]  # `run_plan` checks the rest if anything runs
+        plans = load_plans(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 
@@ -102,7 +96,7 @@ def run(
             for plan in plans:
                 show(plan, out)
             return
-        if several:
+        if len(plans) > 1 or workers is not None or on is not None:
             run_all(plans, out, forced, workers, on, mlflow)
             return
         from edgekit.workbook.run import run as run_plan
