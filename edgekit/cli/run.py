@@ -10,17 +10,18 @@ import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.result import show_result
+from edgekit.cli.several import load_plans, run_all
 from edgekit.cli.training import training_processes
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
-from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.plan import Plan
 from edgekit.workbook.watch import watching
 
 
 def run(
     config: Annotated[
         list[Path],
-        typer.Argument(metavar="CONFIG...", help="A config file, for example configs/digits.yaml, or several."),
+        typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml, or several."),
     ],
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
@@ -59,11 +60,7 @@ def run(
         several = len(config) > 1 or workers is not None or on is not None
         if several:
             _alone_only(processes, parallel)
-            from edgekit.cli.several import load_plans, run_all
-
-            plans = load_plans(config, set_ or [], known=not dry_run)
-        else:
-            plans = [load_plan(config[0], set_ or [], known=not dry_run)]  # `run_plan` checks the rest if anything runs
+        plans = load_plans(config, set_ or [], known=not dry_run)  # `run_plan` checks the rest if anything runs
         if mlflow is not None:
             from edgekit.report import mlflow as tracking
 

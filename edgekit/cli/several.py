@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
 from edgekit.core.progress_state import duration
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.several import Summary, check_names, run_several, worst
-from edgekit.workbook.workers.pool import to_stderr
+
+if TYPE_CHECKING:
+    from edgekit.workbook.several import Summary
 
 
 def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) -> list[Plan]:
@@ -25,7 +27,10 @@ def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) ->
             if len(configs) > 1:
                 error.args = (f"{config}: {error}",)
             raise
-    check_names(plans)
+    if len(plans) > 1:
+        from edgekit.workbook.several import check_names
+
+        check_names(plans)
     return plans
 
 
@@ -39,6 +44,8 @@ def run_all(
     caches: Sequence[str] = (),
 ) -> None:
     """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
+    from edgekit.workbook.several import run_several, worst
+
     if workers is not None and on is not None:
         raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
     summaries = run_several(
@@ -48,7 +55,7 @@ def run_all(
         workers=1 if workers is None else workers,
         on=on,
         caches=caches,
-        on_line=to_stderr,
+        on_line=_line,
         on_end=_tell,
     )
     _show(summaries, out)
@@ -61,9 +68,13 @@ def run_all(
 def _tell(summary: Summary) -> None:
     """The end of one run, as a line of progress; an error in all its lines."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
-        to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
+        _line(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:
         print(f"edgekit: {summary.name}: {summary.words}", file=sys.stderr, flush=True)
+
+
+def _line(name: str, line: str) -> None:
+    print(f"{name} · {line}", file=sys.stderr, flush=True)
 
 
 def _show(summaries: Sequence[Summary], out: Path) -> None:

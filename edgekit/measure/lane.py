@@ -43,9 +43,13 @@ class Hold:
 
 
 def machine_folder() -> Path:
-    """The folder that all processes of this user on this machine share, for whoever sets `EDGEKIT_LANE`."""
+    """The folder that all processes of this user on this machine share, for whoever sets `EDGEKIT_LANE`.
+
+    Not below TMPDIR where there is `/tmp`: batch systems give each job a TMPDIR of its own.
+    """
     user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"edgekit-lane-{user}"
+    shared = Path("/tmp")
+    return (shared if shared.is_dir() else Path(tempfile.gettempdir())) / f"edgekit-lane-{user}"
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from edgekit.core import lock
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import sha256_file
 from edgekit.measure import lane
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.several import Summary, check_names, worst
-from tests.conftest import TINY, run_edgekit
+from tests.conftest import ROOT, TINY, run_edgekit
 from tests.workbook.workers.cluster import cluster
 
 SMALL = {
@@ -111,6 +112,27 @@ def test_the_worst_exit_code_is_an_errors_before_a_missed_budget(codes: list[int
 
 def bundles(folder: Path) -> dict[str, str]:
     return {path.name: sha256_file(path) for path in folder.glob("*/bundles/*.edge.zip")}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("number", "code", "word"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+def test_a_signal_ends_all_runs_and_the_command(number: int, code: int, word: str, tmp_path: Path) -> None:
+    paths = [str(config(tmp_path, name)) for name in "ab"]
+    command = [sys.executable, "-m", "edgekit", "run", *paths, "--workers", "2", "--out", str(tmp_path / "out")]
+    running = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    begun: set[str] = set()
+    for line in running.stderr:
+        begun |= {name for name in "ab" if line.startswith(f"{name} · profile: runs")}
+        if len(begun) == 2:
+            break
+    running.send_signal(number)
+    said = running.communicate(timeout=120)[1]
+    assert running.returncode == code
+    assert said.endswith(f"edgekit: {word}; finished stages are kept, run the same command again to continue\n")
+    for name in "ab":  # the locks are free at once: nobody works on
+        with lock.hold(tmp_path / "out" / name / ".lock", "test"):
+            pass
 
 
 @pytest.mark.long

@@ -22,14 +22,14 @@ LINES_S = 2.0
 
 
 def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
-    """Do `work` (from `Work.to_json`) in a process of its own; its lines go to `say` as they come.
+    """Do `work` (from `Work.to_json`) in a process of its own; each of its lines goes to `say`.
 
     The process is killed, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-work-", ignore_cleanup_errors=True) as folder:
         (Path(folder) / WORK).write_text(work)
         process = subprocesses.start(
-            "edgekit.workbook.workers.child",
+            "edgekit.workbook.workers.worker",
             [folder],
             {"PYTHONUNBUFFERED": "1", **environment},
             stdout=subprocess.PIPE,

@@ -113,7 +113,7 @@ class _Sending:
             if gone or (lost and future.key in self._lost):  # twice, for its answer may be on its way
                 del self._at[address]
                 future.cancel()
-                self._again(number, address, "has gone" if gone else "gave no answer that can be read")
+                self._retry(number, address, "has gone" if gone else "gave no answer that can be read")
             elif lost:
                 self._lost.add(future.key)
 
@@ -151,7 +151,7 @@ class _Sending:
             except Exception as error:  # Dask's own, which has many
                 answer = {"died": f"did not answer ({error or type(error).__name__})"}
             if "died" in answer:
-                self._again(number, address, f"lost it: its process {answer['died']}")
+                self._retry(number, address, f"lost it: its process {answer['died']}")
             else:
                 self._take(number, address, Answer(**answer))
 
@@ -187,9 +187,9 @@ class _Sending:
         self._workers.refuse(address, why)
         if not self._workers.look():
             raise TrustError(f"worker {address}: {why}; no other worker is left to make it again")
-        self._again(number, address, why, told=True)
+        self._retry(number, address, why, told=True)
 
-    def _again(self, number: int, address: str, why: str, told: bool = False) -> None:
+    def _retry(self, number: int, address: str, why: str, told: bool = False) -> None:
         self._avoided[number].add(address)
         work = self._works[number]
         if self._failures:

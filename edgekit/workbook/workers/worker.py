@@ -1,6 +1,6 @@
 """The process of one work; it leaves its answer in a folder. What it says on stdout and stderr are its lines.
 
-`python -m edgekit.workbook.workers.child FOLDER`
+`python -m edgekit.workbook.workers.worker FOLDER`
 """
 
 from __future__ import annotations
