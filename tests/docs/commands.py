@@ -229,9 +229,6 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
-    "python -m benchmarks.training --before COMMIT --also training.precision=bfloat16": (
-        "measures for minutes; tests/benchmarks/test_training.py runs it on a few samples"
-    ),
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
