@@ -11,6 +11,7 @@ from typing import Any
 from edgekit.core import lock
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, working_notebook
+from edgekit.training.shares import environment
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
@@ -74,6 +75,8 @@ def next_command(plan: Plan, out: Path) -> str:
     words = ["edgekit", "run", _short(plan.path)]
     words += [word for setting in split_settings(plan.settings) for word in ("--set", setting)]
     words += ["--out", str(out)] if out != Path("artifacts") else []
+    if plan.run.training.shares > 1 and not environment.of_torchrun() and environment.processes() > 1:
+        words += ["--processes", str(environment.processes())]
     return shlex.join(words)
 
 

@@ -152,6 +152,10 @@ ASK = (
 )
 
 ELSEWHERE = {
+    "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/shares trains so",
+    "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
+        "tests/training/shares/test_torchrun.py trains so"
+    ),
     "pipx install model-signing": "a program in an environment of its own, as in make fleet",
     "pipx inject model-signing pyopenssl": "a program in an environment of its own, as in make fleet",
     "openssl ecparam -name prime256v1 -genkey -noout -out oms.pem": "tests/cli/test_oms.py makes a key so",

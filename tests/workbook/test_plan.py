@@ -11,6 +11,7 @@ import yaml
 from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner.device import cpu
+from edgekit.training.predict import pick_device
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run_config import RunConfig
@@ -281,6 +282,25 @@ def test_what_looks_like_a_secret_is_refused_and_never_repeated(key: str, refuse
 def test_all_cores_is_written_as_a_number() -> None:
     """The number of threads decides the last bits of training, so a record that says "all" could not be rebuilt."""
     assert load_plan(TINY, ["threads=0"]).stages["profile"].threads == cores()
+
+
+def test_the_device_is_named_before_the_key() -> None:
+    """`auto` would let a machine with a GPU take over what one without it has trained."""
+    for stage in ("profile", "distill", "prune", "quantize"):
+        assert load_plan(TINY).stages[stage].device == pick_device("auto").type
+        assert load_plan(TINY, ["device=cuda"]).stages[stage].device == "cuda"
+
+
+def test_the_stages_that_train_have_the_shares_in_their_key() -> None:
+    plan = load_plan(TINY, ["training.shares=4"])
+    trained = {stage for stage, config in plan.stages.items() if "training" in config.model_dump()}
+    assert trained == {"profile", "distill", "prune", "quantize"}
+    assert {plan.stages[stage].model_dump()["training"]["shares"] for stage in trained} == {4}
+
+
+def test_a_share_of_one_sample_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"batch_size \(16\) and training.shares \(9\) disagree: a share needs 2"):
+        load_plan(TINY, ["training.shares=9"])
 
 
 def test_automatic_precision_is_settled_before_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
 from edgekit.training.precision import computing_in
 from edgekit.training.predict import to_input
-from edgekit.training.reproducible import do_not_fill_new_tensors
+from edgekit.training.reproducible import reproducible
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
 
@@ -72,11 +72,12 @@ def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
     """The network as process 0 trains it: on its device, in its layout, with its objective and its threads."""
     device = torch.device(lesson.device, rank % torch.cuda.device_count()) if lesson.device == "cuda" else (
         torch.device(lesson.device))  # fmt: skip
-    torch.set_num_threads(lesson.threads)
-    torch.use_deterministic_algorithms(device.type == "cpu")
-    do_not_fill_new_tensors()
     networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
-    with strided_pointwise_as_slices(lesson.module), computing_in(lesson.precision, lesson.module, device):
+    with (
+        reproducible(device, 0, lesson.threads),
+        strided_pointwise_as_slices(lesson.module),
+        computing_in(lesson.precision, lesson.module, device),
+    ):
         for network in networks:
             network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         with _objective(lesson, torch.from_numpy(np.array(to_input(lesson.example)))) as aim:
