@@ -20,7 +20,7 @@ from edgekit.core.errors import ModelError
 from edgekit.core.precision import resolved
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training import batches, checkpoint, losses
+from edgekit.training import batches, checkpoint, losses, memory
 from edgekit.training.ahead import ahead
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.objective import Distillation, LabelObjective, objective
@@ -104,6 +104,7 @@ def fit(
     shares, precision = training.shares, resolved(training, where.type).precision
     example_made = apply(preprocess, data.train.x[:1])
     with (
+        memory.kept(),
         reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
         sharing(shares, module, distillation, data.task, example_made, where, seed, precision) as team_of,
         strided_pointwise_as_slices(module),
