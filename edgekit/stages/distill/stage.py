@@ -45,7 +45,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     earlier = selection.alone if selection else None
     ways = [*([] if earlier else [None]), *wanted]
     students = [earlier] if earlier else []
-    side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], place.folder)
+    side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], data, place.folder)
     for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
         students.append(
             trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
