@@ -49,10 +49,10 @@ def write(data: Data, folder: Path) -> None:
 def read(folder: Path) -> Data:
     """The data that were written there, without a test split."""
     found: dict[str, Any] = json.loads((folder / _FILE).read_text())
-    facts = {
+    facts: dict[str, Any] = {
         name: tuple(value) if name in _TUPLES and value is not None else value for name, value in found["facts"].items()
     }
-    splits = {
+    splits: dict[str, Any] = {
         split: Split(*(_read(found["arrays"][f"{split}_{name}"], folder / f"{split}_{name}.npy") for name in _ARRAYS))
         for split in _SPLITS
     }

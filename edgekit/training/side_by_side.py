@@ -150,9 +150,10 @@ def _from_json(found: dict[str, Any], folder: Path) -> Training:
             model, teacher = store.load(folder / taught["folder"])
         lesson = Distillation(model, losses.parse(taught["loss"]), Path(taught["cache"]) if taught["cache"] else None)
     path, key = found["checkpoint"]
+    seed, device, threads = found["settings"]
     options = TrainOptions.model_validate(found["options"])
     spec = ModelSpec.model_validate(found["spec"])
-    return Training(found["name"], Checkpoint(Path(path), key), spec, options, *found["settings"], lesson, teacher)
+    return Training(found["name"], Checkpoint(Path(path), key), spec, options, seed, device, threads, lesson, teacher)
 
 
 def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
