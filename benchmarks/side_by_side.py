@@ -12,16 +12,14 @@ import argparse
 import os
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from edgekit.core.config import TrainOptions
 from edgekit.data import Data, load, parse
-from edgekit.models.ds_cnn import ds_cnn
+from edgekit.models.from_artifact import spec_for
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.fit import fit
 from edgekit.training.side_by_side import PARALLEL, Training, ahead
 
 PREPROCESS = [{"step": "scale", "factor": 1 / 255}]
@@ -43,20 +41,11 @@ def main() -> None:
         for _ in range(options.repetitions):
             with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
                 began = time.monotonic()
-                alone = [train(data, Path(one), seed, options.epochs, threads) for seed in range(options.trainings)]
+                alone = [each.fit(data) for each in students(data, Path(one), options, threads)]
                 in_turn_s, began = time.monotonic() - began, time.monotonic()
-                home = Path(other)
-                works = [
-                    Training(
-                        f"student {seed}",
-                        place(home, seed),
-                        options.epochs,
-                        partial(train, data, home, seed, options.epochs, threads),
-                    )
-                    for seed in range(options.trainings)
-                ]
-                ahead(works, home)
-                recalled = [train(data, home, seed, options.epochs, threads) for seed in range(options.trainings)]
+                made = students(data, Path(other), options, threads)
+                ahead(made, data, Path(other))
+                recalled = [each.fit(data) for each in made]
                 at_once_s = time.monotonic() - began
             equal = all(
                 torch.equal(a, b)
@@ -67,23 +56,16 @@ def main() -> None:
             print(" | ".join(map(str, row)), flush=True)
 
 
-def place(home: Path, seed: int) -> Checkpoint:
-    """Where a student's state is kept."""
-    return Checkpoint(home / f"{seed}.safetensors", str(seed))
-
-
-def train(data: Data, home: Path, seed: int, epochs: int, threads: int) -> torch.nn.Module:
-    """A student of the digits, with its checkpoint."""
-    torch.manual_seed(seed)
-    network = ds_cnn((1, 8, 8), 10, width=48, blocks=4, block_strides=[2, 1, 2, 1])
-    chosen = TrainOptions(epochs=epochs, batch_size=32, learning_rate=0.1)
-    fit(
-        network, data, PREPROCESS, chosen, seed=seed, device="cpu", threads=threads, resume=place(home, seed)
-    )  # fmt: skip
-    return network
+def students(data: Data, home: Path, options: argparse.Namespace, threads: int) -> list[Training]:
+    """Students of the digits, each with its checkpoint."""
+    kwargs = {"width": 48, "blocks": 4, "block_strides": [2, 1, 2, 1]}
+    spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", kwargs, PREPROCESS)
+    chosen = TrainOptions(epochs=options.epochs, batch_size=32, learning_rate=0.1)
+    return [
+        Training(f"student {n}", Checkpoint(home / f"{n}.safetensors", str(n)), spec, chosen, n, "cpu", threads)
+        for n in range(options.trainings)
+    ]
 
 
 if __name__ == "__main__":
-    import benchmarks.side_by_side as itself  # the functions must have a name that another process can import
-
-    itself.main()
+    main()

@@ -6,27 +6,21 @@ match its record is made anew. Two processes that make the same entry do not dis
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from edgekit.core.errors import DataError, ResourceError
-from edgekit.core.hashing import sha256_file, write_json
+from edgekit.core.errors import DataError
+from edgekit.data import cache_folder
 from edgekit.data.paths import expand
 from edgekit.data.types import Split
 
 FORMAT = 2
-RECORD = "record.json"
 _CHUNK = 4096
-_STALE_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -40,20 +34,13 @@ class CachedImages:
     total: int
 
 
-def default_folder() -> Path:
-    """~/.cache/edgekit, or below XDG_CACHE_HOME where that is set."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "edgekit"
-
-
 def open_entry(root: Path, key: str) -> CachedImages | None:
     """The entry, every byte of it checked; None if there is none or it is damaged."""
     folder = root / key
+    record = cache_folder.checked_record(folder)
+    if record is None:
+        return None
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text())
-        for name, sha in record["files"].items():
-            if sha256_file(folder / name) != sha:
-                return None
         splits = {
             name: Split(np.load(folder / f"{name}_x.npy", mmap_mode="r"), np.load(folder / f"{name}_y.npy"))
             for name in record["splits"]
@@ -67,7 +54,7 @@ def open_entry(root: Path, key: str) -> CachedImages | None:
 
 def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> CachedImages:
     """The entry of a key, below `folder` or the default one; `fill` makes it where it is not there."""
-    root = expand(folder, "data.cache") if folder else default_folder()
+    root = expand(folder, "data.cache") if folder else cache_folder.default_folder()
     found = open_entry(root, key)
     if found is None:
         with new_entry(root, key) as entry:
@@ -80,21 +67,9 @@ def cached(folder: str | None, key: str, fill: Callable[[Entry], None]) -> Cache
 
 @contextmanager
 def new_entry(root: Path, key: str) -> Iterator[Entry]:
-    """A folder to fill, moved to its place at the end; nothing is left of it if that end is not reached."""
-    folder = root / f".{key}.{os.getpid()}.tmp"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        folder.mkdir()
+    """An entry to fill, put in its place at the end; nothing is left of it if that end is not reached."""
+    with cache_folder.new_folder(root, key) as folder:
         yield Entry(folder)
-        _place(folder, root / key)
-    except OSError as error:
-        raise ResourceError(
-            f"data.cache: cannot write to {root} ({error.strerror or error}); free some space there, "
-            "or set data.cache to another folder"
-        ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Entry:
@@ -113,10 +88,6 @@ class Entry:
                 os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
         return array
 
-    def rows(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
-        """A whole array, written part by part, so that nothing of it stays in memory."""
-        write_rows(self._folder / f"{name}.npy", shape, dtype, parts)
-
     def keep(self, split: str, good: np.ndarray, y: np.ndarray) -> None:
         """Close a split: only the samples marked good remain."""
         path = self._folder / f"{split}_x.npy"
@@ -127,13 +98,8 @@ class Entry:
 
     def finish(self, classes: tuple[str, ...], notes: tuple[str, ...], corrupt: list[str], total: int) -> None:
         """Write the record, after everything that it vouches for is on disk."""
-        files = {}
-        for path in sorted(self._folder.glob("*.npy")):
-            with open(path, "rb") as stream:
-                os.fsync(stream.fileno())
-            files[path.name] = sha256_file(path)
         record = {"format": FORMAT, "splits": self._splits, "classes": classes, "notes": notes}
-        write_json(self._folder / RECORD, {**record, "corrupt": corrupt, "total": total, "files": files})
+        cache_folder.write_record(self._folder, {**record, "corrupt": corrupt, "total": total})
 
     def _compact(self, path: Path, kept: np.ndarray) -> None:
         whole = np.load(path, mmap_mode="r")
@@ -141,29 +107,3 @@ class Entry:
         for start in range(0, len(kept), _CHUNK):
             smaller[start : start + _CHUNK] = whole[kept[start : start + _CHUNK]]
         os.replace(path.with_name(f"{path.stem}_smaller.npy"), path)
-
-
-def write_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
-    """An .npy file of this shape, written part by part. An error of the disk is an OSError."""
-    with open(path, "wb") as stream:
-        head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(stream, head)
-        for part in parts:
-            stream.write(np.ascontiguousarray(part, dtype).data)
-
-
-def _place(folder: Path, final: Path) -> None:
-    try:
-        os.replace(folder, final)
-    except OSError:
-        # Something is there: either another process was faster, or it is damaged and gives way.
-        if open_entry(final.parent, final.name) is None:
-            shutil.rmtree(final)
-            os.replace(folder, final)
-
-
-def _sweep(root: Path) -> None:
-    """Remove what killed processes have left."""
-    for old in root.glob(".*.tmp"):
-        if time.time() - old.stat().st_mtime > _STALE_SECONDS:
-            shutil.rmtree(old, ignore_errors=True)

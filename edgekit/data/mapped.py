@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +19,14 @@ import numpy as np
 
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.hashing import digest, write_json
-from edgekit.data import image_cache
+from edgekit.data import cache_folder
 from edgekit.data.paths import stamp
 
 LIMIT = "EDGEKIT_SPLIT_MB"
 """Environment variable: the most megabytes of a mapped split that are copied into memory. It changes no result."""
 LIMIT_MB = 256
 CHUNK_BYTES = 8 << 20
+FORMAT = 1
 _FILE, _CHECKED = "samples", "checked.json"
 
 
@@ -67,23 +67,18 @@ def stacked(parts: Iterable[np.ndarray], count: int, folder: Path) -> np.ndarray
     if count * _row_bytes(first) <= limit_bytes():
         return np.concatenate([first, *found])
     path = folder / f"{_FILE}.npy"
-    image_cache.write_rows(path, (count, *first.shape[1:]), first.dtype, _chain(first, found))
+    cache_folder.write_rows(path, (count, *first.shape[1:]), first.dtype, _chain(first, found))
     rows: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     return rows
 
 
-class Pickler(pickle.Pickler):
-    """Writes arrays that look into a mapped file as that place, not as their bytes; a reader maps the same file."""
-
-    def reducer_override(self, value: object) -> Any:
-        """See `pickle.Pickler`."""
-        if isinstance(value, np.ndarray) and (found := _identity(value)) is not None:
-            path, *_, offset, shape, strides, dtype = found
-            return reopened, (path, offset, tuple(shape), tuple(strides), dtype)
-        return NotImplemented
+def place(x: np.ndarray) -> list[Any] | None:
+    """What `reopened` needs to map an array that looks into a file; None where it lies in memory."""
+    found = _identity(x)
+    return None if found is None else [found[0], *found[-4:]]
 
 
-def reopened(path: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> np.ndarray:
+def reopened(path: str, offset: int, shape: list[int], strides: list[int], dtype: str) -> np.ndarray:
     """The array that lies at a place of a file, mapped and read-only."""
     found: np.ndarray = np.ndarray(shape, dtype, np.memmap(path, np.uint8, "r"), offset, strides)
     return found
@@ -142,7 +137,7 @@ def _cache(x: np.ndarray) -> Path:
     whole = _map_of(x)
     assert whole is not None
     entry = Path(str(whole.filename)).parent
-    return entry.parent if (entry / image_cache.RECORD).is_file() else image_cache.default_folder()
+    return entry.parent if (entry / cache_folder.RECORD).is_file() else cache_folder.default_folder()
 
 
 def _kept(
@@ -150,10 +145,10 @@ def _kept(
 ) -> np.ndarray:
     """The rows of a key as a memory map; `parts` makes them where they are not there."""
     folder = root / key
-    if not is_checked(folder) and image_cache.open_entry(root, key) is None:
-        with image_cache.new_entry(root, key) as entry:
-            entry.rows(_FILE, shape, dtype, parts)
-            entry.finish((), (), [], 0)
+    if not is_checked(folder) and cache_folder.checked_record(folder) is None:
+        with cache_folder.new_folder(root, key) as made:
+            cache_folder.write_rows(made / f"{_FILE}.npy", shape, dtype, parts)
+            cache_folder.write_record(made, {"format": FORMAT})
     path = folder / f"{_FILE}.npy"
     try:
         rows: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -14,7 +14,7 @@ import numpy as np
 from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest, sha256_file, write_json
-from edgekit.data import image_cache, image_decoding, shard_index, shards
+from edgekit.data import cache_folder, image_cache, image_decoding, shard_index, shards
 from edgekit.data.image_decoding import Shapes, decoded
 from edgekit.data.paths import expand, stamp
 from edgekit.data.shard_index import Found, Wanted
@@ -88,7 +88,7 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
 
 def _key(config: Options, files: dict[str, list[Path]]) -> str:
     """Digest of all that decides about the decoded bytes, the decoder's version included."""
-    root = expand(config.cache, "data.cache") if config.cache else image_cache.default_folder()
+    root = expand(config.cache, "data.cache") if config.cache else cache_folder.default_folder()
     return digest(
         {
             "format": [FORMAT, image_cache.FORMAT],

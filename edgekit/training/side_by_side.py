@@ -8,26 +8,32 @@ on from its checkpoint. Threads are those of the key, for their number decides t
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from edgekit.core import progress, subprocesses
+from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.data import mapped
+from edgekit.data import Data, handed
+from edgekit.models import dry_run, store
+from edgekit.models.spec import ModelSpec
 from edgekit.runner import processes
 from edgekit.runner.files import make_folder
-
-if TYPE_CHECKING:
-    from edgekit.training.checkpoint import Checkpoint
+from edgekit.training import losses
+from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.fit import fit
+from edgekit.training.objective import Distillation
+from edgekit.training.teachers.model_file import TeacherFile
 
 PARALLEL = "EDGEKIT_PARALLEL"
 """Environment variable: how many trainings of a stage may run at once; `edgekit run --parallel` sets it."""
@@ -40,18 +46,42 @@ QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 
 @dataclass(frozen=True)
 class Training:
-    """One that can be made ahead: `train` can be pickled, and keeps its state in the checkpoint."""
+    """One training from the initial weights of its seed, as `fit` makes it; its preprocess steps are the spec's.
+
+    `teacher` is the spec of the distillation's teacher, where that is a network.
+    """
 
     name: str
     checkpoint: Checkpoint
-    epochs: int
-    train: Callable[[], object]
+    spec: ModelSpec
+    options: TrainOptions
+    seed: int
+    device: str
+    threads: int
+    distillation: Distillation | None = None
+    teacher: ModelSpec | None = None
 
     @property
     def is_finished(self) -> bool:
         """Whether all epochs are in its checkpoint."""
         found = self.checkpoint.load()
-        return found is not None and len(found[1]["epochs"]) >= self.epochs
+        return found is not None and len(found[1]["epochs"]) >= self.options.epochs
+
+    def fit(self, data: Data) -> nn.Module:
+        """Train it to its end, or recall it."""
+        module = dry_run.build(self.spec, self.seed, data)
+        fit(
+            module,
+            data,
+            self.spec.preprocess,
+            self.options,
+            seed=self.seed,
+            device=self.device,
+            threads=self.threads,
+            distillation=self.distillation,
+            resume=self.checkpoint,
+        )
+        return module
 
 
 def at_once() -> int:
@@ -62,7 +92,7 @@ def at_once() -> int:
     return int(text)
 
 
-def ahead(trainings: Sequence[Training], home: Path) -> None:
+def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     """Bring trainings to the end of their checkpoints, so many at once as the variable says; `home` is for scratch.
 
     Nothing is done where that is one, or where fewer than two are unfinished. What fails here is tried again by the
@@ -75,22 +105,55 @@ def ahead(trainings: Sequence[Training], home: Path) -> None:
     folder = home / FOLDER
     make_folder(folder)
     try:
-        if reason := _written(waiting, folder):
-            print(f"side by side: these trainings cannot be handed on ({reason}); they run one after another")
-        else:
-            _run(waiting, count, folder)
+        handed.write(data, folder / "data")
+        for number, training in enumerate(waiting):
+            (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)))
+        _run(waiting, count, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _written(trainings: Sequence[Training], folder: Path) -> str:
-    """Leave them for the processes; why that is not possible, where it is not."""
-    try:
-        with open(folder / "trainings.pickle", "wb") as stream:
-            mapped.Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(list(trainings))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        return " ".join(str(error).split())[:200]
-    return ""
+def _to_json(training: Training, folder: Path) -> dict[str, Any]:
+    """What another process needs; a teacher network is saved in `folder`, once."""
+    options = {name: getattr(training.options, name) for name in TrainOptions.model_fields}
+    lesson = training.distillation
+    taught: dict[str, Any] = {}
+    if lesson is not None:
+        home = lesson.cache_folder
+        taught = {"loss": lesson.loss.model_dump(), "cache": None if home is None else str(home.absolute())}
+        if isinstance(lesson.teacher, TeacherFile):
+            file = lesson.teacher
+            taught["file"] = [str(file.path.absolute()), file.kind, file.preprocess, file.sha256]
+        else:
+            assert training.teacher is not None
+            place = folder / f"teacher-{id(lesson.teacher)}"
+            if not place.is_dir():
+                store.save(place, lesson.teacher, training.teacher)
+            taught["folder"] = place.name
+    return {
+        "name": training.name,
+        "checkpoint": [str(training.checkpoint.path.absolute()), training.checkpoint.key],
+        "spec": training.spec.model_dump(mode="json"),
+        "options": TrainOptions.model_validate(options).model_dump(mode="json"),
+        "settings": [training.seed, training.device, training.threads],
+        "taught": taught,
+    }
+
+
+def _from_json(found: dict[str, Any], folder: Path) -> Training:
+    taught, lesson, teacher = found["taught"], None, None
+    if taught:
+        if "file" in taught:
+            path, *rest = taught["file"]
+            model: nn.Module | TeacherFile = TeacherFile(Path(path), *rest)
+        else:
+            model, teacher = store.load(folder / taught["folder"])
+        lesson = Distillation(model, losses.parse(taught["loss"]), Path(taught["cache"]) if taught["cache"] else None)
+    path, key = found["checkpoint"]
+    seed, device, threads = found["settings"]
+    options = TrainOptions.model_validate(found["options"])
+    spec = ModelSpec.model_validate(found["spec"])
+    return Training(found["name"], Checkpoint(Path(path), key), spec, options, seed, device, threads, lesson, teacher)
 
 
 def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
@@ -141,10 +204,9 @@ def _say(name: str, code: int, log: Path) -> None:
 def main(folder: Path, number: int) -> int:
     """In the process: one training, to its end; 1, and the error in one line, where it has another."""
     subprocesses.leave_with_parent()
-    with open(folder / "trainings.pickle", "rb") as stream:
-        trainings: list[Any] = pickle.load(stream)
+    training = _from_json(json.loads((folder / f"{number}.training").read_text()), folder)
     try:
-        trainings[number].train()
+        training.fit(handed.read(folder / "data"))
     except EdgekitError as error:
         print(error)
         return 1
@@ -152,5 +214,4 @@ def main(folder: Path, number: int) -> int:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

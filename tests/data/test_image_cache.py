@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.core import cache_key
 from edgekit.core.errors import ResourceError
-from edgekit.data import image_cache, load, parse
+from edgekit.data import cache_folder, load, parse
 
 from . import boxed, masked
 from .pictures import contents, picture, read, samples, unpacked, zipped
@@ -103,7 +103,7 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path):
 def test_the_cache_follows_xdg(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     read(zipped(tmp_path, samples()), cache=None)
-    assert image_cache.default_folder() == tmp_path / "xdg" / "edgekit"
+    assert cache_folder.default_folder() == tmp_path / "xdg" / "edgekit"
     assert len(list((tmp_path / "xdg" / "edgekit").iterdir())) == 1
 
 

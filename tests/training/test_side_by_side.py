@@ -3,54 +3,40 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-from collections.abc import Callable
+import threading
+import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.data import Data, Split, mapped
+from edgekit.data import Data, Split, handed
+from edgekit.models import store
+from edgekit.models.from_artifact import spec_for
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.fit import EpochResult, fit
+from edgekit.training.losses import soft_targets
+from edgekit.training.objective import Distillation
 from edgekit.training.side_by_side import FOLDER, PARALLEL, Training, ahead
-from tests.training.test_fit import blobs, data_of, options, perceptron, same
+from tests.training.test_fit import blobs, data_of, options, same
 
 EPOCHS = 4
+MLP = "edgekit.models.mlp:mlp"
 
 
-def place(home: Path, seed: int) -> Checkpoint:
-    return Checkpoint(home / f"net-{seed}.safetensors", f"key/{seed}")
-
-
-def train(
-    data: Data, home: Path, seed: int, on_epoch: Callable[[EpochResult], None] | None = None, rate: float = 0.05
-) -> object:
-    network = perceptron(seed)
-    chosen = options(EPOCHS, learning_rate=rate)
-    fit(network, data, [], chosen, seed=seed, device="cpu", threads=1, resume=place(home, seed), on_epoch=on_epoch)
-    return network
-
-
-def train_and_die(data: Data, home: Path, seed: int) -> object:
-    def killed(result: EpochResult) -> None:
-        if result.epoch == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return train(data, home, seed, killed)
-
-
-def trainings(data: Data, home: Path, how: Callable[..., object] = train, **rest: float) -> list[Training]:
+def trainings(data: Data, home: Path, epochs: int = EPOCHS) -> list[Training]:
+    """Two by the labels, of two seeds, and one under a teacher."""
+    spec, taught_by = (spec_for(data, MLP, {"width": width, "depth": 1}, []) for width in (8, 16))
+    lesson = Distillation(store.build(taught_by, 5), soft_targets.Options(), home / "answers")
     return [
         Training(
-            f"net {seed}", place(home, seed), EPOCHS, partial(how if seed == 1 else train, data, home, seed, **rest)
+            f"net {n}", Checkpoint(home / f"net-{n}.safetensors", f"key/{n}"), spec, options(epochs), min(n, 1),
+            "cpu", 1, lesson if n == 2 else None, taught_by if n == 2 else None,
         )
-        for seed in range(3)
-    ]
+        for n in range(3)
+    ]  # fmt: skip
 
 
 @pytest.fixture
@@ -63,67 +49,88 @@ def _two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARALLEL, "2")
 
 
-def test_what_was_made_ahead_is_recalled_to_the_same_bits(data: Data, tmp_path: Path) -> None:
-    ahead(trainings(data, tmp_path / "ahead"), tmp_path / "ahead")
+def test_what_was_made_ahead_is_recalled_to_the_same_bits(
+    data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, here = trainings(data, tmp_path / "ahead"), trainings(data, tmp_path / "here")
+    ahead(made, data, tmp_path / "ahead")
     assert not (tmp_path / "ahead" / FOLDER).exists()
-    for seed in range(3):
-        heard: list[EpochResult] = []
-        recalled = train(data, tmp_path / "ahead", seed, heard.append)
-        assert heard == []  # no epoch was left to be trained here
-        assert same(recalled, train(data, tmp_path / "here", seed))
-    begun = {path.stat().st_mtime_ns for path in (tmp_path / "ahead").glob("*.safetensors")}
-    ahead(trainings(data, tmp_path / "ahead"), tmp_path / "ahead")  # all are finished: nothing is started
-    assert begun == {path.stat().st_mtime_ns for path in (tmp_path / "ahead").glob("*.safetensors")}
+    files = {each.checkpoint.path: each.checkpoint.path.stat().st_mtime_ns for each in made}
+    for one, other in zip(made, here, strict=True):
+        assert one.is_finished and same(one.fit(data), other.fit(data))
+        assert f"{one.checkpoint.path.stem}: was finished after 4 of 4 epochs" in capsys.readouterr().out
+    ahead(made, data, tmp_path / "ahead")  # all are finished: nothing is started
+    assert files == {path: path.stat().st_mtime_ns for path in files}
 
 
-def test_a_killed_one_costs_only_its_own_epochs(data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ahead(trainings(data, tmp_path / "ahead", train_and_die), tmp_path / "ahead")
-    assert "net 1: the process was killed (SIGKILL)" in capsys.readouterr().out
-    heard: list[EpochResult] = []
-    found = [train(data, tmp_path / "ahead", seed, heard.append) for seed in range(3)]
-    # its second epoch was on disk before it was killed
-    assert [result.epoch for result in heard] == [3, 4]
-    assert all(same(each, train(data, tmp_path / "here", seed)) for seed, each in enumerate(found))
+def test_a_killed_one_goes_on_from_its_checkpoint(
+    data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The process that keeps the first checkpoint is killed as soon as there is one."""
+    made = trainings(data, tmp_path / "ahead", 60)
+    killer = threading.Thread(target=kill_the_owner_of, args=(made[0].checkpoint.path,))
+    killer.start()
+    ahead(made, data, tmp_path / "ahead")
+    killer.join()
+    assert "net 0: the process was killed (SIGKILL)" in capsys.readouterr().out
+    assert [each.is_finished for each in made] == [False, True, True]
+    networks = [each.fit(data) for each in made]
+    assert "net-0: goes on after" in capsys.readouterr().out
+    here = trainings(data, tmp_path / "here", 60)
+    assert all(same(one, other.fit(data)) for one, other in zip(networks, here, strict=True))
+
+
+def kill_the_owner_of(checkpoint: Path) -> None:
+    while not checkpoint.is_file():
+        time.sleep(0.002)
+    wanted = [str(checkpoint.parent / FOLDER), "0"]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[-3:-1] == wanted:
+            os.kill(int(folder.name), signal.SIGKILL)
 
 
 def test_an_error_is_the_stages_own_to_raise(data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wild = replace(data, train=Split(data.train.x * np.float32("nan"), data.train.y))
-    ahead(trainings(wild, tmp_path), tmp_path)
+    made = trainings(wild, tmp_path)
+    ahead(made, wild, tmp_path)
     said = capsys.readouterr().out
     assert said.count("the stage goes on from its checkpoint") == 3 and "the loss is nan" in said
     with pytest.raises(ModelError, match="epoch 1: the loss is nan"):
-        train(wild, tmp_path, 0)
+        made[0].fit(wild)
 
 
 @pytest.mark.parametrize("count", ["1", ""])
-def test_one_at_a_time_starts_no_process(count: str, data: Data, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_one_at_a_time_starts_no_process(
+    count: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(PARALLEL, count)
-    ahead(trainings(data, tmp_path), tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_cannot_be_handed_on_is_trained_in_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ahead([Training(f"{n}", place(tmp_path, n), EPOCHS, lambda: None) for n in range(2)], tmp_path)
-    assert "side by side: these trainings cannot be handed on (" in capsys.readouterr().out
+    ahead(trainings(data, tmp_path), data, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("wrong", ["0", "two", "65", "-1"])
 def test_a_wrong_number_is_told(wrong: str, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARALLEL, wrong)
-    with pytest.raises(
-        ConfigError, match=f"^EDGEKIT_PARALLEL: got '{wrong}'; give a whole number from 1 to 64, or unset"
-    ):
-        ahead(trainings(data, tmp_path), tmp_path)
+    with pytest.raises(ConfigError, match=f"^EDGEKIT_PARALLEL: got '{wrong}'; give a whole number from 1 to 64, or"):
+        ahead(trainings(data, tmp_path), data, tmp_path)
 
 
-def test_a_mapped_split_is_handed_on_by_its_place(tmp_path: Path) -> None:
+def test_data_are_handed_on_whole_and_a_mapped_split_by_its_place(data: Data, tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((1000, 500), np.float32)
     np.save(tmp_path / "x.npy", x)
     whole = np.load(tmp_path / "x.npy", mmap_mode="r")
-    with open(tmp_path / "data.pickle", "wb") as stream:
-        mapped.Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump([whole, whole[10:500:2, :100]])
-    assert (tmp_path / "data.pickle").stat().st_size < 2000
-    found = pickle.loads((tmp_path / "data.pickle").read_bytes())
-    assert np.array_equal(found[0], x) and np.array_equal(found[1], x[10:500:2, :100])
-    assert not found[0].flags.writeable
+    train = Split(whole[10:500:2, :100], np.arange(245), np.arange(245), None)
+    given = replace(data, train=train, members={"a": b"\xff"}, notes=("n",), input_path=({"step": "decode_csv"},))
+    handed.write(given, tmp_path / "data")
+    assert sum(path.stat().st_size for path in (tmp_path / "data").iterdir()) < 20_000
+    found = handed.read(tmp_path / "data")
+    for split in ("train", "calibration", "validation"):
+        one, other = getattr(given, split), getattr(found, split)
+        assert np.array_equal(one.x, other.x) and np.array_equal(one.y, other.y) and not other.x.flags.writeable
+    assert found.train.groups is not None and found.train.starts is None and found.held_out is None
+    named = ("classes", "kind", "digest", "notes", "members", "input_path", "task")
+    assert [getattr(found, name) for name in named] == [getattr(given, name) for name in named]

@@ -44,7 +44,7 @@ def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder
         if entry.title in shortlist.measured["trained"]
     }
     compared = list(trainers) if len(trainers) > 1 else []
-    side_by_side.ahead([trainers[title].to_be_made(None, epochs) for title in compared], place.folder)
+    side_by_side.ahead([trainers[title].to_be_made(None, epochs) for title in compared], data, place.folder)
     tried: dict[str, Student] = {}
     for title in progress.each(compared, "candidate", best=lambda: best_so_far(tried.values())):
         tried[title] = trainers[title].train_with_labels(epochs)

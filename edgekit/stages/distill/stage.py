@@ -47,7 +47,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     ended = losers.stopped(trainer, wanted, teacher)
     ways = [*([] if earlier else [None]), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []
-    side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], place.folder)
+    side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], data, place.folder)
     for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
         students.append(
             trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)

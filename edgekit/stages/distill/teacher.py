@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,19 +60,20 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     baseline, spec = open_model(source)
     found = []
     named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
-    side_by_side.ahead(
-        [
-            Training(
-                f"teacher {name}",
-                unfinished.checkpoint(f"teacher-{place}"),
-                (wanted.training or config).epochs,
-                partial(_trained, name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"),
-            )
-            for place, (name, wanted) in named
-            if wanted.builder is not None
-        ],
-        unfinished.folder,
-    )
+    trainings = [
+        Training(
+            f"teacher {name}",
+            unfinished.checkpoint(f"teacher-{place}"),
+            spec_for(data, wanted.builder, wanted.kwargs, spec.preprocess),
+            wanted.training or config,
+            config.seed,
+            config.device,
+            config.threads,
+        )
+        for place, (name, wanted) in named
+        if wanted.builder is not None
+    ]
+    side_by_side.ahead(trainings, data, unfinished.folder)
     for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(from_file(name, wanted, data, config.threads))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, cast
 
 from torch import nn
@@ -82,10 +81,21 @@ class Trainer:
 
     def to_be_made(self, options: LossOptions | None, epochs: int, teacher: Candidate | None = None) -> Training:
         """The same training, to be made ahead of it by another process."""
-        train = partial(self.train_with_loss, options, teacher) if options and teacher else None
-        name = options.loss if options and teacher else ALONE
-        made = train or partial(self.train_with_labels, epochs)
-        return Training(f"{self.title}, {name}", self._checkpoint(name, epochs), epochs, made)
+        name = options.loss if options else ALONE
+        return Training(
+            f"{self.title}, {name}",
+            self._checkpoint(name, epochs),
+            self.spec,
+            self.config.model_copy(update={"epochs": epochs}),
+            self.config.seed,
+            self.config.device,
+            self.config.threads,
+            self._distillation(options, teacher),
+            teacher.spec if teacher and options else None,
+        )
+
+    def _distillation(self, options: LossOptions | None, teacher: Candidate | None) -> Distillation | None:
+        return Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
 
     def _checkpoint(self, name: str, epochs: int) -> Checkpoint:
         length = "" if epochs == self.config.epochs else f"-{epochs}"
@@ -100,7 +110,7 @@ class Trainer:
         until: int | None = None,
     ) -> Student:
         module = dry_run.build(self.spec, self.config.seed, self.data)
-        distillation = Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
+        distillation = self._distillation(options, teacher)
         try:
             with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
                 history = fit(

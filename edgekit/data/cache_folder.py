@@ -1,0 +1,94 @@
+"""Folders of the cache: one per key, filled aside, put in its place whole, checked by the digests of its record.
+
+Two processes that make the same folder do not disturb each other. One that does not match its record is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ResourceError
+from edgekit.core.hashing import sha256_file, write_json
+
+RECORD = "record.json"
+_STALE_SECONDS = 24 * 3600
+
+
+def default_folder() -> Path:
+    """~/.cache/edgekit, or below XDG_CACHE_HOME where that is set."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "edgekit"
+
+
+def checked_record(folder: Path) -> dict[str, Any] | None:
+    """The record of a folder, every byte of its files checked; None if there is none or something is damaged."""
+    try:
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text())
+        whole = all(sha256_file(folder / name) == sha for name, sha in record["files"].items())
+        return record if whole else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+@contextmanager
+def new_folder(root: Path, key: str) -> Iterator[Path]:
+    """A folder to fill, moved to its place at the end; nothing is left of it if that end is not reached."""
+    folder = root / f".{key}.{os.getpid()}.tmp"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        folder.mkdir()
+        yield folder
+        _place(folder, root / key)
+    except OSError as error:
+        raise ResourceError(
+            f"data.cache: cannot write to {root} ({error.strerror or error}); free some space there, "
+            "or set data.cache to another folder"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write the record, with the digests of all arrays, after everything that it vouches for is on disk."""
+    files = {}
+    for path in sorted(folder.glob("*.npy")):
+        with open(path, "rb") as stream:
+            os.fsync(stream.fileno())
+        files[path.name] = sha256_file(path)
+    write_json(folder / RECORD, {**record, "files": files})
+
+
+def write_rows(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[np.ndarray]) -> None:
+    """An .npy file of this shape, written part by part. An error of the disk is an OSError."""
+    with open(path, "wb") as stream:
+        head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, head)
+        for part in parts:
+            stream.write(np.ascontiguousarray(part, dtype).data)
+
+
+def _place(folder: Path, final: Path) -> None:
+    try:
+        os.replace(folder, final)
+    except OSError:
+        # Something is there: either another process was faster, or it is damaged and gives way.
+        if checked_record(final) is None:
+            shutil.rmtree(final)
+            os.replace(folder, final)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what killed processes have left."""
+    for old in root.glob(".*.tmp"):
+        if time.time() - old.stat().st_mtime > _STALE_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
