@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.search.table import BITS, BLOCKS, EPOCHS, KINDS, LEARNING_RATES, RATIOS, TABLE, WIDTHS, rows
 from edgekit.search.dimension import Dimension
 from edgekit.search.objectives import Objective, hypervolume, nondominated
+from edgekit.search.sampler import GP_FIRST
 from edgekit.search.space import Space
 from edgekit.search.study import Subject, search
 from edgekit.search.trial import Context, Outcome, Trial
@@ -30,7 +31,7 @@ OPTIONS = {"kind": KINDS, "width": WIDTHS, "blocks": BLOCKS, "rate": LEARNING_RA
 OBJECTIVES = (Objective("accuracy"), Objective("p50_ms", "tflite"), Objective("bytes", "tflite"))
 SPACE = Space(tuple(Dimension(key, key, choices=tuple(values)) for key, values in OPTIONS.items()), OBJECTIVES)
 SHARES = (0.005, 0.01, 0.02)
-STUDIES = (("random", 0.02), ("tpe", 0.02), ("gp", 0.005))
+STUDIES = (("random", 0.02), ("tpe", 0.02), ("gp", 0.005), ("gp+tpe", 0.02))
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 """Student's t for a two-sided interval of 95 %, by the number of seeds."""
 
@@ -56,8 +57,13 @@ class Table:
         return hypervolume(np.array([self.losses(trial["values"]) for trial in trials]), self.worst) / self.exact
 
 
-def study(name: Any, seed: int, trials: int, batch: int, found: dict[Any, Any]) -> tuple[list[Any], float]:
-    """The trials of a study on the table, and the processor's seconds that asking has taken in this process."""
+def study(
+    name: Any, seed: int, trials: int, batch: int, found: dict[Any, Any], begin: Sequence[Any] = ()
+) -> tuple[list[Any], float]:
+    """The trials of a study on the table, and the processor's seconds that asking has taken in this process.
+
+    `begin`: trials of a study by GP with the same seed, behind which `gp+tpe` asks what TPE asks.
+    """
 
     def evaluate(asked: Sequence[Trial], context: Context) -> list[Outcome]:
         return [_outcome(found[tuple(trial.parameters[key] for key in OPTIONS)]) for trial in asked]
@@ -72,7 +78,8 @@ def study(name: Any, seed: int, trials: int, batch: int, found: dict[Any, Any]) 
         seed=seed,
         batch=batch,
         trials=trials,
-        wanted=name,
+        first=[trial["parameters"] for trial in begin[:GP_FIRST]],
+        wanted="tpe" if begin else name,
     )
     return list(done.row["trials"]), time.process_time() - began
 
@@ -101,22 +108,20 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="2 to 10")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--only", help="one sampler; nothing is printed but its progress")
     options = parser.parse_args()
     tables = [Table(options.table, linear) for linear in (False, True)]
     found, count = tables[0].found, len(tables[0].found)
     trials: dict[str, list[list[Any]]] = {}
     for name, share in STUDIES:
-        if options.only in (None, name):
-            for seed in range(options.seeds):
-                done, seconds = study(name, seed, round(share * count), options.batch, found)
-                trials.setdefault(name, []).append(done)
-                print(
-                    f"{name}, seed {seed}: {tables[0].share(done):.4f} in {len(done)} trials, {seconds:.0f} s",
-                    flush=True,
-                )
-    if options.only is None:
-        report(tables, trials, count)
+        for seed in range(options.seeds):
+            begin = trials["gp"][seed] if name == "gp+tpe" else ()
+            done, seconds = study(name, seed, round(share * count), options.batch, found, begin)
+            trials.setdefault(name, []).append(done)
+            print(
+                f"{name}, seed {seed}: {tables[0].share(done):.4f} in {len(done)} trials, {seconds:.0f} s",
+                flush=True,
+            )
+    report(tables, trials, count)
 
 
 def report(tables: Sequence[Table], trials: dict[str, list[list[Any]]], count: int) -> None:

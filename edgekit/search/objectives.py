@@ -161,6 +161,11 @@ def _volume(points: np.ndarray, bound: np.ndarray) -> float:
         heights = np.concatenate([bound[1:], np.minimum.accumulate(points[:, 1])[:-1]])
         return float(((bound[0] - points[:, 0]) * np.maximum(heights - points[:, 1], 0)).sum())
     total = 0.0
+    if len(bound) == 3:  # slabs between one point's last loss and the next one's: faster than what follows
+        points = points[np.argsort(points[:, 2])]
+        for place, thick in enumerate(np.diff([*points[:, 2], bound[2]])):
+            total += _volume(points[: place + 1, :2], bound[:2]) * float(thick) if thick else 0.0
+        return total
     for place, point in enumerate(points):
         limited = np.maximum(points[place + 1 :], point)
         shared = _volume(limited[nondominated(limited)], bound) if len(limited) else 0.0

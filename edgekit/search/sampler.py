@@ -1,4 +1,4 @@
-"""Who proposes the trials: Optuna's Gaussian processes for short studies, its TPE for long ones.
+"""Who proposes the trials: Optuna's Gaussian processes for short studies, its TPE for the rest of long ones.
 
 How Optuna 5 treats what a study has, read in its source, and what is done about it here:
 
@@ -32,10 +32,11 @@ from edgekit.search.space import Space, identity
 if TYPE_CHECKING:
     import optuna
 
-Name = Literal["gp", "tpe", "random"]
-NAMES: tuple[Name, ...] = ("gp", "tpe", "random")
+Name = Literal["gp", "gp+tpe", "tpe", "random"]
 MOST_GP = 150
-"""Up to so many trials a Gaussian process finds more than TPE, as measured in docs/results/search.md."""
+"""A study of up to so many trials has a Gaussian process propose all of them."""
+GP_FIRST = 40
+"""In a longer study it proposes so many, then TPE goes on; docs/results/search.md has what each finds."""
 STARTUP = 10
 """Trials drawn at random before a model is asked."""
 
@@ -45,7 +46,8 @@ def choose(trials: int | None, wanted: Name | None = None) -> SamplerRow:
     if wanted:
         return {"name": wanted, "reason": "it was asked for"}
     if trials is not None and trials > MOST_GP:
-        return {"name": "tpe", "reason": f"{trials} trials: above {MOST_GP} TPE finds as much, in far less time"}
+        reason = f"{trials} trials: a Gaussian process finds more in the first {GP_FIRST}, TPE asks the rest sooner"
+        return {"name": "gp+tpe", "reason": reason}
     said = "no number of trials is given" if trials is None else f"{trials} trials"
     return {"name": "gp", "reason": f"{said}: up to {MOST_GP} a Gaussian process finds more than TPE"}
 
@@ -64,6 +66,8 @@ def ask(
     `given` are those that the batch begins with, whatever the sampler thinks.
     """
     optuna = _optuna()
+    if name == "gp+tpe":
+        name = "gp" if len(told) < GP_FIRST else "tpe"
     with _quiet():
         study = optuna.create_study(directions=["minimize"] * len(objectives))
         study.add_trials(_told(space, objectives, name, told))

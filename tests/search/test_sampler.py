@@ -27,8 +27,9 @@ def told(space: Space, count: int) -> list[Any]:
     return rows
 
 
-def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_above() -> None:
-    assert [sampler.choose(count)["name"] for count in (1, 150, 151, 10_000, None)] == ["gp", "gp", "tpe", "tpe", "gp"]
+def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_goes_on_in_longer_studies() -> None:
+    found = [sampler.choose(count)["name"] for count in (1, 150, 151, 10_000, None)]
+    assert found == ["gp", "gp", "gp+tpe", "gp+tpe", "gp"]
     assert "151 trials" in sampler.choose(151)["reason"]
     assert sampler.choose(10, "tpe") == {"name": "tpe", "reason": "it was asked for"}
 
@@ -53,6 +54,14 @@ def test_a_batch_begins_as_a_smaller_one_and_another_seed_asks_others(tmp_path: 
     two = sampler.ask(space, space.objectives, name, 0, rows, 2)
     assert sampler.ask(space, space.objectives, name, 0, rows, 1) == two[:1]
     assert sampler.ask(space, space.objectives, name, 1, rows, 1) != two[:1]
+
+
+def test_behind_its_first_trials_a_long_study_is_asked_by_tpe(tmp_path: Path) -> None:
+    space = studies.space(tmp_path)
+    rows = told(space, sampler.GP_FIRST)
+    assert sampler.ask(space, space.objectives, "gp+tpe", 0, rows, 2) == sampler.ask(
+        space, space.objectives, "tpe", 0, rows, 2
+    )
 
 
 def test_what_is_given_comes_first_and_is_not_asked_again(tmp_path: Path) -> None:
