@@ -16,7 +16,7 @@ def key(parts: Mapping[str, Any]) -> str:
 
 
 def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts as they come back from JSON, so that those of a journal can be compared with them."""
+    """The parts, written as JSON and read again, so that those of a journal can be compared with them."""
     found: dict[str, Any] = json.loads(canonical(dict(parts)))
     return found
 

@@ -70,7 +70,7 @@ def ask(
         name = "gp" if len(told) < GP_FIRST else "tpe"
     with _quiet():
         study = optuna.create_study(directions=["minimize"] * len(objectives))
-        study.add_trials(_told(space, objectives, name, told))
+        study.add_trials(_frozen(space, objectives, name, told))
         proposals = list[dict[str, Any]]()
         known = {identity(row["parameters"]) for row in told}
         while len(proposals) < count:
@@ -141,7 +141,7 @@ def _inner(each: Dimension, value: Any) -> Any:
     return value if each.choices is None else each.labels.index(label) if each.ordered else label
 
 
-def _told(
+def _frozen(
     space: Space, objectives: Sequence[Objective], name: str, rows: Sequence[TrialRow]
 ) -> list[optuna.trial.FrozenTrial]:
     """Trials with their losses. One that did not get to a value has the worst, and is infeasible."""

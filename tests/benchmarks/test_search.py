@@ -19,6 +19,7 @@ def test_the_table_has_every_training_once_in_order() -> None:
     assert len(table.rows()) == 8640 == compare.SPACE.count
 
 
+@pytest.mark.long
 def test_a_line_of_the_table_is_a_real_training() -> None:
     """Another processor may round otherwise, so some answers may differ."""
     training = ("separable", 4, 1, 0.1, 4)
@@ -35,6 +36,7 @@ def test_fewer_bits_fewer_weights_and_narrower_networks_are_faster_and_smaller()
             assert cost(kind, 2 * width, blocks, 8, 0.0) > cost(kind, width, blocks, 8, 0.0)
 
 
+@pytest.mark.long
 def test_the_whole_table_has_the_whole_hypervolume() -> None:
     whole = compare.Table(table.TABLE, linear=False)
     trials = [{"values": values} for values in whole.found.values()]
