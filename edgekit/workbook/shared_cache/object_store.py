@@ -42,7 +42,7 @@ class ObjectStore:
         try:
             from obstore.store import from_url
         except ImportError:
-            raise ConfigError(f"cache {url}: needs obstore: pip install 'edgekit[cache]'") from None
+            raise ConfigError(f"cache {url}: needs obstore, of the extra cache: pip install obstore") from None
         try:
             self._store: obstore.store.ObjectStore = from_url(
                 url,

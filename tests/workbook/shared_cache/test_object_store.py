@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -157,3 +158,9 @@ def test_a_store_of_each_kind_opens_without_a_question(monkeypatch: pytest.Monke
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
     for url in ("s3://bucket", "gs://bucket/prefix", "az://container/prefix"):
         assert open_cache(url).url == url
+
+
+def test_without_the_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with pytest.raises(ConfigError, match=r"^cache s3://bucket: needs obstore, .* pip install obstore$"):
+        open_cache("s3://bucket")
