@@ -1,38 +1,53 @@
-"""Memory that is kept for the next step: the kernel is not asked for it again."""
+"""Memory that is kept for the next step: the kernel is not asked for it again, and gets it back afterwards."""
 
 from __future__ import annotations
 
+import ctypes
 import resource
-
-import torch
+from contextlib import suppress
+from pathlib import Path
 
 from edgekit.training import memory
 
-STEPS, VALUES = 10, 5_000_000
-PAGES = VALUES * 4 // resource.getpagesize()
+BLOCKS, BLOCK_BYTES = 4, 25 << 20
+PAGE = resource.getpagesize()
+PAGES = BLOCKS * BLOCK_BYTES // PAGE
 
 
-def faults_of_steps() -> int:
-    """Pages that the kernel hands out while a tensor of 20 MB is made and freed again and again."""
+def step() -> None:
+    """Take 100 MB from the C library, write on them, and free them."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(ctypes.c_size_t(BLOCK_BYTES)) for _ in range(BLOCKS)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK_BYTES)
+    for block in blocks:
+        libc.free(block)
+
+
+def faults_of(steps: int) -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(STEPS):
-        torch.ones(VALUES)
+    for _ in range(steps):
+        step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
-def test_a_freed_tensor_is_used_again_while_a_training_lasts_and_given_back_afterwards() -> None:
-    with memory.kept():
-        torch.ones(VALUES)
-        assert faults_of_steps() < PAGES
-    assert faults_of_steps() > PAGES // 2
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
 
 
-def test_it_is_left_in_order_by_an_error() -> None:
-    try:
-        with memory.kept():
-            raise ValueError
-    except ValueError:
-        pass
+def test_freed_memory_is_used_again_while_a_training_lasts_and_given_back_afterwards() -> None:
     with memory.kept():
-        torch.ones(VALUES)
-        assert faults_of_steps() < PAGES
+        step()
+        assert faults_of(5) < PAGES // 2
+        inside = resident_pages()
+    assert resident_pages() < inside - PAGES // 2
+    assert faults_of(5) > 2 * PAGES
+
+
+def test_it_is_given_back_after_an_error_too() -> None:
+    with suppress(ValueError), memory.kept():
+        step()
+        inside = resident_pages()
+        raise ValueError
+    assert resident_pages() < inside - PAGES // 2
