@@ -32,18 +32,18 @@ def stopped(trainer: Trainer, wanted: Sequence[LossOptions], teacher: Candidate)
         return {}
     path = trainer.place.folder / RECORD
     known = _known(path, trainer.place.key)
-    # what stopped earlier has gone no further, what did not may have: it cannot be judged again
+    # what stopped earlier has gone no further, what did not may have: it cannot be compared again
     tried: dict[str, Student] = {}
     some = [options for options in wanted if known is None or options.loss in known]
     for options in progress.each(some, f"first {until} epochs", best=lambda: best_so_far(tried.values())):
         tried[options.loss] = trainer.train_with_loss(options, teacher, until)
     if known is None:
-        known = _judged(tried, until, config.epochs)
+        known = _refused(tried, until, config.epochs)
         write_json(path, {"key": trainer.place.key, "stopped": known})
     return {loss: replace(tried[loss], stopped=reason) for loss, reason in known.items()}
 
 
-def _judged(tried: dict[str, Student], until: int, epochs: int) -> dict[str, str]:
+def _refused(tried: dict[str, Student], until: int, epochs: int) -> dict[str, str]:
     """Why each of those stops that are surely worse than the best."""
     best = max(tried.values(), key=lambda student: student.accuracy)
     found = {}

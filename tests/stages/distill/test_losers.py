@@ -104,5 +104,5 @@ def test_doubt_goes_on() -> None:
     """Two samples of forty more are no proof, ten are."""
     answers = {"few": 28, "some": 30, "most": 40}
     tried = {name: Student(name, torch.nn.Identity(), np.arange(40) < count, []) for name, count in answers.items()}
-    assert losers._judged({name: tried[name] for name in ("few", "some")}, 3, 6) == {}
-    assert set(losers._judged(tried, 3, 6)) == {"few", "some"}
+    assert losers._refused({name: tried[name] for name in ("few", "some")}, 3, 6) == {}
+    assert set(losers._refused(tried, 3, 6)) == {"few", "some"}

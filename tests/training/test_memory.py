@@ -1,0 +1,53 @@
+"""Memory that is kept for the next step: the kernel is not asked for it again, and gets it back afterwards."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from edgekit.training import memory
+
+BLOCKS, BLOCK_BYTES = 4, 25 << 20
+PAGE = resource.getpagesize()
+PAGES = BLOCKS * BLOCK_BYTES // PAGE
+
+
+def step() -> None:
+    """Take 100 MB from the C library, write on them, and free them."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(ctypes.c_size_t(BLOCK_BYTES)) for _ in range(BLOCKS)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK_BYTES)
+    for block in blocks:
+        libc.free(block)
+
+
+def faults_of(steps: int) -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(steps):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+def test_freed_memory_is_used_again_while_a_training_lasts_and_given_back_afterwards() -> None:
+    with memory.kept():
+        step()
+        assert faults_of(5) < PAGES // 2
+        inside = resident_pages()
+    assert resident_pages() < inside - PAGES // 2
+    assert faults_of(5) > 2 * PAGES
+
+
+def test_it_is_given_back_after_an_error_too() -> None:
+    with suppress(ValueError), memory.kept():
+        step()
+        inside = resident_pages()
+        raise ValueError
+    assert resident_pages() < inside - PAGES // 2
