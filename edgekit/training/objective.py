@@ -71,15 +71,15 @@ class LabelObjective:
     def end(self) -> None:
         """Called after an epoch's last batch."""
 
-    def told(self, rows: int) -> np.ndarray | None:
+    def cached_logits(self, rows: int) -> np.ndarray | None:
         """The teacher's logits for the epoch's next samples, where others compute the loss; None: they are not known.
 
-        `heard` takes those that others then got from the teacher, in the same order.
+        `take_computed` takes those that others then got from the teacher, in the same order.
         """
         return None
 
-    def heard(self, logits: np.ndarray) -> None:
-        """See `told`."""
+    def take_computed(self, logits: np.ndarray) -> None:
+        """See `cached_logits`."""
 
 
 class LogitObjective(LabelObjective):
@@ -107,19 +107,19 @@ class LogitObjective(LabelObjective):
         if self.computed:
             self.cache.put(self.epoch, np.concatenate(self.computed))
 
-    def told(self, rows: int) -> np.ndarray | None:
-        """See `LabelObjective.told`."""
+    def cached_logits(self, rows: int) -> np.ndarray | None:
+        """See `LabelObjective.cached_logits`."""
         if self.cached is None:
             return None
         self.at += rows
         return self.cached[self.at - rows : self.at]
 
-    def heard(self, logits: np.ndarray) -> None:
-        """See `LabelObjective.told`."""
+    def take_computed(self, logits: np.ndarray) -> None:
+        """See `LabelObjective.cached_logits`."""
         self.computed.append(logits)
 
     def _logits(self, x: Tensor) -> Tensor:
-        if (rows := self.told(len(x))) is not None:
+        if (rows := self.cached_logits(len(x))) is not None:
             return torch.from_numpy(rows).to(x.device)
         with torch.no_grad():
             logits = joined(self.teacher(x))

@@ -30,14 +30,14 @@ AGAIN = "finished epochs are kept: run it again, and the training goes on"
 
 
 @contextmanager
-def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> Iterator[Wire | None]:
+def together(job: Callable[[], bytes], shares: int, device: torch.device) -> Iterator[Wire | None]:
     """Inside, the other processes wait for shares; None where this one is alone. StageError where one dies.
 
-    Where a lesson cannot be written, one process computes all shares, to the same bits, and a line says why.
+    Where a job cannot be written, one process computes all shares, to the same bits, and a line says why.
     """
     count = min(shares, environment.processes())
     try:
-        content = lesson() if count > 1 else b""
+        content = job() if count > 1 else b""
     except Exception as error:  # pickle raises what it likes: this network's classes are not to be imported
         print(f"one process trains all {shares} shares: the network cannot be sent to others ({error})")
         count = 1
@@ -45,7 +45,7 @@ def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> 
         yield None
     elif environment.of_torchrun():
         with _translated([]), torchrun.joined(count, device) as wire:
-            yield from _taught(wire, content)
+            yield from _with_jobs(wire, content)
     else:
         with (
             tempfile.TemporaryDirectory(prefix="edgekit-shares-") as folder,
@@ -54,10 +54,10 @@ def together(lesson: Callable[[], bytes], shares: int, device: torch.device) -> 
             _loopback(),
             joined(dist.FileStore(str(Path(folder) / worker.STORE), count), 0, count, device) as wire,
         ):
-            yield from _taught(wire, content)
+            yield from _with_jobs(wire, content)
 
 
-def _taught(wire: Wire, content: bytes) -> Iterator[Wire]:
+def _with_jobs(wire: Wire, content: bytes) -> Iterator[Wire]:
     others = range(1, wire.processes)
     for rank in others:
         wire.send(content, rank)

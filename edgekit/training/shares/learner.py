@@ -27,7 +27,7 @@ class Share:
     seed: int
     x: np.ndarray
     y: np.ndarray
-    told: np.ndarray | None = None
+    cached: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Answer:
 
     loss: Tensor
     gradients: list[Tensor | None]
-    heard: np.ndarray | None
+    computed: np.ndarray | None
 
 
 class Learner:
@@ -72,15 +72,15 @@ class Learner:
     def _learn(self, share: Share) -> Answer:
         torch.manual_seed(share.seed)
         if isinstance(self.aim, LogitObjective):
-            self.aim.cached, self.aim.computed, self.aim.at = share.told, [], 0
+            self.aim.cached, self.aim.computed, self.aim.at = share.cached, [], 0
         for parameter in self.parameters:
             parameter.grad = None
         x, y = self._tensor(to_input(share.x)), self._tensor(share.y)
         loss = self.aim.loss(self.module, x, y) * share.weight
         loss.backward()
-        computed = self.aim.computed if isinstance(self.aim, LogitObjective) else []
-        heard = np.concatenate(computed) if computed else None
-        return Answer(loss.detach(), [each.grad for each in self.parameters], heard)
+        parts = self.aim.computed if isinstance(self.aim, LogitObjective) else []
+        computed = np.concatenate(parts) if parts else None
+        return Answer(loss.detach(), [each.grad for each in self.parameters], computed)
 
     def _tensor(self, values: np.ndarray) -> Tensor:
         """Cloned to memory of torch's own: the last bits of a product can depend on where its factors begin."""

@@ -15,8 +15,8 @@ from edgekit.core.tasks import Task
 from edgekit.training import positives
 from edgekit.training.objective import Distillation, LabelObjective
 from edgekit.training.shares.crew import together
+from edgekit.training.shares.job import Job
 from edgekit.training.shares.learner import Learner
-from edgekit.training.shares.lesson import Lesson
 from edgekit.training.shares.team import Team
 
 TeamOf = Callable[[LabelObjective], Team | None]
@@ -41,9 +41,9 @@ def sharing(
         yield lambda _: None
         return
 
-    def lesson() -> bytes:
+    def job() -> bytes:
         teacher = distillation.teacher if distillation else None
-        return Lesson(
+        return Job(
             module,
             teacher if isinstance(teacher, nn.Module) else None,
             distillation.loss if distillation else None,
@@ -54,7 +54,7 @@ def sharing(
             precision,
         ).written()
 
-    with together(lesson, shares, device) as wire:
+    with together(job, shares, device) as wire:
         yield lambda aim: Team(Learner(module, aim, device), aim, shares, seed, wire)
 
 

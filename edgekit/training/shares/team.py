@@ -31,8 +31,8 @@ class Team:
         for answer in self._answers(shares):
             loss += answer.loss.to(loss.device)
             total = [_sum(mine, more) for mine, more in zip(total, answer.gradients, strict=True)]
-            if answer.heard is not None:
-                self.aim.heard(answer.heard)
+            if answer.computed is not None:
+                self.aim.take_computed(answer.computed)
         for parameter, gradient in zip(self.learner.parameters, total, strict=True):
             parameter.grad = gradient
         torch.manual_seed(division.seed_of(self.seed, step, self.shares))  # whoever draws next: the same numbers
@@ -46,7 +46,7 @@ class Team:
                 seed=division.seed_of(self.seed, step, number),
                 x=x[part],
                 y=y[part],
-                told=self.aim.told(part.stop - part.start),
+                cached=self.aim.cached_logits(part.stop - part.start),
             )
             for number, part in enumerate(division.shares_of(len(y), self.shares))
         ]
@@ -71,17 +71,17 @@ class Team:
 def send(wire: Wire, learner: Learner, answer: Answer) -> None:
     """An answer on its way to process 0."""
     there = [each is not None for each in answer.gradients]
-    wire.send((answer.loss.cpu().numpy(), there, answer.heard), 0)
+    wire.send((answer.loss.cpu().numpy(), there, answer.computed), 0)
     wire.send_flat(pack([each for each in answer.gradients if each is not None]), 0)
 
 
 def receive(wire: Wire, learner: Learner, rank: int) -> Answer:
     """What a process answered to its next share."""
-    loss, there, heard = wire.receive(rank)
+    loss, there, computed = wire.receive(rank)
     given = [each for each, is_there in zip(learner.parameters, there, strict=True) if is_there]
     gradients = iter(unpack(wire.receive_flat(size_of(given), rank), given))
     found = [next(gradients).to(learner.device) if is_there else None for is_there in there]
-    return Answer(torch.from_numpy(loss), found, heard)
+    return Answer(torch.from_numpy(loss), found, computed)
 
 
 def _sum(mine: Tensor | None, more: Tensor | None) -> Tensor | None:

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from edgekit.core import subprocesses
 from edgekit.core.errors import EdgekitError
 from edgekit.models.user_errors import describe
-from edgekit.training.shares.lesson import Lesson, learning
+from edgekit.training.shares.job import Job, learning
 from edgekit.training.shares.team import send
 from edgekit.training.shares.wire import PeerLost, Wire, joined, size_of, unpack
 
@@ -24,9 +24,9 @@ STORE, ERROR, READY = "store", "error", "ready"
 
 
 def answer(wire: Wire) -> None:
-    """Take one training part in, from its lesson to its end. PeerLost where process 0 has gone."""
-    lesson = Lesson.read(wire.receive(0))
-    with learning(lesson, wire.rank) as learner:
+    """Take one training part in, from its job to its end. PeerLost where process 0 has gone."""
+    job = Job.read(wire.receive(0))
+    with learning(job, wire.rank) as learner:
         size = size_of(learner.state)
         while (shares := wire.receive(0)) is not None:
             learner.follow(unpack(wire.spread(torch.empty(size, dtype=torch.uint8)), learner.state))

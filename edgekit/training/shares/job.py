@@ -27,8 +27,8 @@ from edgekit.training.teacher_cache import TeacherCache
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """All that, before any hook is in the networks. `teacher` is None without one, and where its logits are told.
+class Job:
+    """All that, before any hook is in the networks. `teacher` is None without one, and where process 0 has its logits.
 
     example: one preprocessed sample, (1, *input)
     threads: of a share
@@ -51,14 +51,14 @@ class Lesson:
         return content.getvalue()
 
     @classmethod
-    def read(cls, content: bytes) -> Lesson:
+    def read(cls, content: bytes) -> Job:
         """What process 0 of this training wrote."""
         found, trains = torch.load(io.BytesIO(content), weights_only=False)
         module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
         for name, each in module.named_parameters():
             each.requires_grad_(name in trains)
-        lesson: Lesson = replace(found, module=module)
-        return lesson
+        job: Job = replace(found, module=module)
+        return job
 
 
 def _parts(module: nn.Module) -> Any:
@@ -68,34 +68,34 @@ def _parts(module: nn.Module) -> Any:
 
 
 @contextmanager
-def learning(lesson: Lesson, rank: int) -> Iterator[Learner]:
+def learning(job: Job, rank: int) -> Iterator[Learner]:
     """The network as process 0 trains it: on its device, in its layout, with its objective and its threads."""
-    device = torch.device(lesson.device, rank % torch.cuda.device_count()) if lesson.device == "cuda" else (
-        torch.device(lesson.device))  # fmt: skip
-    networks = [lesson.module, *([lesson.teacher] if lesson.teacher else [])]
+    device = torch.device(job.device, rank % torch.cuda.device_count()) if job.device == "cuda" else (
+        torch.device(job.device))  # fmt: skip
+    networks = [job.module, *([job.teacher] if job.teacher else [])]
     with (
-        reproducible(device, 0, lesson.threads),
-        strided_pointwise_as_slices(lesson.module),
-        computing_in(lesson.precision, lesson.module, device),
+        reproducible(device, 0, job.threads),
+        strided_pointwise_as_slices(job.module),
+        computing_in(job.precision, job.module, device),
     ):
         for network in networks:
             network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        with _objective(lesson, torch.from_numpy(np.array(to_input(lesson.example)))) as aim:
+        with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)
-            yield Learner(lesson.module.train(), aim, device)
+            yield Learner(job.module.train(), aim, device)
 
 
 @contextmanager
-def _objective(lesson: Lesson, example: Tensor) -> Iterator[LabelObjective]:
-    if lesson.loss is None:
-        yield LabelObjective(lesson.task)
+def _objective(job: Job, example: Tensor) -> Iterator[LabelObjective]:
+    if job.loss is None:
+        yield LabelObjective(job.task)
         return
-    compare = losses.function(lesson.loss, lesson.task)
-    teacher = (lesson.teacher or nn.Identity()).eval()
-    if not losses.needs_features(lesson.loss):
-        yield LogitObjective(compare, teacher, TeacherCache(None), lesson.task)
+    compare = losses.function(job.loss, job.task)
+    teacher = (job.teacher or nn.Identity()).eval()
+    if not losses.needs_features(job.loss):
+        yield LogitObjective(compare, teacher, TeacherCache(None), job.task)
         return
     takes = tuple(example.shape[1:]), not example.is_floating_point()
-    with Features(lesson.module, *takes) as learnt, Features(teacher, *takes) as taught:
-        yield FeatureObjective(compare, teacher, learnt, taught, lesson.task)
+    with Features(job.module, *takes) as learnt, Features(teacher, *takes) as taught:
+        yield FeatureObjective(compare, teacher, learnt, taught, job.task)
