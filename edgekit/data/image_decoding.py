@@ -27,7 +27,7 @@ from edgekit.runner.inputs import picture
 
 _SQUARE = 1.25  # sides of a picture that is squashed by less look much the same
 _BATCH = 256
-_BATCH_BYTES = 32 << 20
+_BATCH_BYTES = 8 << 20
 _LARGE_BYTES = 16 << 10  # below, a second thread costs more than it brings (measured on 900-byte pictures)
 _SHOWN = 50
 DECODER = [pillow_version, features.version("jpg"), features.version("libjpeg_turbo")]
@@ -140,6 +140,7 @@ def decoded(
         while batch := list(_batch(contents)):
             large = sum(map(len, batch)) > _LARGE_BYTES * len(batch)
             yield from threads.map(one, batch) if large else map(one, batch)
+            batch.clear()  # or it would be held beside the next one
 
 
 def _batch(contents: Iterator[bytes | str]) -> Iterator[bytes | str]:
