@@ -96,9 +96,7 @@ def worst(summaries: Sequence[Summary]) -> int:
     return max((each.exit_code for each in summaries), key=lambda code: (code not in (0, BudgetMissed.exit_code), code))
 
 
-def run_one(
-    config: str, settings: str, out: str, force: list[str], start: str, caches: list[str]
-) -> dict[str, Any]:
+def run_one(config: str, settings: str, out: str, force: list[str], start: str, caches: list[str]) -> dict[str, Any]:
     """In the worker's process: one run to its end, as a JSON value. `start` is the folder that the command began in."""
     from edgekit.report import verdict
     from edgekit.workbook.run import run
