@@ -48,7 +48,7 @@ class Wire:
             dist.recv(size, source)
             flat = torch.empty(int(size), dtype=torch.uint8, device=self.device)
             dist.recv(flat, source)
-        return pickle.loads(flat.cpu().numpy().tobytes())
+        return torch.load(io.BytesIO(flat.cpu().numpy().tobytes()), weights_only=False)
 
     def send_flat(self, flat: Tensor, to: int) -> None:
         """Send bytes whose number the other side knows."""
