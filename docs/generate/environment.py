@@ -12,6 +12,7 @@ from docs.generate.tables import code, table
 VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
+        "EDGEKIT_PROCESSES": "Processes that train, as after `--processes`: at most `training.shares`.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
         "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
