@@ -15,6 +15,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "EDGEKIT_CACHE": "URLs of shared caches, with commas between them, for an `edgekit run` without `--cache`.",
         "EDGEKIT_LANE": "Folder of the lane on which this machine measures alone, for a run without `--workers` too.",
         "EDGEKIT_PARALLEL": "How many trainings of a stage may run at once, as `edgekit run --parallel` says, else 1.",
+        "EDGEKIT_PROCESSES": "Processes that train, as after `--processes`: at most `training.shares`.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",
         "EDGEKIT_SPLIT_MB": "Most megabytes of a split of a memory map that are copied into memory, else 256.",
         "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",

@@ -5,7 +5,7 @@ Everything travels as bytes, so that a number arrives with the bits that it was 
 
 from __future__ import annotations
 
-import pickle
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ class Wire:
     device: torch.device
 
     def send(self, content: Any, to: int) -> None:
-        """Send what pickle can write."""
-        flat = torch.frombuffer(bytearray(pickle.dumps(content, protocol=5)), dtype=torch.uint8)
+        """Send what torch.save can write."""
+        written = io.BytesIO()
+        torch.save(content, written)
+        flat = torch.frombuffer(bytearray(written.getvalue()), dtype=torch.uint8)
         with _lines():
             dist.send(torch.tensor([len(flat)], device=self.device), to)
             dist.send(flat.to(self.device), to)
@@ -46,7 +48,7 @@ class Wire:
             dist.recv(size, source)
             flat = torch.empty(int(size), dtype=torch.uint8, device=self.device)
             dist.recv(flat, source)
-        return pickle.loads(flat.cpu().numpy().tobytes())
+        return torch.load(io.BytesIO(flat.cpu().numpy().tobytes()), weights_only=False)
 
     def send_flat(self, flat: Tensor, to: int) -> None:
         """Send bytes whose number the other side knows."""
