@@ -27,7 +27,9 @@ class Config(SourceConfig):
     """Options of WebDataset shards."""
 
     source: Literal["webdataset"] = "webdataset"
-    path: PathText = Field(description="folder of .tar shards, or a pattern such as train-{000..099}.tar or *.tar")
+    path: PathText = Field(
+        description="folder of tar shards, or a pattern of their names with numbers in braces, or with a star"
+    )
     kind: Literal["image", "audio", "vector"] = Field(
         "image", description="what a sample is: a picture (.jpg, .jpeg, .png, .webp), a sound (.wav), a vector (.npy)"
     )
