@@ -8,7 +8,7 @@ from typing import Any
 
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.rows.study import AnchorRow, BatchRow, TrialRow
-from edgekit.search.digest import chained
+from edgekit.core.study_digest import chained
 from edgekit.search.objectives import Objective, grown, is_feasible
 from edgekit.search.space import Space, identity
 from edgekit.search.trial import Outcome, Trial

@@ -22,7 +22,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core import progress, subprocesses
-from edgekit.core.config import TrainOptions
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.data import Data, handed
 from edgekit.models import dry_run, store
@@ -58,6 +58,7 @@ class Training:
     seed: int
     device: str
     threads: int
+    training: TrainingOptions
     distillation: Distillation | None = None
     teacher: ModelSpec | None = None
 
@@ -78,6 +79,7 @@ class Training:
             seed=self.seed,
             device=self.device,
             threads=self.threads,
+            training=self.training,
             distillation=self.distillation,
             resume=self.checkpoint,
         )
@@ -136,6 +138,7 @@ def _to_json(training: Training, folder: Path) -> dict[str, Any]:
         "spec": training.spec.model_dump(mode="json"),
         "options": TrainOptions.model_validate(options).model_dump(mode="json"),
         "settings": [training.seed, training.device, training.threads],
+        "training": training.training.model_dump(mode="json"),
         "taught": taught,
     }
 
@@ -153,7 +156,9 @@ def _from_json(found: dict[str, Any], folder: Path) -> Training:
     seed, device, threads = found["settings"]
     options = TrainOptions.model_validate(found["options"])
     spec = ModelSpec.model_validate(found["spec"])
-    return Training(found["name"], Checkpoint(Path(path), key), spec, options, seed, device, threads, lesson, teacher)
+    how = TrainingOptions.model_validate(found["training"])
+    checkpoint = Checkpoint(Path(path), key)
+    return Training(found["name"], checkpoint, spec, options, seed, device, threads, how, lesson, teacher)
 
 
 def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:

@@ -120,7 +120,7 @@ def _search(
         )
 
 
-def _on_batch(folder: Path, text: str, told: progress.Told, say: Say, row: StudyRow) -> None:
+def _on_batch(folder: Path, text: str, told: progress.Reporter, say: Say, row: StudyRow) -> None:
     if len(row["batches"]) == 1:
         write_atomically(folder / SPACE, (HEAD + text).encode())
     told(row)

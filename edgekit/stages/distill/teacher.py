@@ -69,6 +69,7 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
             config.seed,
             config.device,
             config.threads,
+            config.training,
         )
         for place, (name, wanted) in named
         if wanted.builder is not None

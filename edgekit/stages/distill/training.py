@@ -90,6 +90,7 @@ class Trainer:
             self.config.seed,
             self.config.device,
             self.config.threads,
+            self.config.training,
             self._distillation(options, teacher),
             teacher.spec if teacher and options else None,
         )
