@@ -14,6 +14,8 @@ from tests.matrix import pythons
 
 from . import make_tables
 
+pytestmark = pytest.mark.long  # minutes: every character on every Python
+
 ROOT = Path(__file__).parents[3]
 DIGEST = """
 import hashlib, json

@@ -18,7 +18,7 @@ import yaml
 from tests.serve.export import alert_cases, promtool
 from tests.serve.export.conftest import watching
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.serving
 CASES = alert_cases.every_case()
 Rule = dict[str, Any]
 Fault = Callable[[Rule], Rule | None]
