@@ -206,6 +206,24 @@ def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(t
     assert again[0] == found[0] and len(world.pool.did) == said and context.anchors
 
 
+def test_a_batch_that_was_told_before_a_kill_is_still_marked_as_disturbed(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    quiet = world.pool.script["time_files"]
+    world.pool.script["time_files"] = lambda **given: {**quiet(**given), "disturbed": ["another program"]}
+    assert batch(world, tmp_path / "s", [a_trial(0, 8)])[2].disturbed
+    assert batch(world, tmp_path / "s", [a_trial(0, 8)])[2].disturbed
+
+
+@pytest.mark.parametrize("text", [None, "", "7", "[]", '{"0": 1}', '{"trials": {"0": 1}, "disturbed": false}'])
+def test_outcomes_of_other_settings_are_never_told(text: str | None, tmp_path: Path) -> None:
+    """As of a study whose journal was removed, and whose other files were left."""
+    world = World(tmp_path / "w")
+    batch(world, tmp_path / "s", [a_trial(0, 8)])
+    if text is not None:
+        (tmp_path / "s" / "batches" / "0.json").write_text(text)
+    assert batch(world, tmp_path / "s", [a_trial(0, 9)])[0][0]["values"][2] == 900.0
+
+
 def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     batch(world, tmp_path / "s", [a_trial(0, 8)])
