@@ -55,8 +55,8 @@ def search(
             from edgekit.search import take as taking
             from edgekit.workbook.plan import load_plan
 
-            name = load_plan(config, set_ or (), known=True).run.name
-            taking.command(out / f"{name}-search", take, to, print)
+            plan = load_plan(config, set_ or (), known=True)
+            taking.command(out / f"{plan.run.name}-search", take, to, print, plan)
             return
         from edgekit.cli.search.run import Request, run
 
