@@ -75,7 +75,7 @@ class Evaluator:
     ) -> None:
         self.plan, self.objectives, self.pool = plan, objectives, pool
         self.folder = folder.absolute()  # workers of other machines stand elsewhere
-        self.caches = [str(self.folder / CACHE), *caches]
+        self.caches = [str(self.folder / CACHE), *map(_absolute, caches)]
         self.targets = measured_targets(objectives, plan)
         self.measured = Measured(folder, replay)
         self.disturbed = False
@@ -250,6 +250,14 @@ class Evaluator:
     def _low_ms(self, content: Content) -> float | None:
         found = self.measured.of(content)
         return found.interval_ms[0] if found else None
+
+
+def _absolute(url: str) -> str:
+    """The URL of a cache for a process that stands in another folder."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme != "file":
+        return url
+    return str(Path(rest if separator else url).expanduser().absolute())
 
 
 def _died(error: EdgekitError, work: Work) -> bool:

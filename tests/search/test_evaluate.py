@@ -155,6 +155,20 @@ def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path)
     assert found[1]["state"] == "complete"
 
 
+def test_a_cache_is_the_same_folder_for_workers_that_stand_elsewhere(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    given: list[str] = []
+    few_epochs = world.pool.script["few_epochs"]
+    world.pool.script["few_epochs"] = lambda caches, **others: given.extend(caches) or few_epochs(caches=[], **others)
+    caches = ["shared", "file://mine", "s3://bucket/prefix", "/mnt/ours"]
+    evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool, caches)
+    evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+    here = Path.cwd()
+    assert given == [
+        str(tmp_path / "s" / "cache"), str(here / "shared"), str(here / "mine"), "s3://bucket/prefix", "/mnt/ours"
+    ]  # fmt: skip
+
+
 def test_a_full_disk_ends_the_search(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
 
