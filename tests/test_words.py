@@ -133,8 +133,7 @@ def docstrings(path: Path) -> Iterator[str]:
 
 def private_names(path: Path) -> list[str]:
     """A line for each private word among the names that a file has or defines."""
-    standard = path.is_relative_to(PACKAGE) and path.relative_to(PACKAGE).as_posix() in STANDARD
-    named = path.stem in MODULES and not standard
+    named = path.stem in MODULES and path.relative_to(PACKAGE).as_posix() not in STANDARD
     found = [f"module {path.stem}: say {MODULES[path.stem]}"] if named else []
     for kind, name in definitions(path):
         known = CLASSES if kind == "class" else FUNCTIONS
