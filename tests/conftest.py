@@ -22,6 +22,8 @@ from tests import watched
 telemetry.off()  # tests import libraries themselves
 if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
+if "EDGEKIT_LANE" not in os.environ:  # suites that run at one time must not wait for one another
+    os.environ["EDGEKIT_LANE"] = tempfile.mkdtemp(prefix="edgekit-lane-tests-")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest_plugins = ("tests.durations", "tests.skips")

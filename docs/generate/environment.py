@@ -13,7 +13,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
     "user": {
         "EDGEKIT_ARTIFACTS": "Folder of the runs, in the place of a relative `--out`, which is `artifacts`.",
         "EDGEKIT_CACHE": "URLs of shared caches, with commas between them, for an `edgekit run` without `--cache`.",
-        "EDGEKIT_LANE": "Folder of the lane on which this machine measures alone, for a run without `--workers` too.",
+        "EDGEKIT_LANE": "Folder of the lane on which this machine measures alone; for notebooks run by hand, too.",
         "EDGEKIT_PARALLEL": "How many trainings of a stage may run at once, as `edgekit run --parallel` says, else 1.",
         "EDGEKIT_PROCESSES": "Processes that train, as after `--processes`: at most `training.shares`.",
         "EDGEKIT_PROGRESS_S": "Most seconds between lines on stderr, where no terminal is: 0.1 to 3600, by default 30.",

@@ -24,7 +24,7 @@ def load_plans(configs: Sequence[Path], settings: Sequence[str], known: bool) ->
         try:
             plans.append(load_plan(config, settings, known=known))
         except EdgekitError as error:
-            if len(configs) > 1:
+            if len(configs) > 1 and not str(error).startswith(f"{config}: "):
                 error.args = (f"{config}: {error}",)
             raise
     if len(plans) > 1:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from edgekit.core import progress
 from edgekit.core.errors import ResourceError
 
 Kind = Literal["computing", "measuring"]
@@ -27,6 +28,11 @@ FOLDER = "EDGEKIT_LANE"
 """Environment variable: the folder of the lane of this machine."""
 TURNSTILE, LANE = "turnstile.lock", "lane.lock"
 JOURNAL = "lane.jsonl"
+WAITING: dict[Kind, str] = {
+    "computing": "waiting until nobody measures on this machine",
+    "measuring": "waiting until nobody computes on this machine",
+}
+"""What progress shows meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,14 @@ class _Process:
                 f"{FOLDER}={folder}: no lane there ({error.strerror}); name a folder that can be written"
             ) from None
         try:
-            fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
-            fcntl.flock(handle, fcntl.LOCK_EX if kind == "measuring" else fcntl.LOCK_SH)
+            operation = fcntl.LOCK_EX if kind == "measuring" else fcntl.LOCK_SH
+            try:
+                fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, operation | fcntl.LOCK_NB)
+            except BlockingIOError:  # it may last as long as a training, so it is shown
+                with progress.step(WAITING[kind]):
+                    fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
+                    fcntl.flock(handle, operation)
         except BaseException:
             os.close(handle)
             raise

@@ -75,7 +75,7 @@ class Evaluator:
     ) -> None:
         self.plan, self.objectives, self.pool = plan, objectives, pool
         self.folder = folder.absolute()  # workers of other machines stand elsewhere
-        self.caches = [str(self.folder / CACHE), *caches]
+        self.caches = [str(self.folder / CACHE), *map(_absolute, caches)]
         self.targets = measured_targets(objectives, plan)
         self.measured = Measured(folder, replay)
         self.disturbed = False
@@ -92,22 +92,28 @@ class Evaluator:
         """The outcomes of a batch, in its order.
 
         They are written down together before any is told. So a batch that was killed while it was being told is not
-        evaluated again, with fewer trials to compare.
+        evaluated again, with fewer trials to compare. Outcomes of other settings, such as another study's, do not
+        count.
         """
         place = self.folder / BATCHES / f"{context.batch}.json"
-        stored = _stored(place)
-        if not {str(trial.number) for trial in trials} <= set(stored):
+        stored = _stored(place, trials)
+        if stored is None:
             if self.plan.path.read_bytes() != self._config:
                 raise ConfigError(
                     f"{self.plan.path}: edited during its search; put it back, or search in another folder"
                 )
             self.disturbed = False
-            stored = {str(number): outcome for number, outcome in self._batch(trials, context.front).items()}
+            outcomes = self._batch(trials, context.front)
+            rows = {
+                str(trial.number): {"settings": list(trial.settings), "outcome": outcomes[trial.number]}
+                for trial in trials
+            }
+            stored = {"trials": rows, "disturbed": self.disturbed}
             make_folder(place.parent)
             write_json(place, stored)
         context.anchors[:] = self.measured.anchors()
-        context.disturbed = self.disturbed
-        return [stored[str(trial.number)] for trial in trials]
+        context.disturbed = stored["disturbed"]
+        return [stored["trials"][str(trial.number)]["outcome"] for trial in trials]
 
     def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, Outcome]:
         every = [self._trial(trial.number, trial.settings) for trial in trials]
@@ -246,15 +252,26 @@ class Evaluator:
         return found.interval_ms[0] if found else None
 
 
+def _absolute(url: str) -> str:
+    """The URL of a cache for a process that stands in another folder."""
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme != "file":
+        return url
+    return str(Path(rest if separator else url).expanduser().absolute())
+
+
 def _died(error: EdgekitError, work: Work) -> bool:
     """Whether a pool gave a work up, for its process died each time."""
     said = str(error)
     return isinstance(error, ResourceError) and said.startswith(f"{work.name}: ") and "its process" in said
 
 
-def _stored(path: Path) -> dict[str, Outcome]:
-    """Outcomes of a batch that was evaluated whole, by number; none where there is no such file."""
+def _stored(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
+    """What was written of a batch that was evaluated whole; None where that is not of these trials."""
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError):
-        return {}
+        stored: dict[str, Any] = json.loads(path.read_text())
+        rows = [stored["trials"][str(trial.number)] for trial in trials]
+        same = all(row["settings"] == list(trial.settings) and "outcome" in row for row, trial in zip(rows, trials))
+        return stored if same and isinstance(stored["disturbed"], bool) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

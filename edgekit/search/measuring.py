@@ -72,7 +72,7 @@ class Measured:
     """Everything that a study has measured; `replay` is the folder of another study whose values are taken first."""
 
     def __init__(self, folder: Path, replay: Path | None = None) -> None:
-        self._path = folder / FILE
+        self._path, self.replay = folder / FILE, replay
         self._own = _read(self._path) if self._path.is_file() else _nothing()
         self._other = _read(replay / FILE) if replay else _nothing()
 
@@ -86,13 +86,29 @@ class Measured:
         found = self._own["files"].get(content.key)
         return Latency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
 
+    def check_anchors(self, anchors: Mapping[str, Content]) -> None:
+        """Ratios to another file say nothing here: ConfigError of a replayed study, TrustError of this one."""
+        for target, anchor in anchors.items():
+            if self._other["baselines"].get(target, anchor.sha256) != anchor.sha256:
+                raise ConfigError(
+                    f"--replay {self.replay}: measured beside another baseline for {target}; leave it out, or replay "
+                    "a study of this config"
+                )
+            if self._own["baselines"].get(target, anchor.sha256) != anchor.sha256:
+                raise TrustError(
+                    f"{self._path}: measured beside another baseline for {target}, which is made anew with other "
+                    "bytes; search in another folder"
+                )
+
     def adopt(self, contents: Iterable[Content]) -> list[Content]:
         """Take what the other study knows of these files; those that neither knows, each once."""
         unknown, before = dict[str, Content](), json.dumps(self._own)
         for content in contents:
             theirs = self._other["files"].get(content.key)
             if theirs and content.target in self._other["anchors"]:
-                self._own["anchors"].setdefault(content.target, self._other["anchors"][content.target])
+                for each in ("anchors", "baselines"):
+                    if content.target in self._other[each]:
+                        self._own[each].setdefault(content.target, self._other[each][content.target])
                 self._own["files"].setdefault(content.key, theirs)
             if content.key not in self._own["files"]:
                 unknown[content.key] = content
@@ -100,11 +116,12 @@ class Measured:
             write_json(self._path, self._own)
         return list(unknown.values())
 
-    def keep(self, found: Mapping[str, Any], contents: Iterable[Content]) -> None:
-        """Write down what a round found of these files."""
+    def keep(self, found: Mapping[str, Any], contents: Iterable[Content], anchors: Mapping[str, Content]) -> None:
+        """Write down what a round found of these files beside the anchors."""
         for target, p50_ms in found["anchors"].items():
             first = self._other["anchors"].get(target, p50_ms)
             self._own["anchors"].setdefault(target, first)
+            self._own["baselines"].setdefault(target, anchors[target].sha256)
         for content in contents:
             self._own["files"].setdefault(content.key, found["ratios"][content.key])
         write_json(self._path, self._own)
@@ -141,11 +158,15 @@ def measure(
 ) -> list[str]:
     """Measure what is not known yet in one round beside the anchors; why it was disturbed, nothing of a quiet one.
 
-    A disturbed round is repeated, `TRIES` in all.
+    A disturbed round is repeated, `TRIES` in all. Files that a replayed study lacks are measured, and that is said.
     """
+    measured.check_anchors(anchors)
     unknown = measured.adopt(contents)
     if not unknown:
         return []
+    if measured.replay:
+        many = f"{len(unknown)} file was" if len(unknown) == 1 else f"{len(unknown)} files were"
+        say(f"--replay {measured.replay}: {many} not measured there, so measuring begins; the digest will be another.")
     targets = {content.target for content in unknown}
     beside = {content.key: content for content in front if content.target in targets}
     arguments = {
@@ -164,7 +185,7 @@ def measure(
         again = f"; it is measured again ({number + 1} of {TRIES})" if number < TRIES else "; it counts, and is marked"
         say(f"The round was disturbed: {'; '.join(reasons)}{again}.")
     reasons, found = min(rounds, key=lambda each: len(each[0]))
-    measured.keep(found, unknown)
+    measured.keep(found, unknown, anchors)
     return reasons
 
 
@@ -205,7 +226,7 @@ def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]
 
 
 def _nothing() -> dict[str, Any]:
-    return {"format": FORMAT, "anchors": {}, "files": {}}
+    return {"format": FORMAT, "anchors": {}, "baselines": {}, "files": {}}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -213,11 +234,18 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
         good = (
             found["format"] == FORMAT
-            and all(isinstance(each, float) for each in found["anchors"].values())
+            and all(isinstance(each, str) for each in found.setdefault("baselines", {}).values())
+            and all(map(_is_positive, found["anchors"].values()))
             and all({"ratio", "low", "high"} == set(each) for each in found["files"].values())
+            and all(_is_positive(value) for each in found["files"].values() for value in each.values())
+            and {key.partition(":")[0] for key in found["files"]} <= found["anchors"].keys()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         good = False
     if not good:
         raise TrustError(f"{path}: not what a search of this edgekit measured; remove it, or name another folder")
     return dict(found)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, float) and 0 < value < float("inf")

@@ -6,6 +6,7 @@ All that was asked and answered stands in the journal first, so a killed study g
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,8 +105,8 @@ def search(
         The journal was changed.
     """
     for name, value in (("batch", batch), ("trials", trials), ("minutes", minutes)):
-        if value is not None and not value > 0:
-            raise ConfigError(f"{name}: got {value}; give a number above 0")
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{name}: got {value}; give a finite number above 0")
     if trials is None and minutes is None:
         raise ConfigError("trials and minutes: neither is given, so the search would never end; give one of them")
     parts = as_json(

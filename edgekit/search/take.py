@@ -17,8 +17,9 @@ from edgekit.core.rows.study import TrialRow
 from edgekit.report.search import grids, recommend
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import make_folder, sync_folder, temporary_file
+from edgekit.search.digest import as_json, differing
 from edgekit.workbook import config_file
-from edgekit.workbook.plan import load_plan
+from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import beside
 
@@ -65,9 +66,14 @@ def take(study: Study, number: int, out: Path | None = None) -> Path:
     return out
 
 
-def command(path: Path, number: int, out: Path | None, say: Callable[[str], object]) -> None:
-    """What `--take` does: `path` is study.json or its folder. Reads, writes, and says what to do next."""
+def command(path: Path, number: int, out: Path | None, say: Callable[[str], object], plan: Plan | None = None) -> None:
+    """What `--take` does: `path` is study.json or its folder. Reads, writes, and says what to do next.
+
+    `plan` is that of the config which the command names: ConfigError where the study is of another one.
+    """
     study = read(path)
+    if plan is not None:
+        _compare(study, plan, say)
     written = take(study, number, out)
     trial = _trial(study, number)
     figures = ", ".join(f"{each.title} {shown(trial, each)}" for each in study.objectives)
@@ -75,6 +81,20 @@ def command(path: Path, number: int, out: Path | None, say: Callable[[str], obje
     say(f"options     {recommend.options(study, trial)}")
     say(f"wrote       {written}")
     say(f"next        {_run(study, written)}")
+
+
+def _compare(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
+    """The study is that of the plan, or of an earlier text of its config."""
+    now, then = as_json(plan.values), as_json(study.row["config"])
+    if now == then:
+        return
+    if Path(study.row["config_path"]).resolve() != plan.path:
+        raise ConfigError(
+            f"{study.path}: is the study of {study.config_path}, not of {plan.path.name}; name that config, or the "
+            "folder of the right study with --out"
+        )
+    changed = ", ".join(differing(then, now))
+    say(f"note        the config or --set has changed since ({changed}); what is written is what was searched")
 
 
 def _trial(study: Study, number: int) -> TrialRow:

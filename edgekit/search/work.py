@@ -67,7 +67,8 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
 def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
     """Of each trial (settings by number) {"size": …, "precisions": […], "epochs": …}, or why there is no network."""
     loaded: dict[str, Data] = {}
-    return {number: _of_trial(partial(_shape, config, settings, loaded)) for number, settings in trials.items()}
+    with lane.computing():
+        return {number: _of_trial(partial(_shape, config, settings, loaded)) for number, settings in trials.items()}
 
 
 def untrained(config: str, trials: dict[str, list[str]], folder: str, targets: list[str]) -> dict[str, Any]:
@@ -85,7 +86,8 @@ def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: 
         short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
         opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
         student, spec = open_model(made)
-        found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
+        with lane.computing():
+            found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
         ends = files.interval(found, opened.plan.run.budget.accuracy_confidence)
         return {"accuracy": round(tasks.accuracy(found), 6), "interval": ends, "took_s": took_s}
 

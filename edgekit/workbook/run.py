@@ -32,6 +32,7 @@ from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import DataDigest, StageState
 from edgekit.workbook.watch import Watch, watching
+from edgekit.workbook.workers.pool import lane_of_this_machine
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""
@@ -51,7 +52,7 @@ class Ended(NamedTuple):
 
 
 def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[str] = (), say: Say = print) -> Ended:
-    """Run the plan to completion.
+    """Run the plan to completion; what it measures, it measures alone on the lane of this machine.
 
     Parameters
     ----------
@@ -85,6 +86,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     with (
         run_guards.lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
+        lane_of_this_machine(),
         run_guards.sigterm_as_interrupt(),
     ):
         run_guards.tidy(folder)

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from edgekit.core import progress
 from edgekit.core.errors import ResourceError
 from edgekit.measure import lane
-from edgekit.measure.lane import Hold
+from edgekit.measure.lane import Hold, Kind
 
 WORKER = """
 import random, sys, time
@@ -166,6 +167,27 @@ def test_measuring_within_computing_gives_the_shared_hold_up_and_takes_it_back(p
     assert other.wait(30) == 0
     kinds = [hold.kind for hold in lane.holds(place) if hold.process == os.getpid()]
     assert kinds == ["computing", "measuring", "computing"]
+
+
+@pytest.mark.parametrize(("holder", "waiter"), [("measuring", "computing"), ("computing", "measuring")])
+def test_whoever_waits_is_shown_in_the_progress(
+    holder: str, waiter: Kind, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = start(NESTED.format(kind=holder), "600")
+    assert other.stdout is not None and other.stdout.readline() == "held\n"
+    shown = tmp_path / "progress"
+    shown.touch()
+    monkeypatch.setenv(progress.FILE, str(shown))
+    waits = start(NESTED.format(kind=waiter), "0")
+    try:
+        deadline = time.monotonic() + 30
+        while lane.WAITING[waiter] not in str(progress.read(shown)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert lane.WAITING[waiter] in str(progress.read(shown))
+    finally:
+        other.kill()
+        other.wait()
+    assert waits.wait(30) == 0
 
 
 def test_an_error_within_lets_go(place: Path) -> None:

@@ -155,6 +155,20 @@ def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path)
     assert found[1]["state"] == "complete"
 
 
+def test_a_cache_is_the_same_folder_for_workers_that_stand_elsewhere(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    given: list[str] = []
+    few_epochs = world.pool.script["few_epochs"]
+    world.pool.script["few_epochs"] = lambda caches, **others: given.extend(caches) or few_epochs(caches=[], **others)
+    caches = ["shared", "file://mine", "s3://bucket/prefix", "/mnt/ours"]
+    evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool, caches)
+    evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+    here = Path.cwd()
+    assert given == [
+        str(tmp_path / "s" / "cache"), str(here / "shared"), str(here / "mine"), "s3://bucket/prefix", "/mnt/ours"
+    ]  # fmt: skip
+
+
 def test_a_full_disk_ends_the_search(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
 
@@ -204,6 +218,24 @@ def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(t
     said = len(world.pool.did)
     again, _, context = batch(world, tmp_path / "s", [slow])  # alone, nobody would stop it
     assert again[0] == found[0] and len(world.pool.did) == said and context.anchors
+
+
+def test_a_batch_that_was_told_before_a_kill_is_still_marked_as_disturbed(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    quiet = world.pool.script["time_files"]
+    world.pool.script["time_files"] = lambda **given: {**quiet(**given), "disturbed": ["another program"]}
+    assert batch(world, tmp_path / "s", [a_trial(0, 8)])[2].disturbed
+    assert batch(world, tmp_path / "s", [a_trial(0, 8)])[2].disturbed
+
+
+@pytest.mark.parametrize("text", [None, "", "7", "[]", '{"0": 1}', '{"trials": {"0": 1}, "disturbed": false}'])
+def test_outcomes_of_other_settings_are_never_told(text: str | None, tmp_path: Path) -> None:
+    """As of a study whose journal was removed, and whose other files were left."""
+    world = World(tmp_path / "w")
+    batch(world, tmp_path / "s", [a_trial(0, 8)])
+    if text is not None:
+        (tmp_path / "s" / "batches" / "0.json").write_text(text)
+    assert batch(world, tmp_path / "s", [a_trial(0, 9)])[0][0]["values"][2] == 900.0
 
 
 def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -> None:

@@ -125,7 +125,45 @@ def test_a_round_that_sees_a_file_of_the_front_otherwise_than_before_compares_no
     assert measured.of(files[1]).ratio == 2.0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "anchors": {}, "files": {"a": {"ratio": 1}}}'])
+def test_a_replay_that_has_to_measure_says_so_in_a_line(
+    files: list[Content], protocol: Protocol, tmp_path: Path
+) -> None:
+    first, second, said = tmp_path / "first", tmp_path / "second", list[str]()
+    first.mkdir()
+    second.mkdir()
+    measure(files[1:2], {"onnx": files[0]}, [], Measured(first), protocol, ScriptedPool(time_files=rounds([])))
+    replayed = Measured(second, replay=first)
+    measure(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), said.append)
+    assert said == []
+    pool = ScriptedPool(time_files=rounds([]))
+    measure(files[1:], {"onnx": files[0]}, [], replayed, protocol, pool, said.append)
+    assert len(pool.did) == 1 and len(said) == 1 and f"--replay {first}: 1 file was not measured there" in said[0]
+
+
+def test_ratios_to_another_baseline_are_never_taken(files: list[Content], protocol: Protocol, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    one = Measured(first)
+    measure(files[1:2], {"onnx": files[0]}, [], one, protocol, ScriptedPool(time_files=rounds([])))
+    pool = ScriptedPool(time_files=rounds([]))
+    with pytest.raises(ConfigError, match=r"--replay .*first: measured beside another baseline for onnx"):
+        measure(files[1:2], {"onnx": files[2]}, [], Measured(second, replay=first), protocol, pool)
+    with pytest.raises(TrustError, match=r"measured.json: measured beside another baseline for onnx"):
+        measure(files[1:2], {"onnx": files[2]}, [], one, protocol, pool)
+    assert pool.did == [] and not (second / FILE).exists()
+
+
+BROKEN = (
+    '{"format": 1, "anchors": {}, "files": {"a": {"ratio": 1}}}',
+    '{"format": 1, "anchors": {}, "files": {"onnx:a": {"ratio": 1.0, "low": 1.0, "high": 1.0}}}',
+    '{"format": 1, "anchors": {"onnx": NaN}, "files": {}}',
+    '{"format": 1, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": "1", "low": 1.0, "high": 1.0}}}',
+    '{"format": 1, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": -1.0, "low": 1.0, "high": 1.0}}}',
+)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", *BROKEN])
 def test_a_replay_of_what_is_no_study_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no study there"):
         check_replay(tmp_path)

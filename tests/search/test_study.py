@@ -251,9 +251,10 @@ class TestEnd:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"trials": 0}, "trials: got 0; give a number above 0"),
-            ({"batch": -1}, "batch: got -1; give a number above 0"),
-            ({"minutes": float("nan")}, "minutes: got nan; give a number above 0"),
+            ({"trials": 0}, "trials: got 0; give a finite number above 0"),
+            ({"batch": -1}, "batch: got -1; give a finite number above 0"),
+            ({"minutes": float("nan")}, "minutes: got nan; give a finite number above 0"),
+            ({"minutes": float("inf")}, "minutes: got inf; give a finite number above 0"),
             ({"trials": None}, "trials and minutes: neither is given"),
         ],
     )

@@ -171,3 +171,25 @@ def test_a_setting_that_fits_no_section_is_one_line(content: dict[str, Any], tmp
     with pytest.raises(EdgekitError, match="seed holds 0, not a section"):
         take.take(study, trial["number"])
     assert config_file.join_settings(["a=1"]) == "a=1"
+
+
+def test_a_study_of_another_config_with_the_same_name_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    study = searched(tmp_path, content)
+    other = tmp_path / "configs" / "other.yaml"
+    other.write_text(yaml.safe_dump({**content["config"], "seed": 77}))
+    with pytest.raises(ConfigError, match=r"is the study of .*digits\.yaml, not of other\.yaml"):
+        take.command(study.path, study.front[0]["number"], None, print, load_plan(other))
+    assert sorted(path.name for path in other.parent.iterdir()) == ["digits.yaml", "other.yaml"]
+    other.write_text(yaml.safe_dump(content["config"]))  # a copy of what was searched
+    take.command(study.path, study.front[0]["number"], None, print, load_plan(other))
+
+
+def test_a_config_that_was_edited_since_its_search_is_told_in_a_line(content: dict[str, Any], tmp_path: Path) -> None:
+    study, said = searched(tmp_path, content), list[str]()
+    config = tmp_path / "configs" / "digits.yaml"
+    take.command(study.path, study.front[0]["number"], tmp_path / "a.yaml", said.append, load_plan(config))
+    assert not any("changed since" in line for line in said)
+    edited = load_plan(config, ["seed=77"])
+    take.command(study.path, study.front[0]["number"], tmp_path / "b.yaml", said.append, edited)
+    assert any("changed since (seed)" in line for line in said)
+    assert load_plan(tmp_path / "b.yaml").run.seed != 77

@@ -10,6 +10,9 @@ import typer
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.core.errors import BudgetMissed, ConfigError
 
+MOST_TRIALS = 1_000_000
+MOST_MINUTES = 1_000_000
+"""About two years."""
 KEPT = "study.json holds all whole batches, finished stages are kept"
 
 
@@ -20,18 +23,22 @@ def search(
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Trials, in whole batches; 32 where --minutes is not given.")
+        int | None,
+        typer.Option(min=1, max=MOST_TRIALS, help="Trials, in whole batches; 32 where --minutes is not given."),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are asked and measured together.")] = 4,
     minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="Begin no batch after so many; the first always runs.")
+        float | None,
+        typer.Option(min=0.01, max=MOST_MINUTES, help="Begin no batch after so many; the first always runs."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the sampler.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder that gets NAME-search.")] = Path("artifacts"),
     replay: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Take what that study measured, instead of measuring.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Processes of this machine, side by side.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Processes of this machine, side by side; 1 without it.")
+    ] = None,
     on: Annotated[str | None, typer.Option(metavar="URL", help="A scheduler: dask://HOST:PORT.")] = None,
     cache: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="Share finished stages through this, too.")
@@ -51,17 +58,30 @@ def search(
     with errors_as_exit_codes(KEPT):
         if to is not None and take is None:
             raise ConfigError(f"--to {to}: belongs to --take, the number of a trial; leave it out")
+        if workers is not None and on is not None:
+            raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
         if take is not None:
             from edgekit.search import take as taking
             from edgekit.workbook.plan import load_plan
 
-            name = load_plan(config, set_ or (), known=True).run.name
-            taking.command(out / f"{name}-search", take, to, print)
+            plan = load_plan(config, set_ or (), known=True)
+            taking.command(out / f"{plan.run.name}-search", take, to, print, plan)
             return
         from edgekit.cli.search.run import Request, run
 
         request = Request(
-            config, space, tuple(set_ or ()), trials, batch, minutes, seed, out, replay, workers, on, tuple(cache or ())
+            config,
+            space,
+            tuple(set_ or ()),
+            trials,
+            batch,
+            minutes,
+            seed,
+            out,
+            replay,
+            1 if workers is None else workers,
+            on,
+            tuple(cache or ()),
         )
         if not run(request, print):
             raise typer.Exit(BudgetMissed.exit_code)

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from edgekit.cli.search import words
 from edgekit.core import yaml_file
-from edgekit.core.errors import ConfigError
+from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.rows.study import StudyRow
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
@@ -32,6 +32,7 @@ from edgekit.workbook.shared_cache import open_cache
 from edgekit.workbook.shared_cache.in_run import urls
 from edgekit.workbook.watch import Watch
 from edgekit.workbook.workers import open_pool
+from edgekit.workbook.workers.scheduler import parse
 
 TRIALS = 32
 """Where neither trials nor minutes are given."""
@@ -82,9 +83,15 @@ def run(request: Request, say: Say) -> bool:
     caches = urls(request.caches)
     for url in caches:
         open_cache(url)  # a fault in there is better told before any work
+    if request.on is not None:
+        parse(request.on)
     folder = request.out / f"{plan.run.name}-search"
-    with run_guards.lack_of_resources(folder):
+    try:
         make_folder(folder)
+    except OSError as error:
+        raise ResourceError(
+            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
+        ) from None
     with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
@@ -121,7 +128,7 @@ def _search(
 
 
 def _on_batch(folder: Path, text: str, told: progress.Reporter, say: Say, row: StudyRow) -> None:
-    if len(row["batches"]) == 1:
+    if not (folder / SPACE).is_file():
         write_atomically(folder / SPACE, (HEAD + text).encode())
     told(row)
     for line in words.batch(row):

@@ -92,7 +92,7 @@ class _Sending:
                 self._news.wait(LOOK_S / 4)
                 self._news.clear()
                 self._receive()
-                if self._workers.usable or self._at:
+                if self._at or any(map(self._able, self._waiting)):
                     last_seen = time.monotonic()
                 elif self._waiting and time.monotonic() - last_seen > ALONE_S:
                     raise ResourceError(f"--on {self._workers.on}: {self._workers.none_left()}")
@@ -138,8 +138,14 @@ class _Sending:
             self._at[address] = number, future
 
     def _avoids(self, number: int, address: str) -> bool:
-        """Whether that work failed at that worker, and there is another."""
-        return address in self._avoided[number] and not set(self._workers.usable) <= self._avoided[number]
+        """Whether that worker must not have that work, or it failed there and there is another."""
+        able = self._able(number)
+        return address not in able or (address in self._avoided[number] and not set(able) <= self._avoided[number])
+
+    def _able(self, number: int) -> list[str]:
+        """The workers that may do that work."""
+        measures = self._works[number].resources == "measure"
+        return self._workers.for_measuring() if measures else self._workers.usable
 
     def _receive(self) -> None:
         for address, (number, future) in list(self._at.items()):

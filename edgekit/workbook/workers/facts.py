@@ -57,6 +57,7 @@ def here(probe: str | None = None) -> dict[str, Any]:
         "system": platform.system(),
         "machine": platform.machine(),
         "instructions": " ".join(cpu.instructions()) or "unknown",
+        "processor": cpu.name() or platform.processor() or "unknown",
         "libraries": installed_versions(LIBRARIES),
         "probe": _read(probe),
     }
@@ -76,6 +77,13 @@ def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     if theirs.get("probe") != ours["probe"]:
         found.append("it does not see the folder that the works write to")
     return found
+
+
+def measures_alike(theirs: dict[str, Any], ours: dict[str, Any]) -> bool:
+    """Whether a worker may measure: its processor is that of this machine. Another computes the same bits, but slower
+    or faster.
+    """
+    return bool(theirs.get("processor") == ours["processor"])
 
 
 def in_a_line(found: list[str]) -> str:

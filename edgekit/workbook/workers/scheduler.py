@@ -44,6 +44,7 @@ class Workers:
         self._probe = str(probe) if probe else None
         self._ours = facts.here(self._probe)
         self.usable: list[str] = []
+        self._measure_alike: set[str] = set()
         self._refused: dict[str, str] = {}
 
     def look(self) -> list[str]:
@@ -59,6 +60,10 @@ class Workers:
                     self.usable.append(address)
         return self.usable
 
+    def for_measuring(self) -> list[str]:
+        """Those with the processor of this machine, which latencies are to be told of."""
+        return [address for address in self.usable if address in self._measure_alike]
+
     def under_way(self) -> set[Any]:
         """The keys of what the scheduler has sent to workers, or is about to."""
         return {key for keys in _asked(self.on, self.client.processing).values() for key in keys}
@@ -71,6 +76,11 @@ class Workers:
 
     def none_left(self) -> str:
         """Why nobody can be used, in words."""
+        if self.usable:
+            return (
+                f"no worker has the processor of this machine ({self._ours['processor']}), which is to be measured; "
+                "start one that has, or run the command on a machine like the workers"
+            )
         if not self._refused:
             return "the scheduler has no workers; start one with `dask worker`"
         return f"no worker is as this machine is: {'; '.join(f'{who}: {why}' for who, why in self._refused.items())}"
@@ -88,6 +98,10 @@ class Workers:
             return "its Python lacks this edgekit"
         if not isinstance(found, dict):
             return f"it does not say what it is ({found})"
+        if facts.measures_alike(found, self._ours):
+            self._measure_alike.add(address)
+        else:
+            self._measure_alike.discard(address)
         return facts.in_a_line(facts.differences(found, self._ours))
 
 

@@ -58,6 +58,11 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
         (["--cache", "ftp://there"], 2, "cache 'ftp://there'"),
         (["--space", "nowhere.yaml"], 2, "nowhere.yaml"),
         (["--trials", "0"], 2, "--trials"),
+        (["--trials", "1" * 400], 2, "--trials"),
+        (["--minutes", "nan"], 2, "--minutes"),
+        (["--minutes", "inf"], 2, "--minutes"),
+        (["--on", "there"], 2, "--on: got 'there'; use dask://HOST:PORT"),
+        (["--on", "dask://there:1", "--workers", "1"], 2, "--workers and --on: got both; choose one"),
         (["--minutes", "0"], 2, "--minutes"),
         (["--batch", "0"], 2, "--batch"),
         (["--workers", "0"], 2, "--workers"),
@@ -71,3 +76,9 @@ def test_a_wrong_option_is_refused_before_anything_is_written(
 ) -> None:
     assert refused(tmp_path, str(TINY), *options)[0] == code
     assert said in refused(tmp_path, str(TINY), *options)[1]
+
+
+def test_an_out_that_is_a_file_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = CliRunner().invoke(app, ["search", str(TINY), "--out", str(tmp_path / "file")])
+    assert ended.exit_code == 7 and "choose another folder with --out" in ended.output

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -39,6 +39,12 @@ def _raise():
 def fail(*_):
     raise Unreadable
 carrier.carry = fail
+"""
+
+
+OTHER_PROCESSOR = """
+from edgekit.runner.device import cpu
+cpu.name = lambda: "another processor"
 """
 
 
@@ -188,3 +194,25 @@ def kill_when_started(made: Cluster, folder: Path) -> None:
     while not list(folder.glob("n.*")) and time.monotonic() < deadline:
         time.sleep(0.02)
     made.kill("scheduler")
+
+
+def test_a_worker_with_another_processor_computes_and_never_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(lane.FOLDER, str(tmp_path / "lane"))
+    monkeypatch.setattr("edgekit.workbook.workers.dask.ALONE_S", 2.0)
+    (tmp_path / "other.py").write_text(OTHER_PROCESSOR)
+    arguments = {"folder": str(tmp_path)}
+
+    def works(name: str, count: int, resources: Literal["compute", "measure"]) -> list[Work]:
+        return [Work(name, f"{DEEDS}:where", {**arguments, "name": f"{name}{n}"}, resources) for n in range(count)]
+
+    with cluster(tmp_path / "dask") as made:
+        made.worker("other", preload=tmp_path / "other.py")
+        with open_pool(on=made.address) as pool:
+            assert pool.run(works("a", 1, "compute")) == [made.process("other").pid]
+            with pytest.raises(ResourceError, match=r"no worker has the processor of this machine .*start one"):
+                pool.run(works("b", 1, "measure"))
+            made.worker("ours")
+            assert pool.run(works("c", 3, "measure")) == [made.process("ours").pid] * 3
+            assert len(set(pool.run(works("d", 6, "compute")))) == 2

@@ -1,0 +1,38 @@
+"""A run of one config takes the lane of its machine, as workers do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgekit.measure import lane
+from edgekit.workbook.plan import load_plan
+from edgekit.workbook.run import run
+from tests.conftest import TINY
+
+
+class _Heard(Exception):
+    """Ends a run at the first line that it says."""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_run_of_one_config_measures_on_the_lane_that_is_named_or_on_that_of_the_machine(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = str(tmp_path / "lane") if named else None
+    if before is None:
+        monkeypatch.delenv(lane.FOLDER)
+    else:
+        monkeypatch.setenv(lane.FOLDER, before)
+    found: list[str | None] = []
+
+    def say(line: str) -> None:
+        found.append(os.environ.get(lane.FOLDER))  # what the kernels get
+        raise _Heard
+
+    with pytest.raises(_Heard):
+        run(load_plan(TINY), tmp_path / "out", say=say)
+    assert found == [before or str(lane.machine_folder())]
+    assert os.environ.get(lane.FOLDER) == before
