@@ -85,6 +85,17 @@ def test_a_killed_one_goes_on_from_its_checkpoint(
     assert all(same(one, other.fit(data)) for one, other in zip(networks, here, strict=True))
 
 
+def test_what_a_killed_stage_left_is_no_hindrance(
+    data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = trainings(data, tmp_path)
+    (tmp_path / FOLDER).mkdir()
+    handed.write(data, tmp_path / FOLDER / "data")
+    (tmp_path / FOLDER / "0.training").write_text("{")
+    ahead(made, data, tmp_path)
+    assert all(each.is_finished for each in made) and not (tmp_path / FOLDER).exists()
+
+
 def kill_the_owner_of(checkpoint: Path) -> None:
     while not checkpoint.is_file():
         time.sleep(0.002)
