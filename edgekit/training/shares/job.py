@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +52,7 @@ class Job:
         content = io.BytesIO()
         torch.save((replace(self, module=_parts(self.module)), trains), content)
         if OF_MAIN in content.getvalue():
-            raise pickle.PicklingError("a part of it is defined in __main__, which is another module there")
+            raise TypeError("a part of it is defined in __main__, which is another module there")
         return content.getvalue()
 
     @classmethod
