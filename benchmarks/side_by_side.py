@@ -20,6 +20,7 @@ from edgekit.core.config import TrainOptions
 from edgekit.data import Data, load, parse
 from edgekit.models.from_artifact import spec_for
 from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.fit import ALONE
 from edgekit.training.side_by_side import PARALLEL, Training, ahead
 
 PREPROCESS = [{"step": "scale", "factor": 1 / 255}]
@@ -62,7 +63,7 @@ def students(data: Data, home: Path, options: argparse.Namespace, threads: int) 
     spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", kwargs, PREPROCESS)
     chosen = TrainOptions(epochs=options.epochs, batch_size=32, learning_rate=0.1)
     return [
-        Training(f"student {n}", Checkpoint(home / f"{n}.safetensors", str(n)), spec, chosen, n, "cpu", threads)
+        Training(f"student {n}", Checkpoint(home / f"{n}.safetensors", str(n)), spec, chosen, n, "cpu", threads, ALONE)
         for n in range(options.trainings)
     ]
 

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
 from edgekit.core.tasks.labels import some
 from edgekit.data import shards
 from edgekit.data.shards import Member, Reader, Sample
 
 Label = int | str
+LONGEST_LABEL = 200
+"""Characters of a class's name."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Found:
         path = self.files[self.shard[place]]
         for sample in shards.samples(path):
             if any(member.offset == self.offset[place] for member in sample.members.values()):
-                return f"{path.name}: {sample.key}"
+                return f"{path.name}: {shards.shown(sample.key)}"
         return path.name
 
 
@@ -92,7 +95,7 @@ def _chosen(path: Path, sample: Sample, wanted: Wanted) -> Member:
             f"{path.name}: sample {sample.key!r} has several {wanted.one}s, .{' and .'.join(fitting)}; "
             "name one of them in data.member"
         )
-    has = ", ".join(f".{each}" for each in sorted(sample.members))
+    has = shards.shown(", ".join(f".{each}" for each in sorted(sample.members)))
     raise DataError(
         f"{path.name}: sample {sample.key!r} has no {wanted.one} (.{', .'.join(wanted.extensions)}), only {has}; "
         "name its extension in data.member, or take the sample out"
@@ -107,12 +110,14 @@ def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
         value = reader.label(path, sample, extension).decode()
         if key:
             value = json.loads(value)[key]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         wanted = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
         raise DataError(f"{where} is not {wanted} ({type(error).__name__}: {error}); write it anew") from None
     text = value.strip() if isinstance(value, str) else value
     if isinstance(text, bool) or not isinstance(text, int | str) or text == "":
-        raise DataError(f"{where} is {value!r}; give a whole number or a name")
+        raise DataError(f"{where} is {truncated(value)}; give a whole number or a name")
+    if isinstance(text, str) and len(text) > LONGEST_LABEL:
+        raise DataError(f"{where} is {truncated(text)}; give a name of at most {LONGEST_LABEL} characters")
     try:
         return int(text)
     except ValueError:

@@ -7,6 +7,7 @@ their place in the shard.
 
 from __future__ import annotations
 
+import math
 import re
 import tarfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from edgekit.data.paths import expand
 
 LARGEST_LABEL_BYTES = 1 << 20
 BLOCK = 512
+MOST_NAMED = 100_000
+"""Shards that a pattern with braces may name."""
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 
@@ -54,12 +57,16 @@ def find(text: str, key: str) -> dict[str, list[Path]]:
         if packed:
             raise DataError(f"{key}: {packed[0]} is compressed; unpack it to .tar, so that samples can be found in it")
         raise DataError(f"{key}: no .tar at {path}; name a folder of shards, or a pattern as train-{{000..099}}.tar")
+    if strange := [file for file in files if not file.is_file()]:  # a pipe or a device would be read without end
+        raise DataError(f"{key}: {shown(strange[0].name)} is no file; take it out, or name a pattern without it")
     return _by_split(home, files, key)
 
 
 def _listed(path: Path) -> tuple[Path, list[Path]]:
     if path.is_dir():
         return path, sorted(path.rglob("*.tar"))
+    if (count := _named(str(path))) > MOST_NAMED:
+        raise DataError(f"data.path: {path.name} names {count:,} shards; name at most {MOST_NAMED:,}")
     names = _expanded(str(path))
     found: list[Path] = []
     for name in names:
@@ -74,6 +81,11 @@ def _listed(path: Path) -> tuple[Path, list[Path]]:
     if len(found) == 1 and found[0].name.endswith(_COMPRESSED):
         raise DataError(f"data.path: {path.name} is compressed; unpack it to .tar, so that samples can be found in it")
     return path.parent, found
+
+
+def _named(text: str) -> int:
+    """How many names a pattern with braces has."""
+    return math.prod(max(0, int(last) - int(first) + 1) for first, last in _BRACES.findall(text))
 
 
 def _expanded(text: str) -> list[str]:
@@ -109,6 +121,11 @@ def _split_of(home: Path, file: Path) -> str | None:
     if len(meant) > 1:
         raise DataError(f"{shown}: names the splits {' and '.join(meant)}; keep one of them in its name")
     return meant[0] if meant else None
+
+
+def shown(name: str) -> str:
+    """A name from a shard as messages show it: on one line, and with nothing that a terminal would obey."""
+    return repr(name)[1:-1]
 
 
 def samples(shard: Path) -> Iterator[Sample]:
@@ -164,13 +181,14 @@ class Reader(AbstractContextManager["Reader"]):
         """The bytes of the member that holds a label; DataError where it is not there or no label."""
         member = sample.members.get(extension)
         if member is None:
-            has = ", ".join(f".{each}" for each in sorted(sample.members))
+            has = shown(", ".join(f".{each}" for each in sorted(sample.members)))
             raise DataError(
                 f"{shard.name}: sample {sample.key!r} has no label .{extension}, only {has}; write one, or name the "
                 "member that holds it in data.label"
             )
         if member.size > LARGEST_LABEL_BYTES:
-            raise DataError(f"{shard.name}: {sample.key}.{extension} has {member.size:,} bytes; give a short label")
+            called = shown(f"{sample.key}.{extension}")
+            raise DataError(f"{shard.name}: {called} has {member.size:,} bytes; give a short label")
         return self.read(shard, member)
 
 
@@ -183,9 +201,11 @@ def _parted(name: str) -> tuple[str, str]:
 
 def _members(shard: Path) -> Iterator[tuple[str, Member]]:
     try:
+        end = shard.stat().st_size
         with tarfile.open(shard, "r:") as tar:
             while (found := tar.next()) is not None:
                 vars(tar)["members"].clear()  # tarfile keeps every header otherwise
+                _check_member(shard, found, end)
                 if found.isfile() and not found.name.rpartition("/")[2].startswith("."):
                     yield found.name, Member(found.offset_data, found.size)
             _check_end(shard, tar.offset)
@@ -193,6 +213,19 @@ def _members(shard: Path) -> Iterator[tuple[str, Member]]:
         raise DataError(f"{shard.name}: is cut off or no .tar ({error}); fetch or write it again") from None
     except OSError as error:
         raise DataError(f"{shard.name}: cannot be read ({error.strerror or error}); check its permissions") from None
+
+
+def _check_member(shard: Path, found: tarfile.TarInfo, end: int) -> None:
+    """A header may claim anything: bytes that are not there, or bytes that do not stand one behind the other."""
+    if found.issparse():
+        raise DataError(
+            f"{shard.name}: {shown(found.name)} is stored with holes; write the shard without tar's --sparse"
+        )
+    if not 0 <= found.size <= end - found.offset_data:
+        raise DataError(
+            f"{shard.name}: is cut off or damaged: {shown(found.name)} has {found.size:,} bytes there, and the shard "
+            f"{end:,}; fetch or write it again"
+        )
 
 
 def _check_end(shard: Path, offset: int) -> None:

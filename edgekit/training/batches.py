@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from edgekit.core.config import TrainOptions
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.augment import augment, augment_boxes, augment_masks, augment_windows
-from edgekit.training.prepared import Inputs
+from edgekit.training.prepared import Inputs, placed
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -47,17 +46,10 @@ class Prepared:
         """Inputs (n, *input) in the samples' order of axes, and labels (n, …)."""
         if self.inputs is None:
             for raw, labels in epoch(self.data, self.options, random):
-                yield _placed(self.transform(raw)), labels
+                yield placed(self.transform(raw)), labels
             return
         for chosen in _orders(self.data, self.options, random):
-            yield _placed(self.inputs.take(chosen)), self.data.train.y[chosen]
-
-
-def _placed(inputs: np.ndarray) -> np.ndarray:
-    """A copy that begins where torch's own tensors do: the last bits of a product can depend on that."""
-    copied = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
-    np.copyto(copied, inputs)
-    return copied
+            yield placed(self.inputs.take(chosen)), self.data.train.y[chosen]
 
 
 def _augments(data: Data, options: TrainOptions) -> bool:

@@ -22,7 +22,7 @@ def computing_in(precision: str, module: nn.Module, device: torch.device) -> Ite
     if precision == "float32":
         yield
         return
-    plain = module.forward
+    plain, own = module.forward, vars(module).get("forward")
 
     def forward(*given: Any) -> Any:
         if not module.training:
@@ -35,4 +35,7 @@ def computing_in(precision: str, module: nn.Module, device: torch.device) -> Ite
     try:
         yield
     finally:
-        del module.forward
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own

@@ -12,7 +12,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import ModelError
 from edgekit.models.joined import joined
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training.prepared import Inputs
+from edgekit.training.prepared import Inputs, placed
 
 EVALUATION_BATCH = 256
 
@@ -78,7 +78,7 @@ def scores_of(module: nn.Module, samples: Inputs, device: torch.device, batch: i
     module.eval()
     with torch.inference_mode():
         parts = [
-            joined(module(on(device, samples.take(slice(start, start + batch))))).float().cpu().numpy()
+            joined(module(on(device, placed(samples.take(slice(start, start + batch)))))).float().cpu().numpy()
             for start in range(0, len(samples), batch)
         ]
     return np.concatenate(parts)

@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+import torch
 
 from edgekit.core.hashing import canonical
 from edgekit.runner.preprocess.transform import pipeline
@@ -45,8 +46,6 @@ class Inputs:
 
     def _hold(self, preprocess: list[dict[str, Any]], held_bytes: int) -> np.ndarray | None:
         """What an earlier training left here, or made now; None where it is too large."""
-        for gone in [key for key, (owner, _) in _held.items() if owner() is None]:
-            del _held[gone]
         first = self.transform(self.raw[:1])
         needed = first.nbytes * len(self.raw)
         if needed > held_bytes:
@@ -58,7 +57,8 @@ class Inputs:
             made = np.empty((len(self.raw), *first.shape[1:]), first.dtype)
             for start in range(0, len(self.raw), PART):
                 made[start : start + PART] = self.transform(self.raw[start : start + PART])
-            _held[key] = (weakref.ref(self.raw), made)
+            held = _held
+            _held[key] = (weakref.ref(self.raw, lambda _: held.pop(key, None)), made)
         return _held[key][1]
 
     def _digest(self, preprocess: list[dict[str, Any]]) -> str:
@@ -66,3 +66,10 @@ class Inputs:
         for start in range(0, len(self.raw), PART):
             found.update(np.ascontiguousarray(self.raw[start : start + PART]).data)
         return found.hexdigest()
+
+
+def placed(inputs: np.ndarray) -> np.ndarray:
+    """A copy that begins where torch's own tensors do: the last bits of a product can depend on that."""
+    copied: np.ndarray = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
+    np.copyto(copied, inputs)
+    return copied

@@ -105,6 +105,7 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     if len(waiting) < 2:
         return
     folder = home / FOLDER
+    shutil.rmtree(folder, ignore_errors=True)  # of a stage that was killed
     make_folder(folder)
     try:
         handed.write(data, folder / "data")

@@ -124,8 +124,11 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
 
 
 def _check_batches(plan: Plan, data: Data) -> None:
-    """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label."""
-    from edgekit.training import positives
+    """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label.
+
+    A batch that is divided into shares counts by its shares. A student is trained on labels alone in every case.
+    """
+    from edgekit.training.shares.sharing import check_positives
 
     if data.task != "embedding":
         return
@@ -135,13 +138,14 @@ def _check_batches(plan: Plan, data: Data) -> None:
     for place, teacher in enumerate(distill.teachers if distill else ()):
         if teacher.builder and teacher.training:
             trained[f"distill.teachers.{place}.training"] = teacher.training
-        elif teacher.builder:
-            trained["distill"] = distill
+    if distill:
+        trained["distill"] = distill
+    shares = plan.run.training.shares
     for where, options in trained.items():
         try:
-            positives.check(data.train.y, options.batch_size)
+            check_positives(data.train.y, options.batch_size, shares)
         except ConfigError as error:
-            raise ConfigError(f"{where}.{error}") from None
+            raise ConfigError(f"{where}: {error}" if shares > 1 else f"{where}.{error}") from None
 
 
 def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:

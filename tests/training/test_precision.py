@@ -11,6 +11,7 @@ from edgekit.runner.device import cpu
 from edgekit.training.fit import EpochResult, fit
 from edgekit.training.losses import hints
 from edgekit.training.objective import Distillation
+from edgekit.training.precision import computing_in
 from edgekit.training.shares.environment import asking
 from tests.training.shares.test_shares import trained
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
@@ -39,6 +40,14 @@ def test_what_is_left_is_a_float32_network_without_a_trace_of_the_training() -> 
     assert "forward" not in vars(module)
     with torch.inference_mode():
         assert module.train()(torch.zeros(2, 1, 8, 8)).dtype == torch.float32
+
+
+def test_a_networks_own_forward_is_put_back() -> None:
+    module = torch.nn.Linear(2, 2)
+    own = module.forward = lambda x: x + 1  # type: ignore[method-assign]
+    with computing_in("bfloat16", module, torch.device("cpu")):
+        assert module.forward is not own
+    assert module.forward is own
 
 
 def test_feature_maps_in_bfloat16_are_compared_with_a_teachers_in_float32() -> None:

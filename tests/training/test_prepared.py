@@ -70,6 +70,7 @@ def test_they_go_with_their_samples(raw: np.ndarray) -> None:
     Inputs(gone, STEPS)
     del gone
     gc.collect()
+    assert not prepared._held
     Inputs(raw, STEPS)
     assert len(prepared._held) == 1
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgekit.core.config import TrainingOptions
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.data import Data, Split, handed
 from edgekit.models import store
@@ -23,6 +24,10 @@ from edgekit.training.side_by_side import FOLDER, PARALLEL, Training, ahead
 from tests.training.test_fit import blobs, data_of, options, same
 
 EPOCHS = 4
+HOW = [
+    TrainingOptions.model_validate(options) for options in ({}, {"shares": 2}, {"shares": 2, "precision": "bfloat16"})
+]
+"""Each changes the bits: what is made ahead must be made with it."""
 MLP = "edgekit.models.mlp:mlp"
 
 
@@ -33,7 +38,7 @@ def trainings(data: Data, home: Path, epochs: int = EPOCHS) -> list[Training]:
     return [
         Training(
             f"net {n}", Checkpoint(home / f"net-{n}.safetensors", f"key/{n}"), spec, options(epochs), min(n, 1),
-            "cpu", 1, lesson if n == 2 else None, taught_by if n == 2 else None,
+            "cpu", 1, HOW[n], lesson if n == 2 else None, taught_by if n == 2 else None,
         )
         for n in range(3)
     ]  # fmt: skip
@@ -68,7 +73,7 @@ def test_a_killed_one_goes_on_from_its_checkpoint(
 ) -> None:
     """The process that keeps the first checkpoint is killed as soon as there is one."""
     made = trainings(data, tmp_path / "ahead", 60)
-    killer = threading.Thread(target=kill_the_owner_of, args=(made[0].checkpoint.path,))
+    killer = threading.Thread(target=kill_the_owner_of, args=(made[0].checkpoint.path,), daemon=True)
     killer.start()
     ahead(made, data, tmp_path / "ahead")
     killer.join()
@@ -78,6 +83,17 @@ def test_a_killed_one_goes_on_from_its_checkpoint(
     assert "net-0: goes on after" in capsys.readouterr().out
     here = trainings(data, tmp_path / "here", 60)
     assert all(same(one, other.fit(data)) for one, other in zip(networks, here, strict=True))
+
+
+def test_what_a_killed_stage_left_is_no_hindrance(
+    data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = trainings(data, tmp_path)
+    (tmp_path / FOLDER).mkdir()
+    handed.write(data, tmp_path / FOLDER / "data")
+    (tmp_path / FOLDER / "0.training").write_text("{")
+    ahead(made, data, tmp_path)
+    assert all(each.is_finished for each in made) and not (tmp_path / FOLDER).exists()
 
 
 def kill_the_owner_of(checkpoint: Path) -> None:

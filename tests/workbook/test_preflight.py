@@ -65,6 +65,7 @@ def test_samples_that_come_in_no_stream_are_not_smoothed(value: str, config: Pat
     ("settings", "where"),
     [
         (["profile.batch_size=4"], "profile."),
+        (["distill.batch_size=4"], "distill."),
         (["distill.batch_size=4", "distill.teachers=[{builder: 'edgekit.models.mlp:mlp'}]"], "distill."),
         (
             ["distill.teachers=[{builder: 'edgekit.models.mlp:mlp', training: {batch_size: 4}}]"],
@@ -81,7 +82,11 @@ def test_batches_of_an_embedding_that_hold_no_two_of_a_label_are_told(
     shared = ["task=embedding", "model.builder=edgekit.models.mlp:mlp", student, FEW]
     told = answer(config, *shared, *settings)
     assert told["exit_code"] == 2 and told["error"].startswith(f"{where}batch_size: got 4; an embedding learns of two")
-    assert "found" in answer(config, *shared, *(each.replace("=4", "=64").replace(": 4", ": 64") for each in settings))
+    enough = [each.replace("=4", "=64").replace(": 4", ": 64") for each in settings]
+    assert "found" in answer(config, *shared, *enough)
+    divided = answer(config, *shared, *enough, "training.shares=16")
+    assert divided["exit_code"] == 2
+    assert divided["error"].startswith("profile: training.shares: got 16, and a share is a batch of its own here. bat")
 
 
 def test_what_is_sound_is_told(config: Path) -> None:

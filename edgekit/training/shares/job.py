@@ -25,6 +25,9 @@ from edgekit.training.reproducible import reproducible
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
 
+OF_MAIN = b"c__main__\n"
+"""How pickle begins a name of the module that this process was started with."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -48,6 +51,8 @@ class Job:
         trains = {name for name, each in self.module.named_parameters() if each.requires_grad}
         content = io.BytesIO()
         torch.save((replace(self, module=_parts(self.module)), trains), content)
+        if OF_MAIN in content.getvalue():
+            raise TypeError("a part of it is defined in __main__, which is another module there")
         return content.getvalue()
 
     @classmethod

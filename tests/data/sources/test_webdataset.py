@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +126,19 @@ def test_a_pattern_with_braces_and_names_of_classes(tmp_path: Path) -> None:
         read(home / "{000..003}.tar")
 
 
+def test_a_pattern_of_very_many_shards_is_refused_before_their_names_are_made(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^data\.path: .* names 1,000,000,000,000 shards; name at most 100,000$"):
+        read(tmp_path / "{000000..999999}-{000000..999999}.tar")
+
+
+def test_a_name_that_is_no_unicode_can_be_said(tmp_path: Path) -> None:
+    members = pictured(0, 40)
+    members[6:8] = [("00\udcff.png", b"no picture"), ("00\udcff.cls", b"1")]
+    shard(tmp_path / "shards" / "a.tar", members)
+    [note] = [note for note in read(tmp_path / "shards", max_corrupt_fraction=0.05).notes if "skipped 1" in note]
+    assert "a.tar: 00\\udcff (cannot identify" in note and note.encode()
+
+
 def test_one_shard_that_changes_changes_the_data_and_its_sign(tmp_path: Path) -> None:
     home = shards(tmp_path / "shards")
     config = parse({"source": "webdataset", "path": str(home), **common(tmp_path)})
@@ -174,9 +189,44 @@ def damaged(path: Path) -> None:
     path.write_bytes(data)
 
 
+def claiming(size: int) -> Callable[[Path], None]:
+    """The second header claims so many bytes, and its checksum is right."""
+
+    def harm(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        header = data[1024:1536]
+        header[124:136] = (b"\xff" if size < 0 else b"\x80") + size.to_bytes(11, "big", signed=True)
+        header[148:156] = b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header)
+        data[1024:1536] = header
+        path.write_bytes(data)
+
+    return harm
+
+
+def with_holes(path: Path) -> None:
+    """The first picture as `tar --sparse` stores it: less bytes than its size says, the next header behind them."""
+    data = bytearray(path.read_bytes())
+    header = data[:512]
+    header[156:157] = b"S"
+    header[386:410] = b"%011o\0%011o\0" % (0, 100)
+    header[483:495] = b"%011o\0" % 4096
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    data[:512] = header
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize(
     ("members", "harm", "options", "told"),
     [
+        (GOOD, claiming(1 << 60), {}, r"^a\.tar: is cut off or damaged: 0000\.cls has 1,152,.* bytes there, and the"),
+        (GOOD, claiming(-1024), {}, r"^a\.tar: is cut off or damaged: 0000\.cls has -1,024 bytes there, and the"),
+        (GOOD, with_holes, {}, r"^a\.tar: 0000\.png is stored with holes; write the shard without tar's --sparse$"),
+        ([("a\nb.png", b"x"), ("a\nb.cls", b"1")], None, {}, r"^a\.tar: a\\nb: cannot be read \(cannot identify"),
+        ([("0.a\nb", b"x")], None, {}, r"^a\.tar: sample '0' has no picture \(.*\), only \.a\\nb; name its"),
+        ([("0.png", b""), ("0.json", b"[" * 99999)], None, {"label": "json.label"}, r"not a JSON object with the key"),
+        ([("0.png", b""), ("0.cls", b"9" * 5000)], None, {}, r"^a\.tar: the label of sample '0' is '9{119}… \(5,002"),
         (GOOD, cut, {}, r"^a\.tar: is cut off or (no \.tar|damaged).*; fetch or write it again$"),
         (GOOD, without_end, {}, r"^a\.tar: is cut off or damaged behind byte 2,048; fetch or write it again$"),
         (GOOD, damaged, {}, r"^a\.tar: is cut off or damaged behind byte 1,024; fetch or write it again$"),
@@ -213,6 +263,7 @@ def test_a_bad_shard_is_one_clear_line(members, harm, options, told, tmp_path: P
 @pytest.mark.parametrize(
     ("names", "told"),
     [
+        (("a.tar", "pipe.tar"), r"^data\.path: pipe\.tar is no file; take it out, or name a pattern without it$"),
         ((), r"^data\.path: no \.tar at .*shards; name a folder of shards, or a pattern as train-\{000\.\.099\}\.tar$"),
         (("a.tar.gz",), r"^data\.path: a\.tar\.gz is compressed; unpack it to \.tar"),
         (("train-0.tar", "b.tar"), r"^data\.path: b\.tar names no split, and others do; put train, validation or test"),
@@ -224,6 +275,9 @@ def test_shards_that_are_not_there_or_named_otherwise(names, told, tmp_path: Pat
     (tmp_path / "shards").mkdir()
     for name in names:
         shard(tmp_path / "shards" / name, GOOD)
+        if name == "pipe.tar":
+            (tmp_path / "shards" / name).unlink()
+            os.mkfifo(tmp_path / "shards" / name)
     with pytest.raises(DataError, match=told):
         read(tmp_path / "shards")
 

@@ -133,13 +133,21 @@ def test_nothing_outlives_a_first_process_that_is_killed(tmp_path) -> None:
     assert Checkpoint(tmp_path / "net.safetensors", "key").load() is not None
 
 
-def test_a_network_that_cannot_be_sent_is_trained_by_one_process(vectors, capsys) -> None:
+@pytest.mark.parametrize("where", ["local", "of a notebook"])
+def test_a_network_that_cannot_be_sent_is_trained_by_one_process(where, vectors, capsys, monkeypatch) -> None:
     class Local(nn.Sequential):
         """Of no module that another process could import."""
 
+    class OfNotebook(nn.Sequential):
+        """As of a notebook or a script: pickle finds it there, and the other process does not."""
+
+    OfNotebook.__module__, OfNotebook.__qualname__ = "__main__", "OfNotebook"
+    monkeypatch.setattr(sys.modules["__main__"], "OfNotebook", OfNotebook, raising=False)
+    kind = {"local": Local, "of a notebook": OfNotebook}[where]
+
     def make() -> nn.Module:
         torch.manual_seed(0)
-        return Local(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        return kind(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
     alone, asked = make(), make()
     trained(alone, vectors, 2)
