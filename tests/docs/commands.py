@@ -247,11 +247,6 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
-    "python -m benchmarks.training --before COMMIT --also training.precision=bfloat16": (
-        "measures for minutes; tests/benchmarks/test_training.py runs it on a few samples"
-    ),
-    "python -m benchmarks.search": "asks for a quarter of an hour; tests/benchmarks/test_search.py runs its parts",
-    "python -m benchmarks.search.table": "trains for half an hour; tests/benchmarks/test_search.py trains one network",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
