@@ -195,3 +195,17 @@ def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) 
             os.close(handle)
     except OSError:  # a full disk: the lane still holds, only unrecorded
         pass
+
+
+@contextmanager
+def of_this_machine() -> Iterator[str]:
+    """Name a lane in the environment, unless there is one; the folder."""
+    before = os.environ.get(FOLDER)
+    where = os.environ[FOLDER] = before or str(machine_folder())
+    try:
+        yield where
+    finally:
+        if before is None:
+            os.environ.pop(FOLDER, None)
+        else:
+            os.environ[FOLDER] = before

@@ -20,6 +20,7 @@ from edgekit.core.errors import (
     ResourceError,
 )
 from edgekit.core.hashing import write_json
+from edgekit.measure import lane
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
@@ -32,7 +33,6 @@ from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import DataDigest, StageState
 from edgekit.workbook.watch import Watch, watching
-from edgekit.workbook.workers.pool import lane_of_this_machine
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""
@@ -86,7 +86,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     with (
         run_guards.lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
-        lane_of_this_machine(),
+        lane.of_this_machine(),
         run_guards.sigterm_as_interrupt(),
     ):
         run_guards.tidy(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,7 +46,7 @@ def open_pool(
     """
     if not 1 <= workers <= MOST:
         raise ConfigError(f"workers: got {workers}; use a number from 1 to {MOST}")
-    with lane_of_this_machine() as where:
+    with lane.of_this_machine() as where:
         if on is None:
             yield LocalPool(workers, {lane.FOLDER: where}, say)
         else:
@@ -55,17 +54,3 @@ def open_pool(
 
             with open_dask(on, folder, say) as pool:
                 yield pool
-
-
-@contextmanager
-def lane_of_this_machine() -> Iterator[str]:
-    """Name a lane in the environment, unless there is one; the folder."""
-    before = os.environ.get(lane.FOLDER)
-    where = os.environ[lane.FOLDER] = before or str(lane.machine_folder())
-    try:
-        yield where
-    finally:
-        if before is None:
-            os.environ.pop(lane.FOLDER, None)
-        else:
-            os.environ[lane.FOLDER] = before
