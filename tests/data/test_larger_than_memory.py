@@ -17,7 +17,7 @@ from edgekit.data import mapped
 
 FEATURES, SAMPLES = 12_288, 5120
 """48 kB a sample, 240 MB in all."""
-ALLOWED_MB = 60
+ALLOWED_MB = 90
 
 CHILD = """
 import json, resource, sys

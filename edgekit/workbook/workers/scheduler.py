@@ -49,7 +49,7 @@ class Workers:
 
     def look(self) -> list[str]:
         """Who may be used now, in the order of their coming; new ones are checked, foreign ones are told."""
-        there = list(_asked(self.on, self.client.scheduler_info)["workers"])
+        there = list(_asked(self.on, self._workers))
         self.usable = [address for address in self.usable if address in there]
         new = [address for address in there if address not in self.usable and address not in self._refused]
         with ThreadPoolExecutor(ABOUT_AT_ONCE) as threads:
@@ -59,6 +59,13 @@ class Workers:
                 else:
                     self.usable.append(address)
         return self.usable
+
+    def _workers(self) -> dict[str, Any]:
+        info: dict[str, Any] = self.client.scheduler_info()
+        if "workers" not in info:  # a client that has lost its scheduler for good answers with nothing
+            raise OSError("the connection is closed")
+        found: dict[str, Any] = info["workers"]
+        return found
 
     def for_measuring(self) -> list[str]:
         """Those with the processor of this machine, which latencies are to be told of."""
