@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from edgekit.core.artifacts import RECORD
-from edgekit.core.errors import ResourceError
+from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache.cache import SharedCache
 from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, PageEntry, blob_path
-from edgekit.workbook.shared_cache.folder_store import WORKING
+from edgekit.workbook.shared_cache.folder_store import WORKING, FolderStore
 from edgekit.workbook.shared_cache.in_time import do_all, limit_s
 from edgekit.workbook.shared_cache.store import Found, Store, StoreError
 from edgekit.workbook.shared_cache.transfer import hashed, read_small
@@ -44,6 +44,8 @@ def prune(cache: SharedCache, older_than_days: float) -> Report:
 
 
 def _reach(cache: SharedCache, work: Callable[[Store], Report]) -> Report:
+    if isinstance(cache.store, FolderStore) and not cache.store.folder.exists():  # a misspelt one is not whole
+        raise ConfigError(f"cache {cache.url}: no such folder; name one that runs have filled with --cache")
     try:
         return work(cache.store)
     except StoreError as error:

@@ -42,6 +42,14 @@ def test_a_whole_cache_is_whole(filled: tuple[Path, Artifact, Artifact]) -> None
     assert found.bytes == sum(path.stat().st_size for path in (filled[0] / "cas").iterdir())
 
 
+@pytest.mark.parametrize("command", [("check",), ("prune", "--older-than", "1")], ids=lambda words: words[0])
+def test_a_folder_that_is_not_there_is_no_whole_cache(command: tuple[str, ...], tmp_path: Path) -> None:
+    name, *options = command
+    ended = run_edgekit("cache", name, str(tmp_path / "misspelt"), *options)
+    assert ended.returncode == 2
+    assert "misspelt: no such folder; name one that runs have filled" in ended.stderr
+
+
 def test_a_damaged_object_is_named_with_all_that_needs_it(filled: tuple[Path, Artifact, Artifact]) -> None:
     folder, first, second = filled
     blob = folder / "cas" / first.files["model/weights"]
