@@ -22,6 +22,7 @@ import numpy as np
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
+from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.monitor import kept
 
 COLUMNS = ("file", "time", "doubt", "answer", "label")
@@ -161,7 +162,8 @@ def _values(text: str, count: int) -> list[float]:
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes())
+        with bounded_recursion():
+            found = json.loads(path.read_bytes())
         texts = [found[name] for name in ("name", "version", "task", "identity")] + found["labels"]
         raw = found["raw"]
         fits = all(isinstance(each, str) for each in (*texts, raw["kind"], raw["dtype"]))
@@ -178,7 +180,8 @@ def _sample(path: Path, file: str, abouts: Mapping[str, Mapping[str, Any]]) -> t
     try:
         with np.load(path, allow_pickle=False) as archive:
             raw, outputs = archive["raw"], archive["outputs"]
-            about = json.loads(archive["about"].tobytes())
+            with bounded_recursion():
+                about = json.loads(archive["about"].tobytes())
         identity, when, doubt = str(about["bundle"]), float(about["time"]), float(about["doubt"])
         time.gmtime(when)
         bundle = abouts.get(identity)

@@ -15,6 +15,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.tasks.labels import some
 from edgekit.data import shards
 from edgekit.data.shards import Member, Reader, Sample
+from edgekit.runner.errors import bounded_recursion
 
 Label = int | str
 LONGEST_LABEL = 200
@@ -109,7 +110,8 @@ def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
     try:
         value = reader.label(path, sample, extension).decode()
         if key:
-            value = json.loads(value)[key]
+            with bounded_recursion():
+                value = json.loads(value)[key]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         wanted = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
         raise DataError(f"{where} is not {wanted} ({type(error).__name__}: {error}); write it anew") from None

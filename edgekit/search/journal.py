@@ -14,6 +14,7 @@ from typing import Any
 
 from edgekit.core.errors import NO_RESOURCES, ResourceError, TrustError
 from edgekit.core.hashing import canonical
+from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import make_folder, sync_folder
 
 FILE = "trials.jsonl"
@@ -75,8 +76,9 @@ def _whole(path: Path) -> int:
 
 def _parsed(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
-    except ValueError:
+        with bounded_recursion():
+            found = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

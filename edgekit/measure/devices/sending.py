@@ -11,6 +11,7 @@ from edgekit.measure.devices import words
 from edgekit.measure.devices.connection import Connection, Process
 from edgekit.measure.devices.failures import Cut, DeviceError
 from edgekit.measure.devices.line import Line
+from edgekit.runner.errors import bounded_recursion
 
 PIECE_BYTES = 8 << 10
 STALL_S = 60.0
@@ -178,7 +179,8 @@ def _parsed(line: bytes, size: int) -> tuple[int, bool] | None:
     if not line.startswith(b"{") or len(line) > 4096:
         return None
     try:
-        found = json.loads(line)
+        with bounded_recursion():
+            found = json.loads(line)
         offset, stored = found["offset"], found["stored"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

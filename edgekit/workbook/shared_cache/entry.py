@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from edgekit import __version__
 from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.hashing import canonical, digest, sha256_file
+from edgekit.runner.errors import bounded_recursion
 from edgekit.workbook.receipts import Receipt
 from edgekit.workbook.shared_cache import machine_class
 from edgekit.workbook.shared_cache.machine_class import Scope
@@ -154,7 +155,8 @@ def parse_page(data: bytes, path: str) -> PageEntry:
 
 def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:
     try:
-        values = json.loads(data)
+        with bounded_recursion():
+            values = json.loads(data)
         if digest({name: value for name, value in values.items() if name != "entry_sha256"}) != values["entry_sha256"]:
             raise ValueError("its own digest")
         if values["format"] != FORMAT:
@@ -162,6 +164,6 @@ def _parse(data: bytes, path: str, make: Callable[[dict[str, Any]], T]) -> T:
         del values["entry_sha256"]
         made = make(values)
         made.check()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StoreError("damaged", f"{path} is not an entry as edgekit writes it ({error})") from None
     return made

@@ -9,6 +9,7 @@ from functools import partial
 
 from edgekit.core.artifacts import RECORD
 from edgekit.core.errors import ConfigError, ResourceError
+from edgekit.runner.errors import bounded_recursion
 from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache.cache import SharedCache
 from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, PageEntry, blob_path
@@ -108,9 +109,10 @@ def _needs(store: Store, path: str) -> set[str]:
         return {blob_path(sha) for sha, _ in entry.files.values()}
     data = read_small(store, blob_path(entry.record))
     try:
-        files = json.loads(data or b"")["files"]
+        with bounded_recursion():
+            files = json.loads(data or b"")["files"]
         good = set(files) | {RECORD} == set(entry.sizes_bytes) and all(SHA256.fullmatch(sha) for sha in files.values())
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         good = False
     if not good:
         raise StoreError("damaged", f"needs {blob_path(entry.record)}, which is missing or damaged")

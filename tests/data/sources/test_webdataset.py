@@ -250,6 +250,7 @@ def with_holes(path: Path) -> None:
         ([("0.png", b"x"), ("0.cls", b"1")], None, {}, r"^a\.tar: 0: cannot be read \(cannot identify.*repair them$"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("no_recursion_limit")
 def test_a_bad_shard_is_one_clear_line(members, harm, options, told, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = shard(tmp_path / "shards" / "a.tar", members)
     if harm:

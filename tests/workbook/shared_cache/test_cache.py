@@ -178,7 +178,8 @@ def test_bytes_that_are_not_what_their_name_says_are_not_taken(tmp_path: Path, h
     assert "prune is not taken from it" in lines[0]
 
 
-@pytest.mark.parametrize("harm", ["[]", "{}", "", "\x00" * 100, "edited", "swapped", "huge"])
+@pytest.mark.usefixtures("no_recursion_limit")
+@pytest.mark.parametrize("harm", ["[]", "{}", "", "\x00" * 100, "[" * 100_000, "edited", "swapped", "huge"])
 def test_a_damaged_entry_is_not_used_and_not_overwritten(tmp_path: Path, harm: str) -> None:
     made, other = seal(tmp_path / "a"), seal(tmp_path / "o", seed=2)
     cache, lines = opened(tmp_path / "cache")
