@@ -21,9 +21,10 @@ BASELINE, FILE = "baseline", "anchors.json"
 
 @dataclass(frozen=True)
 class Anchors:
-    """Contents by target, and how rounds are timed."""
+    """Contents by target, the baseline's accuracy on validation, and how rounds are timed."""
 
     contents: dict[str, Content]
+    accuracy: float
     protocol: Protocol
 
 
@@ -43,7 +44,7 @@ def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[s
         make_folder(place)
         write_json(place / FILE, known)
     contents = {target: Content.from_json(each) for target, each in known["anchors"].items()}
-    return Anchors(contents, _protocol(plan, known["input"]))
+    return Anchors(contents, known["accuracy"], _protocol(plan, known["input"]))
 
 
 def _protocol(plan: Plan, sample: str) -> Protocol:
@@ -63,7 +64,11 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         known: dict[str, Any] = json.loads(path.read_text())
         contents = [Content.from_json(each) for each in known["anchors"].values()]
-        whole = Path(known["input"]).is_file() and all(content.is_whole() for content in contents)
+        whole = (
+            Path(known["input"]).is_file()
+            and 0 <= known["accuracy"] <= 1
+            and all(content.is_whole() for content in contents)
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return known if whole else None

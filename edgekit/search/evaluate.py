@@ -108,10 +108,12 @@ class Evaluator:
                 str(trial.number): {"settings": list(trial.settings), "outcome": outcomes[trial.number]}
                 for trial in trials
             }
-            stored = {"trials": rows, "disturbed": self.disturbed}
+            assert self._anchors is not None
+            stored = {"trials": rows, "disturbed": self.disturbed, "baseline_accuracy": self._anchors.accuracy}
             make_folder(place.parent)
             write_json(place, stored)
         context.anchors[:] = self.measured.anchors()
+        context.baseline_accuracy = stored["baseline_accuracy"]
         context.disturbed = stored["disturbed"]
         return [stored["trials"][str(trial.number)]["outcome"] for trial in trials]
 
@@ -272,6 +274,7 @@ def _stored(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
         stored: dict[str, Any] = json.loads(path.read_text())
         rows = [stored["trials"][str(trial.number)] for trial in trials]
         same = all(row["settings"] == list(trial.settings) and "outcome" in row for row, trial in zip(rows, trials))
-        return stored if same and isinstance(stored["disturbed"], bool) else None
+        known = isinstance(stored["disturbed"], bool) and isinstance(stored["baseline_accuracy"], float)
+        return stored if same and known else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

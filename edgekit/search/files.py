@@ -79,10 +79,19 @@ def evaluate(convert: Artifact, data: Data, targets: Sequence[str], confidence: 
 
     `confidence` is that of the drop's bound and of the interval.
     """
-    baseline, spec = open_model(convert.ancestor("profile"))
-    reference = _score(predict.logits(baseline, data.validation.x, spec.preprocess), data, spec)
+    reference, spec = _baseline(convert.ancestor("profile"), data)
     wanted = [each for each in read(convert) if each.target in targets and each.model in OF_TRIAL]
     return [_row(convert, variant, data, spec, reference, confidence) for variant in wanted]
+
+
+def baseline_accuracy(profile: Artifact, data: Data) -> float:
+    """The baseline's on validation, which every drop is counted from."""
+    return round(tasks.accuracy(_baseline(profile, data)[0]), 6)
+
+
+def _baseline(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
+    model, spec = open_model(profile)
+    return _score(predict.logits(model, data.validation.x, spec.preprocess), data, spec), spec
 
 
 def _row(

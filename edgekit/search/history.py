@@ -24,6 +24,7 @@ class History:
     told: list[TrialRow] = field(default_factory=list)
     batches: list[BatchRow] = field(default_factory=list)
     anchors: list[AnchorRow] = field(default_factory=list)
+    baseline_accuracy: float | None = None
     disturbed: bool = False
     asked: list[Trial] = field(default_factory=list)
     finished: dict[int, Outcome] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class History:
             elif "trial" in line:
                 self.finished[line["trial"]] = line["outcome"]
                 self.anchors, self.disturbed = line["anchors"], line["disturbed"]
+                self.baseline_accuracy = line["baseline_accuracy"]
             else:
                 self._close(line["batch"])
         except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:

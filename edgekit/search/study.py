@@ -220,13 +220,14 @@ class _Coordinator:
 
         def finished(number: int, outcome: Outcome) -> None:
             good = checked(outcome, self.objectives)
-            anchors, disturbed = list(context.anchors), context.disturbed
-            self._note({"trial": number, "outcome": good, "anchors": anchors, "disturbed": disturbed})
+            beside = {"anchors": list(context.anchors), "baseline_accuracy": context.baseline_accuracy}
+            self._note({"trial": number, "outcome": good, **beside, "disturbed": context.disturbed})
 
         best = set(front(history.told, self.objectives))
         shown = [row for row in history.told if row["number"] in best]
         number = len(history.batches)
-        context = Context(self.folder, number, tuple(history.told), shown, finished, list(history.anchors))
+        known = list(history.anchors), history.baseline_accuracy
+        context = Context(self.folder, number, tuple(history.told), shown, finished, *known)
         return context
 
     def _note(self, line: Mapping[str, Any]) -> None:
@@ -258,6 +259,8 @@ class _Coordinator:
             "front": front(history.told, self.objectives),
             "ended": ended,
         }
+        if history.baseline_accuracy is not None:
+            row["baseline_accuracy"] = history.baseline_accuracy
         path = self.folder / "study.json"
         with writing(path):
             write_json(path, row)

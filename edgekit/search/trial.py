@@ -49,6 +49,8 @@ class Context:
         Those of them that no other dominates.
     anchors
         Files that every round of measuring times beside the trials'; an evaluation fills them in the first batch.
+    baseline_accuracy
+        The fraction that the budget's drop counts from, where the evaluation knows it.
     disturbed
         Set by an evaluation whose last round of measuring was disturbed.
     finished
@@ -62,6 +64,7 @@ class Context:
     front: Sequence[TrialRow]
     finished: Callable[[int, Outcome], None]
     anchors: list[AnchorRow] = field(default_factory=list)
+    baseline_accuracy: float | None = None
     disturbed: bool = False
 
 

@@ -45,13 +45,15 @@ BASELINE_TEACHES = ('distill.teachers=[{"baseline": true}]', "distill.losses=[]"
 def baseline(config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
-    `settings` are those of every trial. {"anchors": contents by target, "input": path of a network input, "took_s": …}
+    `settings` are those of every trial. {"anchors": contents by target, "accuracy": on validation, "input": path of a
+    network input, "took_s": …}
     """
     opened, made, took_s = stages.make(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(made.path / "model")
     sample = Path(folder) / "input.npy"
     np.save(sample, evaluate.network_inputs(opened.data.validation.x[:1], spec.preprocess), allow_pickle=False)
     with lane.computing():
+        accuracy = files.baseline_accuracy(made, opened.data)
         kept = _convert({"baseline": made.path / "model"}, opened.data, spec.preprocess, targets, (ANCHOR_PRECISION,),
                         opened.plan, Path(folder) / "anchors")  # fmt: skip
     lost = [target for target in targets if not any(content.target == target for content in kept["baseline"])]
@@ -61,7 +63,7 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
             "take the target out of the objectives"
         )
     anchors = {content.target: content.to_json() for content in kept["baseline"]}
-    return {"anchors": anchors, "input": str(sample), "took_s": took_s}
+    return {"anchors": anchors, "accuracy": accuracy, "input": str(sample), "took_s": took_s}
 
 
 def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:

@@ -49,7 +49,12 @@ class World:
 
     def baseline(self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> Any:
         self.content("input.npy")
-        return {"anchors": {"tflite": self.content("anchor")}, "input": str(self.folder / "input.npy"), "took_s": {}}
+        return {
+            "anchors": {"tflite": self.content("anchor")},
+            "accuracy": 0.93,
+            "input": str(self.folder / "input.npy"),
+            "took_s": {},
+        }
 
     def shapes(self, config: str, trials: dict[str, list[str]]) -> Any:
         return {number: self.shape(width_of(settings)) for number, settings in trials.items()}
@@ -122,6 +127,7 @@ def test_a_trial_is_worth_its_fastest_file_within_the_drop(tmp_path: Path) -> No
     assert found[0]["intervals"][1] == [pytest.approx(1.9), pytest.approx(2.1)]
     assert found[0]["constraints"] == {"accuracy_drop_pp": pytest.approx(2.0 - 25.0)}
     assert context.anchors == [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+    assert context.baseline_accuracy == 0.93
     assert set(found[0]["took_s"]) == {"shape", "few_epochs", "distill", "measuring"}
     assert (found[0]["took_s"]["few_epochs"], found[0]["took_s"]["distill"]) == (1.0, 4.0)
 

@@ -190,6 +190,7 @@ class TestRow:
         volumes = [batch["hypervolume"] for batch in row["batches"]]
         assert volumes == sorted(volumes) and volumes[-1] > 0
         assert row["anchors"] == [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+        assert row["baseline_accuracy"] == 0.95
         trials = {trial["number"]: trial for trial in row["trials"]}
         assert row["front"] and all(trials[number]["feasible"] for number in row["front"])
         assert row["reference"][0] < min(trials[number]["values"][0] or 0 for number in row["front"])
