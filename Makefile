@@ -83,7 +83,7 @@ test: lint ## ruff, mypy, and every test that has no target of its own, the refe
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
 processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m processes tests
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'processes and not long' tests
 
 fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; releases that are watched; an OpenSSF signature
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m fleet tests

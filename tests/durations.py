@@ -20,7 +20,7 @@ SLOW_TEST_S, SLOW_FIXTURE_S = 0.3, 0.5
 """`--quick` leaves out a test that takes this long, and a whole file with a fixture that does."""
 UNKNOWN_S = 5.0
 SHARED = "tiny_run"
-"""The one run that many files read. The file that makes it goes first, so that no other waits for it."""
+"""The one run that many files read. The file that makes it goes first; the other readers go last, so that none waits."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +49,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     seconds = record()["files"]
     readers = {name(item.path) for item in items if SHARED in fixtures(item)}
     maker = max(readers, key=lambda path: seconds.get(path, 0.0), default=None)
-    items.sort(key=lambda item: (name(item.path) != maker, -seconds.get(name(item.path), UNKNOWN_S)))
+
+    def order(item: pytest.Item) -> tuple[bool, bool, float]:
+        path = name(item.path)
+        return path != maker, path in readers, -seconds.get(path, UNKNOWN_S)
+
+    items.sort(key=order)
 
 
 def is_slow(item: pytest.Item) -> bool:

@@ -175,17 +175,20 @@ def _home(module: str) -> Path | None:
     return Path(places[0]).parent if places[0] and Path(places[0]).exists() else None
 
 
-def _imported(path: Path) -> set[str]:
+def _imported(path: Path) -> frozenset[str]:
     """Top-level names that a file imports; of those only what stands beside it is looked at."""
-    if "site-packages" in path.parts:
-        return set()
+    return frozenset() if "site-packages" in path.parts else _imports(path.read_bytes())
+
+
+@functools.lru_cache(2048)
+def _imports(source: bytes) -> frozenset[str]:
     try:
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError):
-        return set()
+        return frozenset()
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return {name.partition(".")[0] for name in names}
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 FUNCTION_KEYS = ("builder", "function", "reference_preprocess")

@@ -140,7 +140,7 @@ def test_minutes_out_of_range_are_refused(minutes: float) -> None:
         load_plan(TINY, [f"benchmark.most_minutes={minutes}"])
 
 
-@pytest.mark.processes
+@pytest.mark.long
 def test_the_notebook_the_console_and_the_result_say_what_stayed_open(tiny_run: FinishedRun, tmp_path: Path) -> None:
     shutil.copytree(tiny_run.folder, tmp_path / "tiny")
     settings = ["benchmark.most_rounds=10000", "benchmark.most_minutes=0.001", "benchmark.tie_margin=1.0"]
