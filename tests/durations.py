@@ -20,7 +20,7 @@ SLOW_TEST_S, SLOW_FIXTURE_S = 0.3, 0.5
 """`--quick` leaves out a test that takes this long, and a whole file with a fixture that does."""
 UNKNOWN_S = 5.0
 SHARED = "tiny_run"
-"""The one run that many files read. The file that makes it goes first; the other readers go last, so that none waits."""
+"""The one run that many files read. The file that makes it goes first, other readers go last, so that none waits."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
