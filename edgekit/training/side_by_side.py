@@ -97,8 +97,8 @@ def at_once() -> int:
 def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     """Bring trainings to the end of their checkpoints, so many at once as the variable says; `home` is for scratch.
 
-    Nothing is done where that is one, or where fewer than two are unfinished. What fails here is tried again by the
-    stage itself, whose error counts.
+    Nothing is done where that is one, or where fewer than two are unfinished. What fails here, a full disk included, is
+    tried again by the stage itself, whose error counts.
     """
     count = at_once()
     waiting = [each for each in trainings if not each.is_finished] if count > 1 and len(trainings) > 1 else []
@@ -106,12 +106,14 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
         return
     folder = home / FOLDER
     shutil.rmtree(folder, ignore_errors=True)  # of a stage that was killed
-    make_folder(folder)
     try:
+        make_folder(folder)
         handed.write(data, folder / "data")
         for number, training in enumerate(waiting):
             (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)))
         _run(waiting, count, folder)
+    except OSError as error:
+        print(f"{count} side by side: {error.strerror or error}; the stage goes on with one after another")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -117,6 +118,21 @@ def test_an_error_is_the_stages_own_to_raise(data: Data, tmp_path: Path, capsys:
     assert said.count("the stage goes on from its checkpoint") == 3 and "the loss is nan" in said
     with pytest.raises(ModelError, match="epoch 1: the loss is nan"):
         made[0].fit(wild)
+
+
+def test_where_data_cannot_be_written_the_stage_goes_on_by_itself(
+    data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = trainings(data, tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256, before[1]))
+    try:
+        ahead(made, data, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert capsys.readouterr().out.startswith("2 side by side: ")
+    assert not (tmp_path / FOLDER).exists() and not any(each.is_finished for each in made)
+    assert same(made[0].fit(data), trainings(data, tmp_path / "again")[0].fit(data))
 
 
 @pytest.mark.parametrize("count", ["1", ""])
