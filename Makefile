@@ -163,8 +163,8 @@ nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME
 mutants: $(VENV)/.dev ## seeded faults in edgekit, each of which a test or a notebook must notice; hours
 	$(BIN)/python -m tests.mutants.check
 
-durations: $(VENV)/.dev ## run make test's tests and write down how long each takes, for the order and for make quick
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --measure -m '$(APART)'
+durations: $(VENV)/.dev build/moto/.made ## run test and processes and write down how long each test takes, for the order and for make quick
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --measure -m '($(APART)) or (processes and not long)'
 
 reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
 	$(BIN)/python -m tests.reference.make
