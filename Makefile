@@ -82,8 +82,9 @@ quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow
 test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
+# Three at a time: these tests wait for others a third of their time.
 processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m 'processes and not long' tests
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -n 3 -m 'processes and not long' tests
 
 fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; releases that are watched; an OpenSSF signature
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m fleet tests
