@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from edgekit.models import store
 
@@ -56,6 +57,9 @@ class Entry:
         spec = self.spec()
         module = store.build(spec, seed=0)
         module.train()
+        for part in module.modules():
+            if isinstance(part, nn.modules.dropout._DropoutNd):
+                part.eval()  # norms see what they will see, and the same at each call
         with torch.no_grad():
             for _ in range(10):
                 module(torch.from_numpy(self.samples()))
