@@ -29,8 +29,8 @@ def _lines(node: ast.AST) -> list[int]:
 
 
 def test_who_expects_nesting_without_end_bounds_it() -> None:
-    found = {path.name: unguarded(path.read_text()) for path in SOURCES}
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    found = {str(path): unguarded(path.read_text()) for path in SOURCES}
+    assert {path: lines for path, lines in found.items() if lines} == {}
 
 
 def test_the_rule_sees_a_parser_without_a_bound() -> None:

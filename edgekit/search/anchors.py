@@ -64,11 +64,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         known: dict[str, Any] = json.loads(path.read_text())
         contents = [Content.from_json(each) for each in known["anchors"].values()]
-        whole = (
-            Path(known["input"]).is_file()
-            and 0 <= known["accuracy"] <= 1
-            and all(content.is_whole() for content in contents)
-        )
+        known["accuracy"] = float(known["accuracy"])
+        whole = Path(known["input"]).is_file() and all(content.is_whole() for content in contents)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return known if whole else None
