@@ -11,6 +11,7 @@ import typer
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
 from edgekit.core.progress_state import duration
+from edgekit.core.stderr_line import named_to_stderr, to_stderr
 from edgekit.workbook.plan import Plan, load_plan
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run_all(
         workers=1 if workers is None else workers,
         on=on,
         caches=caches,
-        on_line=_line,
+        on_line=named_to_stderr,
         on_end=_tell,
     )
     _show(summaries, out)
@@ -68,13 +69,9 @@ def run_all(
 def _tell(summary: Summary) -> None:
     """The end of one run, as a line of progress; an error in all its lines."""
     if summary.exit_code in (0, BudgetMissed.exit_code):
-        _line(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
+        named_to_stderr(summary.name, f"done in {duration(summary.seconds)}, exit code {summary.exit_code}")
     else:
-        print(f"edgekit: {summary.name}: {summary.words}", file=sys.stderr, flush=True)
-
-
-def _line(name: str, line: str) -> None:
-    print(f"{name} · {line}", file=sys.stderr, flush=True)
+        to_stderr(f"edgekit: {summary.name}: {summary.words}")
 
 
 def _show(summaries: Sequence[Summary], out: Path) -> None:

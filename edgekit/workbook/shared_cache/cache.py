@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +12,7 @@ from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, truncated
 from edgekit.core.errors import ConfigError, EdgekitError, TrustError
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
+from edgekit.core.stderr_line import to_stderr
 from edgekit.report import html
 from edgekit.training import resume
 from edgekit.workbook import receipts
@@ -41,14 +41,14 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
             f"cache {truncated(_without_secrets(url))}: write s3://BUCKET/PREFIX, gs://…, az://… or a folder's path"
         )
     if scheme == "file":
-        return SharedCache(FolderStore(Path(rest).expanduser().absolute(), url), say or _to_stderr)
+        return SharedCache(FolderStore(Path(rest).expanduser().absolute(), url), say or to_stderr)
     if _without_secrets(url) != url:
         raise ConfigError(
             f"cache {_without_secrets(url)}: a URL holds no credentials; they come from the environment alone"
         )
     from edgekit.workbook.shared_cache.object_store import ObjectStore
 
-    return SharedCache(ObjectStore(url), say or _to_stderr)
+    return SharedCache(ObjectStore(url), say or to_stderr)
 
 
 class SharedCache:
@@ -243,7 +243,3 @@ def _is_inside(name: str) -> bool:
 def _without_secrets(url: str) -> str:
     """A URL without user, password and what follows a question mark."""
     return re.sub(r"[?#].*", "", re.sub(r"://[^/@]*@", "://", url))
-
-
-def _to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from edgekit.core.errors import ConfigError
+from edgekit.core.stderr_line import named_to_stderr
 from edgekit.measure import lane
 from edgekit.workbook.workers.local import LocalPool
 from edgekit.workbook.workers.work import OnLine, Pool
@@ -15,14 +15,9 @@ from edgekit.workbook.workers.work import OnLine, Pool
 MOST = 256
 
 
-def to_stderr(name: str, line: str) -> None:
-    """A work's line as progress shows it: the name stands before it."""
-    print(f"{name} · {line}", file=sys.stderr, flush=True)
-
-
 @contextmanager
 def open_pool(
-    workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = to_stderr
+    workers: int = 1, on: str | None = None, folder: Path | None = None, say: OnLine = named_to_stderr
 ) -> Iterator[Pool]:
     """A pool, from `with` to its end; what is under way then is stopped.
 
