@@ -11,7 +11,8 @@ import pytest
 
 from edgekit.data import Data, load, parse
 from edgekit.models.from_artifact import spec_for
-from tests.data.sources import test_boxes, test_masks
+from tests.data import odd_files
+from tests.data.sources import test_boxes, test_masks, test_webdataset
 from tests.data.test_input_path import ODD, OF_THEIR_OWN, all_of
 
 from .device import Device
@@ -59,7 +60,17 @@ def masked(home: Path) -> tuple[Path, Data]:
     return home / "images", test_masks.read(home.parent, "folders")
 
 
-OTHERS = {"boxes": boxed, "masks": masked}
+def sharded(home: Path) -> tuple[Path, Data]:
+    """Odd pictures, and shards of the same: the board gets the pictures."""
+    odd_files.pictures(home, 120)
+    members = list[tuple[str, bytes]]()
+    for path in sorted(home.rglob("*.*")):
+        members += [(path.name, path.read_bytes()), (f"{path.stem}.cls", path.parent.name.encode())]
+    shard = test_webdataset.shard(home.with_name("shards") / "a.tar", members)
+    return home, test_webdataset.read(shard, size=12)
+
+
+OTHERS = {"boxes": boxed, "masks": masked, "webdataset": sharded}
 
 
 def test_every_source_that_reads_files_is_asked() -> None:
