@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import report
 from benchmarks.serving.experiments import NAMES
-from benchmarks.serving.machine import HOME, ROOT, NotRun
+from benchmarks.serving.machine import HOME, ROOT
 from benchmarks.serving.plan import Plan
 from benchmarks.serving.report import Finding
 from edgekit.runner.errors import RunnerError

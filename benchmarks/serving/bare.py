@@ -11,7 +11,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.serving.machine import NotRun, cores, environment, pinned, python
+from benchmarks.environments import NotRun
+from benchmarks.serving.machine import cores, environment, pinned, python
 from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 from edgekit.runner.native_stderr import quiet_native

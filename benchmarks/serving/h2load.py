@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass
 
-from benchmarks.serving.machine import HOME, NotRun, cores, pinned, tool
+from benchmarks.environments import NotRun
+from benchmarks.serving.machine import HOME, cores, pinned, tool
 from benchmarks.serving.wrk import Post
 
 

@@ -14,16 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.environments import NotRun
 from edgekit.runner import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / "build" / "serving"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 READY_S = 120.0
-
-
-class NotRun(Exception):
-    """What could not be measured, and why; it goes into the report."""
 
 
 def cores() -> tuple[int, int]:

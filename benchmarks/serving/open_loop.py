@@ -21,8 +21,9 @@ from subprocess import run
 from time import perf_counter
 from typing import Any
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import figures
-from benchmarks.serving.machine import NotRun, cores, environment, pinned, python
+from benchmarks.serving.machine import cores, environment, pinned, python
 from benchmarks.serving.wrk import Post
 
 CONNECTIONS = 256

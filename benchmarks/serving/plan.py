@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.serving.machine import HOME, ROOT, NotRun, environment, python
+from benchmarks.environments import NotRun
+from benchmarks.serving.machine import HOME, ROOT, environment, python
 from edgekit.runner import bundle as bundles
 from edgekit.runner.model import open_model
 

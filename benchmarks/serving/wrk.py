@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.serving.machine import HOME, NotRun, cores, pinned, tool
+from benchmarks.environments import NotRun
+from benchmarks.serving.machine import HOME, cores, pinned, tool
 
 LONGEST_S = 600
 TRIES, AGAIN_S = 30, 1.0

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import environments, figures, grpc_body, h2load, machine, open_loop, report, wrk
 from benchmarks.serving.experiments import NAMES, forms
 from benchmarks.serving.experiments import peers as peer_experiment
 from benchmarks.serving.figures import Interval, Target
-from benchmarks.serving.machine import NotRun
 from benchmarks.serving.report import Finding
 from benchmarks.serving.wrk import Post
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import figures, ours
 from benchmarks.serving.figures import Target
-from benchmarks.serving.machine import NotRun, Server
+from benchmarks.serving.machine import Server
 from benchmarks.serving.plan import Plan, sample_of
 from benchmarks.serving.report import Finding
 from benchmarks.serving.wrk import Post, Wrk

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import figures, grpc_body, h2load, ours
-from benchmarks.serving.machine import HOME, NotRun, Server, cpu_s, environment, python
+from benchmarks.serving.machine import HOME, Server, cpu_s, environment, python
 from benchmarks.serving.peers import free_ports
 from benchmarks.serving.plan import Plan, sample_of
 from benchmarks.serving.report import Finding

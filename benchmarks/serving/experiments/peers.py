@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from benchmarks.environments import NotRun
 from benchmarks.serving import figures, ours
 from benchmarks.serving.figures import Target
-from benchmarks.serving.machine import NotRun, Server, cpu_s
+from benchmarks.serving.machine import Server, cpu_s
 from benchmarks.serving.peers import Subject, litserve, mlserver, triton
 from benchmarks.serving.plan import Plan, sample_of
 from benchmarks.serving.report import Finding

@@ -7,8 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from benchmarks.environments import NotRun
 from benchmarks.serving.environments import interpreter_package, python_of
-from benchmarks.serving.machine import HOME, ROOT, NotRun, Server
+from benchmarks.serving.machine import HOME, ROOT, Server
 from benchmarks.serving.ours import DATATYPES
 from benchmarks.serving.peers import AS_IT_COMES, TUNED, Subject, free_ports
 from benchmarks.serving.tritonserver import Installed

@@ -1,0 +1,137 @@
+"""Runs in Olive's environment, without edgekit: `python -P olive_worker.py FOLDER SECONDS`.
+
+FOLDER holds model.onnx and samples.npz (see `subject.py`). It gets found.json: a row for each file that was tried.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from olive.data.registry import Registry
+from olive.workflows import run
+
+ONE_THREAD = {"inference_settings": {"onnx": {"session_options": {"intra_op_num_threads": 1}}}}
+
+
+class Samples(torch.utils.data.Dataset[Any]):
+    """Samples of one split, by the name of the file's input."""
+
+    def __init__(self, name: str, x: np.ndarray, y: np.ndarray) -> None:
+        self._name, self._x, self._y = name, torch.from_numpy(x), torch.from_numpy(y)
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, index: int) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        return {self._name: self._x[index]}, self._y[index]
+
+
+@Registry.register_dataset("edgekit_samples")
+def samples(path: str, split: str, name: str, **_: Any) -> Samples:
+    """The samples of "calibration" or "validation"."""
+    with np.load(path) as file:
+        if split == "validation":
+            return Samples(name, file["x"], file["y"])
+        return Samples(name, file["calibration"], np.zeros(len(file["calibration"]), np.int64))
+
+
+@Registry.register_post_process("edgekit_class")
+def class_of(output: Any, **_: Any) -> torch.Tensor:
+    """The class of each row of the only output."""
+    scores = next(iter(output.values())) if isinstance(output, dict) else output
+    return torch.as_tensor(scores).argmax(dim=-1)
+
+
+def configuration(folder: Path, seconds: int) -> dict[str, Any]:
+    """Olive's configuration: all that `OnnxQuantization` searches by default, by TPE."""
+    graph = onnx.load(folder / "model.onnx").graph
+    classes = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
+
+    def data(split: str) -> dict[str, Any]:
+        params = {"path": str(folder / "samples.npz"), "split": split, "name": graph.input[0].name}
+        return {
+            "name": split,
+            "type": "DataContainer",
+            "load_dataset_config": {"type": "edgekit_samples", "params": params},
+            "dataloader_config": {"batch_size": 1},
+            "post_process_data_config": {"type": "edgekit_class"},
+        }
+
+    accuracy = {
+        "name": "accuracy",
+        "type": "accuracy",
+        "backend": "torch_metrics",
+        "data_config": "validation",
+        "user_config": ONE_THREAD,
+        "sub_types": [
+            {
+                "name": "accuracy_score",
+                "priority": 1,
+                "higher_is_better": True,
+                "metric_config": {"task": "multiclass", "num_classes": classes},
+            }
+        ],
+    }
+    latency = {
+        "name": "latency",
+        "type": "latency",
+        "data_config": "validation",
+        "user_config": ONE_THREAD,
+        "sub_types": [
+            {"name": "p50", "priority": 2, "metric_config": {"warmup_num": 20, "repeat_test_num": 300, "sleep_num": 0}}
+        ],
+    }
+    processor = {"device": "cpu", "execution_providers": ["CPUExecutionProvider"]}
+    return {
+        "input_model": {"type": "ONNXModel", "model_path": str(folder / "model.onnx")},
+        "systems": {"here": {"type": "LocalSystem", "accelerators": [processor]}},
+        "data_configs": [data("calibration"), data("validation")],
+        "evaluators": {"both": {"type": "OnnxEvaluator", "metrics": [accuracy, latency]}},
+        "passes": {"quantization": {"type": "OnnxQuantization", "data_config": "calibration"}},
+        "search_strategy": {
+            "execution_order": "joint",
+            "sampler": "tpe",
+            "sampler_config": {"seed": 0, "max_samples": 0},
+            "max_time": seconds,
+        },
+        "evaluator": "both",
+        "host": "here",
+        "target": "here",
+        "cache_dir": str(folder / "cache"),
+        "output_dir": str(folder / "out"),
+    }
+
+
+def found(footprint: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each file that has its metrics."""
+    rows = []
+    for node in footprint.values():
+        if node.get("from_pass") is None or not node.get("metrics"):
+            continue
+        told = node["metrics"]["value"]
+        options = {key: value for key, value in node["pass_run_config"].items() if key != "data_config"}
+        rows.append(
+            {
+                "path": node["model_config_data"]["config"]["model_path"],
+                "options": options,
+                "accuracy": told["accuracy-accuracy_score"]["value"],
+                "p50_ms": told["latency-p50"]["value"],
+            }
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    home = Path(sys.argv[1])
+    run(configuration(home, int(sys.argv[2])))
+    footprint = home / "out" / "footprint.json"
+    if not footprint.is_file():
+        sys.exit("no file was made")  # what went wrong stands above
+    rows = found(json.loads(footprint.read_text()))
+    (home / "found.json").write_text(json.dumps(rows, indent=1))
