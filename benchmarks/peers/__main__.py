@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.environments import NotRun
 from benchmarks.peers import olive, subject
+from edgekit.core.errors import EdgekitError
 
 HOME = Path(__file__).resolve().parents[2] / "build" / "peers"
 
@@ -28,16 +29,15 @@ def main() -> int:
     try:
         subject.write(options.config, options.run, folder)
         files = olive.search(folder, round(60 * options.minutes), HOME / "olive")
-    except NotRun as error:
+    except (NotRun, EdgekitError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 1
     kept = olive.front(files)
     print(f"olive: {len(files)} files in {options.minutes:g} minutes, {len(kept)} on its front")
-    rivals = [_keep(file, folder / f"olive-{number}.onnx") for number, file in enumerate(kept)]
-    steps = subject.preprocess(options.config)
-    settings = json.dumps([{"path": str(path), "preprocess": steps} for path in rivals])
-    (folder / "rivals.txt").write_text(f"benchmark.rivals={settings}\n")
-    print(f"""edgekit run {options.config} --set "$(cat {folder / "rivals.txt"})" """.rstrip())
+    paths = [_keep(file, folder / f"olive-{number}.onnx") for number, file in enumerate(kept)]
+    setting = f"benchmark.rivals={json.dumps(subject.rivals(options.config, paths))}"
+    (folder / "rivals.txt").write_text(setting + "\n")
+    print(f'edgekit run {options.config} --out {options.run.parent} --set "$(cat {folder / "rivals.txt"})"')
     return 0
 
 

@@ -53,6 +53,8 @@ def search(folder: Path, seconds: int, environment: Path) -> list[File]:
     if done.returncode:
         raise NotRun(f"olive: ended with exit code {done.returncode}; {log} has its words")
     rows = json.loads((folder / "found.json").read_text())
+    if not rows:
+        raise NotRun(f"olive: measured no file in {seconds} s; search longer, {log} has its words")
     return [File(Path(row["path"]), row["options"], row["accuracy"], row["p50_ms"]) for row in rows]
 
 

@@ -16,7 +16,9 @@ MODEL, SAMPLES = "model.onnx", "samples.npz"
 
 
 def write(config: Path, run: Path, folder: Path) -> None:
-    """Write `model.onnx`, float and at an open batch, and `samples.npz` to `folder`.
+    """Write `model.onnx`, float and at an open batch, and `samples.npz` to `folder`, which is emptied first.
+
+    What an earlier search left there must go: Olive fails at files that it finds in its own cache.
 
     `samples.npz` holds what the file takes: `calibration` (n, …), `x` (n, …) and `y` (n,) of the validation split.
     NotRun where the run has no such file.
@@ -27,7 +29,10 @@ def write(config: Path, run: Path, folder: Path) -> None:
     plan = load_plan(config)
     make_importable(plan)
     data = all_data.load(plan.data).withhold_test()
-    folder.mkdir(parents=True, exist_ok=True)
+    if data.task != "classification":
+        raise NotRun(f"{config}: its task is {data.task}; peers are given classifications alone")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     shutil.copyfile(baseline, folder / MODEL)
 
     steps = plan.run.preprocess
@@ -39,6 +44,8 @@ def write(config: Path, run: Path, folder: Path) -> None:
     )
 
 
-def preprocess(config: Path) -> list[dict[str, object]]:
-    """The steps from a raw sample to the input of the file."""
-    return [dict(step) for step in load_plan(config).run.preprocess]
+def rivals(config: Path, paths: list[Path]) -> list[dict[str, object]]:
+    """`benchmark.rivals`: those of the config, and the files at `paths`, which take what its network takes."""
+    plan = load_plan(config)
+    own = plan.values.get("benchmark", {}).get("rivals", [])
+    return [*own, *({"path": str(path), "preprocess": list(plan.run.preprocess)} for path in paths)]

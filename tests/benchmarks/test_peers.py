@@ -33,3 +33,11 @@ def test_a_run_without_a_baseline_for_onnx_is_told_in_a_line(tmp_path: Path) -> 
     ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1, ended.stderr
     assert "baseline-fp32-onnx/model.onnx is not there; run edgekit run" in ended.stderr
+
+
+def test_a_config_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "convert/baseline-fp32-onnx").mkdir(parents=True)
+    (tmp_path / "convert/baseline-fp32-onnx/model.onnx").touch()
+    command = [sys.executable, "-m", "benchmarks.peers", str(tmp_path / "none.yaml"), "--run", str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1 and "none.yaml" in ended.stderr, ended.stderr
