@@ -104,6 +104,7 @@ def run_one(config: str, settings: str, out: str, force: list[str], start: str, 
     if Path(start).is_dir():
         os.chdir(start)
     began = time.monotonic()
+    print("begins", flush=True)  # a run may end before its first line of progress is due
     try:
         plan = load_plan(Path(config), settings, known=True)
         ended = run(plan, Path(out), force=force, caches=caches)

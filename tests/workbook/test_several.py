@@ -101,7 +101,7 @@ def test_configs_that_fail_do_not_stop_one_another_and_the_worst_code_is_told(tm
     assert ended.returncode == 4, ended.stderr
     for name in ("one", "two", "three"):
         assert f"edgekit: {name}: " in ended.stderr  # its error, whole
-        assert any(line.startswith(f"{name} · ") for line in ended.stderr.splitlines())
+        assert f"{name} · begins" in ended.stderr.splitlines()
         assert any(name in line and " 4 " in line for line in ended.stdout.splitlines()), ended.stdout
 
 
