@@ -30,7 +30,7 @@ from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
 
-TRIALS, BATCHES, CACHE, BASELINE, KEPT = "trials", "batches", "cache", "baseline", "kept.json"
+TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, KEPT = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
 WORK = "edgekit.search.work"
 
 
@@ -76,6 +76,7 @@ class Evaluator:
         self.plan, self.objectives, self.pool = plan, objectives, pool
         self.folder = folder.absolute()  # workers of other machines stand elsewhere
         self.caches = [str(self.folder / CACHE), *map(_absolute, caches)]
+        self._shared = {"caches": self.caches, "teachers": str(self.folder / TEACHERS)}
         self.targets = measured_targets(objectives, plan)
         self.measured = Measured(folder, replay)
         self.disturbed = False
@@ -170,7 +171,7 @@ class Evaluator:
         works = {
             trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
                                {"config": str(self.plan.path), "settings": trial.settings,
-                                "out": str(trial.place / "few"), "epochs": epochs, "caches": self.caches})
+                                "out": str(trial.place / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in going
         }  # fmt: skip
         found = self._each(works, "few epochs")
@@ -193,7 +194,7 @@ class Evaluator:
         works = {
             trial.number: Work(f"trial {trial.number}", f"{WORK}:everything",
                                {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
-                                "targets": self.targets, "caches": self.caches})
+                                "targets": self.targets, **self._shared})
             for trial in trials
         }  # fmt: skip
         found = self._each(works, "trainings")

@@ -21,6 +21,7 @@ STUDENT = "distill.student"
 FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
 """Sections that are no option of a trial."""
 WITHOUT: dict[str, Any] = {
+    "distill.lone_student": False,
     "prune.measure": False,
     "prune.sparsity_steps": 1,
     "convert.models": ["student", "pruned"],
@@ -49,12 +50,13 @@ def for_config(plan: Plan) -> dict[str, Any]:
 
 
 def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """The values of a space with the options of one value that a trial needs, where they are not named.
+    """The values of a space with the options that a trial needs, where they are not named.
 
-    A trial trains one student, so `distill.candidates` is empty. Where the space has networks to choose from, the
-    config's keyword arguments are left out: they may belong to another network. What decides nothing in a search is
-    left out too: the latency of each pruning step, and files of the baseline, which is the anchor, and of the network
-    with zeros, whose files are neither smaller nor faster. What the config itself says of these stays.
+    A trial trains one student, so `distill.candidates` is empty. Of losses that compete in a run a trial has one. Where
+    the space has networks to choose from, the config's keyword arguments are left out: they may belong to another
+    network. What decides nothing in a search is left out too: a student without a teacher, the latency of each pruning
+    step, files of the baseline, which is the anchor, and of the network with zeros, whose files are neither smaller nor
+    faster. What the config says of these stays.
     """
     space = given.get("space")
     if not isinstance(space, dict):
@@ -73,6 +75,8 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     named = _choices(space.get(BUILDER))
     if named is not None and named != [own] and STUDENT not in space:
         added[KWARGS] = [{}]
+    if len(options.losses) > 1:
+        added["distill.losses"] = [[section] for section in options.losses]
     for key, value in WITHOUT.items():
         section, _, option = key.partition(".")
         if option not in plan.values.get(section, {}):

@@ -32,6 +32,7 @@ from edgekit.search import files, stages
 from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
+from edgekit.training import resume
 from edgekit.training.evaluate import answered
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 
@@ -81,12 +82,15 @@ def untrained(config: str, trials: dict[str, list[str]], folder: str, targets: l
     }
 
 
-def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> dict[str, Any]:
+def few_epochs(
+    config: str, settings: list[str], out: str, epochs: int, caches: list[str], teachers: str
+) -> dict[str, Any]:
     """Train the student for `epochs` alone: {"accuracy": on validation, "interval": both ends}."""
 
     def train() -> dict[str, Any]:
         short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
-        opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
+        with resume.sharing(Path(teachers)):
+            opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
         student, spec = open_model(made)
         with lane.computing():
             found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
@@ -96,11 +100,14 @@ def few_epochs(config: str, settings: list[str], out: str, epochs: int, caches: 
     return _of_trial(train)
 
 
-def everything(config: str, settings: list[str], out: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
+def everything(
+    config: str, settings: list[str], out: str, targets: list[str], caches: list[str], teachers: str
+) -> dict[str, Any]:
     """Every stage up to `convert`, and how accurate its files are: {"rows": as `files.evaluate`, "took_s": …}."""
 
     def make() -> dict[str, Any]:
-        opened, made, took_s = stages.make(config, settings, Path(out), "convert", caches)
+        with resume.sharing(Path(teachers)):
+            opened, made, took_s = stages.make(config, settings, Path(out), "convert", caches)
         with lane.computing():
             confidence = opened.plan.run.budget.accuracy_confidence
             rows = files.evaluate(made, opened.data, targets, confidence)

@@ -1,16 +1,21 @@
 """Checkpoints of unfinished stages, in `.training/` of the run's folder: a later attempt resumes from them.
 
 The folder may be deleted at any time. Only time is lost.
+
+What belongs to a teacher alone may be kept elsewhere (`sharing`), so that runs of other students have it too.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.core import lock
 from edgekit.core.cache_key import gather
 
 if TYPE_CHECKING:
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".training"
 TEACHER_CACHE = "answers"
+_shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,41 @@ class ResumeFolder:
 
         return Checkpoint(self.folder / f"{name}.safetensors", f"{self.key}/{name}")
 
+    def teacher(self, name: str, key: str) -> Checkpoint:
+        """The checkpoint of a teacher's training; `key` is that of `training_key`, whatever the student is."""
+        from edgekit.training.checkpoint import Checkpoint
+
+        shared = _shared.get()
+        place = self.folder / name if shared is None else shared / key[:32]
+        return Checkpoint(place.with_name(f"{place.name}.safetensors"), key)
+
     @property
     def teacher_cache(self) -> Path:
         """The folder of the teachers' logits, which all stages of the run share."""
-        return self.folder.parent / TEACHER_CACHE
+        return (_shared.get() or self.folder.parent) / TEACHER_CACHE
+
+
+@contextmanager
+def sharing(folder: Path) -> Iterator[None]:
+    """Meanwhile trained teachers and their logits are kept in `folder`, beside those of other runs."""
+    token = _shared.set(folder)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+
+
+@contextmanager
+def alone(checkpoint: Checkpoint, name: str, wait_s: float) -> Iterator[None]:
+    """Wait, up to `wait_s` seconds, until no other run trains this shared teacher; then nobody else begins.
+
+    ResourceError where the wait is over.
+    """
+    if _shared.get() is None:
+        yield
+        return
+    with lock.hold(checkpoint.path.with_suffix(".lock"), f"training of teacher {name}", wait_s):
+        yield
 
 
 def of(

@@ -31,7 +31,7 @@ from edgekit.runner import processes
 from edgekit.runner.files import make_folder
 from edgekit.training import losses
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.fit import fit
+from edgekit.training.fit import History, fit
 from edgekit.training.objective import Distillation
 from edgekit.training.teachers.model_file import TeacherFile
 
@@ -68,10 +68,10 @@ class Training:
         found = self.checkpoint.load()
         return found is not None and len(found[1]["epochs"]) >= self.options.epochs
 
-    def fit(self, data: Data) -> nn.Module:
-        """Train it to its end, or recall it."""
+    def fit(self, data: Data) -> tuple[nn.Module, History]:
+        """Train it to its end, or recall it; the network and its epochs."""
         module = dry_run.build(self.spec, self.seed, data)
-        fit(
+        history = fit(
             module,
             data,
             self.spec.preprocess,
@@ -83,7 +83,7 @@ class Training:
             distillation=self.distillation,
             resume=self.checkpoint,
         )
-        return module
+        return module, history
 
 
 def at_once() -> int:

@@ -67,6 +67,16 @@ def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_
     assert trial.stages["distill"].student.title == "resnet8"  # type: ignore[attr-defined]
 
 
+def test_of_losses_that_compete_in_a_run_a_trial_has_one(tmp_path: Path) -> None:
+    plan = without_rivals(CIFAR10, tmp_path)
+    completed = shipped.completed(shipped.for_config(plan), plan)["space"]
+    names = [[section["loss"] for section in choice] for choice in completed["distill.losses"]]
+    assert names == [["soft_targets"], ["dkd"], ["dist"], ["hints"]]
+    assert "distill.losses" not in shipped.completed({"space": {}}, load_plan(DIGITS, known=True))["space"]
+    own = {"space": {"distill.losses": [[{"loss": "dkd"}]]}}
+    assert shipped.completed(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]
+
+
 def test_what_a_user_has_said_is_not_replaced() -> None:
     plan = load_plan(DIGITS, ["prune.measure=true"], known=True)
     given = {"space": {shipped.KWARGS: [{"width": 8}], shipped.BUILDER: ["a:b", "c:d"], "convert.models": [["sparse"]]}}

@@ -63,7 +63,7 @@ def test_what_was_made_ahead_is_recalled_to_the_same_bits(
     assert not (tmp_path / "ahead" / FOLDER).exists()
     files = {each.checkpoint.path: each.checkpoint.path.stat().st_mtime_ns for each in made}
     for one, other in zip(made, here, strict=True):
-        assert one.is_finished and same(one.fit(data), other.fit(data))
+        assert one.is_finished and same(one.fit(data)[0], other.fit(data)[0])
         assert f"{one.checkpoint.path.stem}: was finished after 4 of 4 epochs" in capsys.readouterr().out
     ahead(made, data, tmp_path / "ahead")  # all are finished: nothing is started
     assert files == {path: path.stat().st_mtime_ns for path in files}
@@ -80,10 +80,10 @@ def test_a_killed_one_goes_on_from_its_checkpoint(
     killer.join()
     assert "net 0: the process was killed (SIGKILL)" in capsys.readouterr().out
     assert [each.is_finished for each in made] == [False, True, True]
-    networks = [each.fit(data) for each in made]
+    networks = [each.fit(data)[0] for each in made]
     assert "net-0: goes on after" in capsys.readouterr().out
     here = trainings(data, tmp_path / "here", 60)
-    assert all(same(one, other.fit(data)) for one, other in zip(networks, here, strict=True))
+    assert all(same(one, other.fit(data)[0]) for one, other in zip(networks, here, strict=True))
 
 
 def test_what_a_killed_stage_left_is_no_hindrance(
@@ -132,7 +132,7 @@ def test_where_data_cannot_be_written_the_stage_goes_on_by_itself(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert capsys.readouterr().out.startswith("2 side by side: ")
     assert not (tmp_path / FOLDER).exists() and not any(each.is_finished for each in made)
-    assert same(made[0].fit(data), trainings(data, tmp_path / "again")[0].fit(data))
+    assert same(made[0].fit(data)[0], trainings(data, tmp_path / "again")[0].fit(data)[0])
 
 
 @pytest.mark.parametrize("count", ["1", ""])

@@ -86,12 +86,12 @@ class CandidatePoint(TimedFile):
 
 
 class StudentRow(TypedDict):
-    """A student, compared with the one that was taught by labels alone, and with the baseline."""
+    """A student, compared with the one that was taught by labels alone, where there is one, and with the baseline."""
 
     name: str
     options: dict[str, Any] | None
     validation_accuracy: float
-    gain_pp: float
+    gain_pp: float | None
     gap_closed: float | None
     kept: bool
     reason: str

@@ -85,7 +85,7 @@ def distill(artifact: Artifact) -> Table:
         (
             "student, labels alone" if row["options"] is None else f"student, {row['name']}",
             percent(row["validation_accuracy"]),
-            "" if row["options"] is None else f"{row['gain_pp']:+.2f}",
+            "" if row["options"] is None or row["gain_pp"] is None else f"{row['gain_pp']:+.2f}",
             "" if row["gap_closed"] is None else points(row["gap_closed"]),
             *small,
             _kept(row["kept"]),

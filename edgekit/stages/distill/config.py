@@ -118,6 +118,9 @@ class Config(TrainingStage):
     losses: list[dict[str, Any]] = Field(
         default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
     )
+    lone_student: bool = Field(
+        True, description="whether the student is trained by the labels alone too, to show what the teacher adds"
+    )
     stop_losses_after: float = Field(
         0.0,
         ge=0,

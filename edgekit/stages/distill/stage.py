@@ -19,7 +19,7 @@ from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates
-from edgekit.stages.distill.training import Student, Trainer, best_so_far
+from edgekit.stages.distill.training import ALONE, Student, Trainer, best_so_far
 from edgekit.training import losses, resume, side_by_side
 from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
@@ -45,16 +45,18 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
     earlier = selection.alone if selection else None
     ended = losers.stopped(trainer, wanted, teacher)
-    ways = [*([] if earlier else [None]), *(options for options in wanted if options.loss not in ended)]
+    lone = earlier is None and (config.lone_student or not wanted)
+    ways = [*([None] if lone else []), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []
     side_by_side.ahead([trainer.to_be_made(options, config.epochs, teacher) for options in ways], data, place.folder)
     for options in progress.each(ways, "training", best=lambda: best_so_far(students)):
         students.append(
             trainer.train_with_loss(options, teacher) if options else trainer.train_with_labels(config.epochs)
         )
-    alone, *distilled = students
-    kept = max([*distilled, alone], key=lambda student: student.accuracy)
-    students = [alone, *(_named(options.loss, [*distilled, *ended.values()]) for options in wanted)]
+    distilled = [student for student in students if student.name != ALONE]
+    alone = next((student for student in students if student.name == ALONE), None)
+    kept = max([*distilled, *_given(alone)], key=lambda student: student.accuracy)
+    students = [*_given(alone), *(_named(options.loss, [*distilled, *ended.values()]) for options in wanted)]
 
     store.save(out / "model", kept.module, spec)
     decision = {
@@ -111,16 +113,20 @@ def _named(name: str, students: list[Student]) -> Student:
     return next(student for student in students if student.name == name)
 
 
-def _row(student: Student, alone: Student, teacher: Candidate, kept: Student, baseline: Answered) -> StudentRow:
-    gap = teacher.accuracy - alone.accuracy
-    gain = student.accuracy - alone.accuracy
+def _given(alone: Student | None) -> list[Student]:
+    return [] if alone is None else [alone]
+
+
+def _row(student: Student, alone: Student | None, teacher: Candidate, kept: Student, baseline: Answered) -> StudentRow:
+    gain = student.accuracy - alone.accuracy if alone else None
+    gap = teacher.accuracy - alone.accuracy if alone else 0.0
     better = "is better" if kept.accuracy > student.accuracy else "is as good"
     row = {
         "name": student.name,
         "options": student.options,
         "validation_accuracy": student.accuracy,
-        "gain_pp": 100 * gain,
-        "gap_closed": gain / gap if gap > 0 and student is not alone else None,
+        "gain_pp": None if gain is None else 100 * gain,
+        "gap_closed": gain / gap if gain is not None and gap > 0 and student is not alone else None,
         "kept": student is kept,
         "reason": "" if student is kept else student.stopped or f"{kept.name} {better}, {kept.accuracy:.2%}",
         **student.against(baseline),
@@ -128,10 +134,12 @@ def _row(student: Student, alone: Student, teacher: Candidate, kept: Student, ba
     return cast("StudentRow", row)
 
 
-def _reason(kept: Student, alone: Student, distilled: list[Student], teacher: Candidate) -> str:
+def _reason(kept: Student, alone: Student | None, distilled: list[Student], teacher: Candidate) -> str:
     if not distilled:
         return f"no loss could be tried with {teacher.name}: the lone student goes on"
     best_student = max(distilled, key=lambda student: student.accuracy)
+    taught = f"on validation, taught by {teacher.name} ({teacher.accuracy:.2%})"
+    if alone is None:
+        return f"{best_student.name} gave {best_student.accuracy:.2%} {taught}; no student was trained by labels alone"
     moved = f"{best_student.name} moved the student from {alone.accuracy:.2%} to {best_student.accuracy:.2%}"
-    gain = f"{moved} on validation, taught by {teacher.name} ({teacher.accuracy:.2%})"
-    return gain if kept is not alone else f"{gain}: no gain, so the lone student is kept"
+    return f"{moved} {taught}" if kept is not alone else f"{moved} {taught}: no gain, so the lone student is kept"

@@ -12,20 +12,20 @@ from edgekit.core import progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.data.paths import expand
-from edgekit.models import dry_run, store
+from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.files import outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
-from edgekit.training import side_by_side
+from edgekit.training import resume, side_by_side
 from edgekit.training.evaluate import evaluate, score_samples
-from edgekit.training.fit import fit
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.from_artifact import FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
+from edgekit.training.training_key import training_key
 
 
 @dataclass(frozen=True)
@@ -60,26 +60,17 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     baseline, spec = open_model(source)
     found = []
     named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
-    trainings = [
-        Training(
-            f"teacher {name}",
-            unfinished.checkpoint(f"teacher-{place}"),
-            spec_for(data, wanted.builder, wanted.kwargs, spec.preprocess),
-            wanted.training or config,
-            config.seed,
-            config.device,
-            config.threads,
-            config.training,
-        )
+    trainings = {
+        place: _training(name, place, wanted, data, config, spec.preprocess, unfinished)
         for place, (name, wanted) in named
         if wanted.builder is not None
-    ]
-    side_by_side.ahead(trainings, data, unfinished.folder)
+    }
+    side_by_side.ahead(list(trainings.values()), data, unfinished.folder)
     for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
         if wanted.path is not None:
             found.append(from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:
-            found.append(_trained(name, wanted, data, config, spec.preprocess, unfinished, f"teacher-{place}"))
+            found.append(_trained(name, wanted, data, trainings[place]))
         elif spec.source:
             file = model_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
             found.append(_evaluated_file(name, wanted, file, data, config.threads))
@@ -107,31 +98,28 @@ def _evaluated(
     return Candidate(name, wanted, module, accuracy, spec, model_cost, **more)
 
 
-def _trained(
+def _training(
     name: str,
+    place: int,
     wanted: TeacherConfig,
     data: Data,
     config: Config,
     preprocess: list[dict[str, Any]],
     unfinished: ResumeFolder,
-    checkpoint: str,
-) -> Candidate:
+) -> Training:
     assert wanted.builder is not None
     spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    module = dry_run.build(spec, config.seed, data)
-    history = fit(
-        module,
-        data,
-        preprocess,
-        wanted.training or config,
-        seed=config.seed,
-        device=config.device,
-        threads=config.threads,
-        training=config.training,
-        resume=unfinished.checkpoint(checkpoint),
-    )
+    options = wanted.training or config
+    how: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "device", "threads", "training")}
+    key = training_key(spec, options, data, **how)
+    return Training(f"teacher {name}", unfinished.teacher(f"teacher-{place}", key), spec, options, **how)
+
+
+def _trained(name: str, wanted: TeacherConfig, data: Data, training: Training) -> Candidate:
+    with resume.alone(training.checkpoint, name, TEACHER_LIMIT_S):
+        module, history = training.fit(data)
     rows = tuple(asdict(epoch) for epoch in history.epochs)
-    return _evaluated(name, wanted, module, data, spec, history=rows)
+    return _evaluated(name, wanted, module, data, training.spec, history=rows)
 
 
 def from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:

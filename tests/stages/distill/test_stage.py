@@ -50,6 +50,18 @@ def test_gains_are_told_in_points_and_as_a_share_of_the_gap(sealed: artifacts.Ar
     assert taught["gap_closed"] == (pytest.approx(gain / gap) if gap > 0 else None)
 
 
+def test_without_a_lone_student_there_is_no_gain_to_tell(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    given = {**load_plan(TINY).stages["distill"].model_dump(), "epochs": 2, "lone_student": False}
+    source = artifacts.load(tmp_path / "tiny" / "profile")
+    data = load(load_plan(TINY).data).withhold_test()
+    found = run(source, data, Config.model_validate(given), tmp_path / "tiny" / "distill-again").metrics
+    [student] = found["students"]
+    assert (student["name"], student["gain_pp"], student["gap_closed"]) == ("soft_targets", None, None)
+    assert student["kept"] and list(found["history"]) == ["soft_targets"]
+    assert found["reason"].endswith("; no student was trained by labels alone")
+
+
 def test_the_student_is_the_network_of_the_config(sealed: artifacts.Artifact) -> None:
     _, spec = open_model(sealed)
     assert spec.builder == "edgekit.models.ds_cnn:ds_cnn"
