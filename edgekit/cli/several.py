@@ -46,14 +46,18 @@ def run_all(
 ) -> None:
     """Run all, print a row for each and leave with the worst exit code; finished runs go to `mlflow`, if given."""
     from edgekit.workbook.several import run_several, worst
+    from edgekit.workbook.workers import with_cores
 
     if workers is not None and on is not None:
         raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
+    count, fewer = with_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
+    if fewer:
+        to_stderr(f"edgekit: {fewer}")
     summaries = run_several(
         plans,
         out,
         force=force,
-        workers=1 if workers is None else workers,
+        workers=count,
         on=on,
         caches=caches,
         on_line=named_to_stderr,

@@ -17,7 +17,9 @@ from edgekit.workbook.plan import Plan
 FOLDER = Path(__file__).parent / "spaces"
 STAGES = "stages"
 BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
-STUDENT = "distill.student"
+STUDENT, LOSSES = "distill.student", "distill.losses"
+OF_SOFT_TARGETS = ("temperature", "alpha")
+"""Options of the stage that soft targets alone take over."""
 FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
 """Sections that are no option of a trial."""
 WITHOUT: dict[str, Any] = {
@@ -50,13 +52,13 @@ def for_config(plan: Plan) -> dict[str, Any]:
 
 
 def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """The values of a space with the options that a trial needs, where they are not named.
+    """The values of a space with the options that a trial needs, where the space does not name them.
 
     A trial trains one student, so `distill.candidates` is empty. Of losses that compete in a run a trial has one. Where
     the space has networks to choose from, the config's keyword arguments are left out: they may belong to another
-    network. What decides nothing in a search is left out too: a student without a teacher, the latency of each pruning
-    step, files of the baseline, which is the anchor, and of the network with zeros, whose files are neither smaller nor
-    faster. What the config says of these stays.
+    network. What decides nothing in a search is left out too, unless the config says more of it: a student without a
+    teacher, the latency of each pruning step, files of the baseline, which is the anchor, and of the network with
+    zeros, whose files are neither smaller nor faster.
     """
     space = given.get("space")
     if not isinstance(space, dict):
@@ -75,13 +77,30 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     named = _choices(space.get(BUILDER))
     if named is not None and named != [own] and STUDENT not in space:
         added[KWARGS] = [{}]
-    if len(options.losses) > 1:
-        added["distill.losses"] = [[section] for section in options.losses]
+    if len(options.losses) > 1 and LOSSES not in space:
+        added[LOSSES] = [[section] for section in options.losses]
+        space = _where_used(space, options.losses)
     for key, value in WITHOUT.items():
         section, _, option = key.partition(".")
         if option not in plan.values.get(section, {}):
             added[key] = [value]
     return {**given, "space": {**{key: value for key, value in added.items() if key not in space}, **space}}
+
+
+def _where_used(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """The space in which what soft targets alone take over is an option only beside soft targets that do."""
+    found = dict(space)
+    for name in OF_SOFT_TARGETS:
+        key = f"distill.{name}"
+        entry = {"choices": found[key]} if isinstance(found.get(key), list) else found.get(key)
+        if not isinstance(entry, dict) or "when" in entry or any(isinstance(each, dict) for each in found[key]):
+            continue
+        users = [[each] for each in sections if each.get("loss") == "soft_targets" and name not in each]
+        if users:
+            found[key] = {**entry, "when": {LOSSES: users}}
+        else:
+            del found[key]
+    return found
 
 
 def _choices(entry: Any) -> list[Any] | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgekit.core import lock
+from edgekit.core import lock, progress
 from edgekit.core.cache_key import gather
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ResumeFolder:
         from edgekit.training.checkpoint import Checkpoint
 
         shared = _shared.get()
-        place = self.folder / name if shared is None else shared / key[:32]
+        place = self.folder / name if shared is None else shared / f"{name}-{key[:32]}"
         return Checkpoint(place.with_name(f"{place.name}.safetensors"), key)
 
     @property
@@ -64,16 +64,23 @@ def sharing(folder: Path) -> Iterator[None]:
         _shared.reset(token)
 
 
+def is_shared() -> bool:
+    """Whether trained teachers are kept beside those of other runs."""
+    return _shared.get() is not None
+
+
 @contextmanager
 def alone(checkpoint: Checkpoint, name: str, wait_s: float) -> Iterator[None]:
     """Wait, up to `wait_s` seconds, until no other run trains this shared teacher; then nobody else begins.
 
     ResourceError where the wait is over.
     """
-    if _shared.get() is None:
+    if not is_shared():
         yield
         return
-    with lock.hold(checkpoint.path.with_suffix(".lock"), f"training of teacher {name}", wait_s):
+    with ExitStack() as held:
+        with progress.step(f"waiting until nobody else trains teacher {name}"):
+            held.enter_context(lock.hold(checkpoint.path.with_suffix(".lock"), f"training of teacher {name}", wait_s))
         yield
 
 

@@ -81,7 +81,11 @@ class TeacherCache:
         make_folder(self.folder)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, logits=logits)
-        write_atomically(self._path(epoch), content.getvalue())
+        try:
+            write_atomically(self._path(epoch), content.getvalue())
+        except FileNotFoundError:  # a process of another host with the same number has put its own, equal one there
+            if not self._path(epoch).is_file():
+                raise
 
     def _path(self, epoch: int) -> Path:
         assert self.folder is not None

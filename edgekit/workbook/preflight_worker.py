@@ -123,10 +123,15 @@ def _students(plan: Plan) -> Iterator[tuple[str, NetworkConfig]]:
             yield f"distill.teachers.{place}", NetworkConfig(builder=teacher.builder, kwargs=teacher.kwargs)
 
 
+def _as_the_student(teacher: Any) -> bool:
+    return bool(teacher.builder and not teacher.training)
+
+
 def _check_batches(plan: Plan, data: Data) -> None:
     """ConfigError for an embedding that is to be trained on labels alone, and whose batches hold too few of a label.
 
-    A batch that is divided into shares counts by its shares. A student is trained on labels alone in every case.
+    A batch that is divided into shares counts by its shares. So counts the batch of a student that is trained alone,
+    as each candidate is, and of a teacher that is trained as the student is.
     """
     from edgekit.training.shares.sharing import check_positives
 
@@ -138,7 +143,7 @@ def _check_batches(plan: Plan, data: Data) -> None:
     for place, teacher in enumerate(distill.teachers if distill else ()):
         if teacher.builder and teacher.training:
             trained[f"distill.teachers.{place}.training"] = teacher.training
-    if distill:
+    if distill and (distill.lone_student or distill.candidates or any(map(_as_the_student, distill.teachers))):
         trained["distill"] = distill
     shares = plan.run.training.shares
     for where, options in trained.items():

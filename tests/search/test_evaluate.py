@@ -74,12 +74,17 @@ class World:
         return {number: {"files": [self.content(f"untrained-{width_of(settings)}")]}
                 for number, settings in trials.items()}  # fmt: skip
 
-    def few_epochs(self, config: str, settings: list[str], out: str, epochs: int, caches: list[str]) -> Any:
-        assert epochs == 3
+    def few_epochs(
+        self, config: str, settings: list[str], out: str, epochs: int, caches: list[str], teachers: str
+    ) -> Any:
+        assert epochs == 3 and Path(teachers).is_absolute() and Path(teachers).name == "teachers"
         accuracy = 0.5 if "distill.learning_rate=0.001" in settings else 0.9
         return {"accuracy": accuracy, "interval": [accuracy - 0.05, accuracy + 0.05], "took_s": {"distill": 1.0}}
 
-    def everything(self, config: str, settings: list[str], out: str, targets: list[str], caches: list[str]) -> Any:
+    def everything(
+        self, config: str, settings: list[str], out: str, targets: list[str], caches: list[str], teachers: str
+    ) -> Any:
+        assert Path(teachers).is_absolute() and Path(teachers).name == "teachers"
         width = width_of(settings)
         drop_pp = 60.0 if width == 5 else 2.0
         rows = [

@@ -20,6 +20,7 @@ from tests.conftest import ROOT, TINY, run_edgekit
 pytestmark = pytest.mark.long
 
 SMALL = (
+    *("--set", "threads=1"),  # or two workers would find no cores
     *("--set", "targets=[tflite]", "--set", "profile.epochs=4", "--set", "quantize.recipes=[minmax]"),
     *("--set", "convert.precisions=[fp32, int8]", "--set", "convert.int8_min_top1_agreement=0.0"),
     *("--set", "convert.fp32_min_top1_agreement=0.9", "--set", "budget.accuracy_drop_pp=100.0"),

@@ -22,9 +22,10 @@ def opened(values: dict, plan: Plan, folder: Path) -> Space:
     return Space.load(path, plan.values)
 
 
-def without_rivals(config: Path, folder: Path) -> Plan:
+def without_rivals(config: Path, folder: Path, *settings: str) -> Plan:
     """The config without files of others, which need not be here."""
-    return load_plan(config, ["benchmark.rivals=[]", f"data.path={folder}"] if config == CIFAR10 else [], known=True)
+    own = ["benchmark.rivals=[]", f"data.path={folder}"] if config == CIFAR10 else []
+    return load_plan(config, [*own, *settings], known=True)
 
 
 @pytest.mark.parametrize("config", [DIGITS, CIFAR10], ids=["digits", "cifar10"])
@@ -72,6 +73,9 @@ def test_of_losses_that_compete_in_a_run_a_trial_has_one(tmp_path: Path) -> None
     completed = shipped.completed(shipped.for_config(plan), plan)["space"]
     names = [[section["loss"] for section in choice] for choice in completed["distill.losses"]]
     assert names == [["soft_targets"], ["dkd"], ["dist"], ["hints"]]
+    assert completed["distill.temperature"]["when"] == {"distill.losses": [[{"loss": "soft_targets"}]]}
+    without = without_rivals(CIFAR10, tmp_path, "distill.losses=[{loss: dkd}, {loss: dist}]")
+    assert "distill.temperature" not in shipped.completed(shipped.for_config(without), without)["space"]
     assert "distill.losses" not in shipped.completed({"space": {}}, load_plan(DIGITS, known=True))["space"]
     own = {"space": {"distill.losses": [[{"loss": "dkd"}]]}}
     assert shipped.completed(own, plan)["space"]["distill.losses"] == own["space"]["distill.losses"]

@@ -18,6 +18,7 @@ from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.rows.study import StudyRow
+from edgekit.core.stderr_line import to_stderr
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
 from edgekit.runner.files import make_folder, write_atomically
@@ -31,7 +32,7 @@ from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.shared_cache import open_cache
 from edgekit.workbook.shared_cache.in_run import urls
 from edgekit.workbook.watch import Watch
-from edgekit.workbook.workers import open_pool
+from edgekit.workbook.workers import open_pool, with_cores
 from edgekit.workbook.workers.scheduler import parse
 
 TRIALS = 32
@@ -104,11 +105,14 @@ def _search(
     request: Request, plan: Plan, space: Space, text: str, folder: Path, caches: list[str], watch: Watch, say: Say
 ) -> Study:
     trials = TRIALS if request.trials is None and request.minutes is None else request.trials
+    workers, fewer = with_cores(request.workers, [plan.run.threads])
+    if fewer:
+        to_stderr(f"edgekit: {fewer}")
     with (
         open(folder / LOG, "a", encoding="utf-8") as log,
         watch.during("search", quietly=True),
         progress.shown(trials, request.minutes) as told,
-        open_pool(request.workers, request.on, folder, say=partial(_note, log)) as pool,
+        open_pool(workers, request.on, folder, say=partial(_note, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
         own = space.point(plan.values)

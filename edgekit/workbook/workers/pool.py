@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,23 @@ from edgekit.workbook.workers.local import LocalPool
 from edgekit.workbook.workers.work import OnLine, Pool
 
 MOST = 256
+
+
+def with_cores(workers: int, threads: Iterable[int]) -> tuple[int, str]:
+    """How many of the workers find cores, where each trains on the most of `threads` (0: all cores); at least one.
+
+    And why they are fewer, in a line. Threads that share a core wait for one another at every layer: two trainings of
+    two threads on two cores took ten times as long as one after the other, and more. One thread waits for none.
+    """
+    cores = os.cpu_count() or 1
+    most = max((each or cores for each in threads), default=1)
+    count = max(1, cores // most)
+    if most == 1 or workers <= count:
+        return workers, ""
+    return count, (
+        f"--workers {workers}: {count} at a time, for each trains on {most} threads, and the cores are {cores}; "
+        "`threads: 1` lets more work side by side, and is another key"
+    )
 
 
 @contextmanager

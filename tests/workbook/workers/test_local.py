@@ -15,7 +15,7 @@ import pytest
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError, StageError, TrustError
 from edgekit.measure import lane
-from edgekit.workbook.workers import Work, open_pool
+from edgekit.workbook.workers import Work, open_pool, with_cores
 
 DEEDS = "tests.workbook.workers.deeds"
 
@@ -49,6 +49,19 @@ def test_works_run_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     with open_pool(2) as pool:
         assert pool.run([work("wait_for", path=str(tmp_path / "here"), count=2)] * 2) == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "count"),
+    [(2, [1], 2), (9, [1], 9), (4, [2], 4), (4, [1, 4], 2), (4, [0], 1), (2, [16], 1), (1, [16], 1), (0, [4], 0)],
+)
+def test_as_many_work_as_find_cores_for_their_threads(
+    workers: int, threads: list[int], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    found, why = with_cores(workers, threads)
+    assert found == count and bool(why) == (count != workers)
+    assert not why or why.startswith(f"--workers {workers}: {count} at a time, for each trains on ")
 
 
 def test_one_worker_does_one_work_at_a_time(tmp_path: Path) -> None:
