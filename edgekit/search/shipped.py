@@ -61,7 +61,7 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     zeros, whose files are neither smaller nor faster.
     """
     space = given.get("space")
-    if not isinstance(space, dict):
+    if not isinstance(space, dict) or not space:
         return dict(given)  # its fault is told by whoever reads it
     for key in space:
         if str(key).partition(".")[0] in FIXED:
