@@ -53,7 +53,17 @@ def test_works_run_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "threads", "count"),
-    [(2, [1], 2), (9, [1], 9), (4, [2], 4), (4, [1, 4], 2), (4, [0], 1), (2, [16], 1), (1, [16], 1), (0, [4], 0)],
+    [
+        (2, [1], 2),
+        (9, [1], 9),
+        (4, [2], 4),
+        (4, [1, 4], 2),
+        (4, [0], 1),
+        (2, [16], 1),
+        (1, [16], 1),
+        (0, [4], 0),
+        (257, [2], 257),
+    ],
 )
 def test_as_many_work_as_find_cores_for_their_threads(
     workers: int, threads: list[int], count: int, monkeypatch: pytest.MonkeyPatch
