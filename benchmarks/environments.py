@@ -14,19 +14,20 @@ class NotRun(Exception):
     """What could not be measured, and why; it goes into the report."""
 
 
-def python_of(folder: Path, packages: Sequence[str], *, first: Sequence[str] = ()) -> Path:
+def python_of(folder: Path, packages: Sequence[str], *, first: Sequence[str] = (), alone: Sequence[str] = ()) -> Path:
     """The Python of the environment in `folder`, which holds exactly these packages and theirs.
 
-    `first` are installed before the others, so that pip does not choose other builds of them. NotRun where the
-    environment cannot be made.
+    `first` are installed before the others, so that pip does not choose other builds of them. `alone` are installed
+    after them and without what they require, which is pinned to other versions. NotRun where the environment cannot be
+    made.
     """
     python, made = folder / "bin" / "python", folder / ".made"
-    wanted = "\n".join([*first, *packages])
+    wanted = "\n".join([*first, *packages, *alone])
     if made.is_file() and made.read_text() == wanted:
         return python
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    steps = [[sys.executable, "-m", "venv", str(folder)], *([*pip, *some] for some in (first, packages) if some)]
-    for command in steps:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    steps = [[*pip, *some] for some in (first, packages, ["--no-deps", *alone] if alone else []) if some]
+    for command in [[sys.executable, "-m", "venv", str(folder)], *steps]:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
         except subprocess.TimeoutExpired:

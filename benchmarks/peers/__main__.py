@@ -1,51 +1,83 @@
-"""Files that peers make of a run's baseline: `python -m benchmarks.peers CONFIG --run RUN [--minutes M]`.
+"""Files that peers make of a run's baseline: `python -m benchmarks.peers CONFIG --run RUN [--only NAME] [--minutes M]`.
 
 They are written as rivals: `edgekit run CONFIG --set benchmark.rivals=…` measures them beside the run's own files.
+`python -m benchmarks.peers.page RUN` then writes the page with all figures. A peer that cannot be installed or fails is
+told in a line, and the others go on; then the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.environments import NotRun
-from benchmarks.peers import olive, subject
+from benchmarks.peers import record, subject
+from benchmarks.peers.peer import ROOT
+from benchmarks.peers.toolkits import NAMES, named
 from edgekit.core.errors import EdgekitError
 
-HOME = Path(__file__).resolve().parents[2] / "build" / "peers"
+HOME = ROOT / "build" / "peers"
 
 
 def main() -> int:
-    """Search, copy the front, print it, and the setting that measures it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("config", type=Path, help="config of the run")
-    parser.add_argument("--run", type=Path, required=True, help="folder of the finished run, as artifacts/cifar10")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long a peer searches (default: 30)")
-    options = parser.parse_args()
-    folder = HOME / options.run.resolve().name
+    """Each peer in turn, its files and what became of them, and the setting that measures them."""
+    options = _options()
+    folder = (options.out or HOME / options.run.resolve().name).resolve()
     try:
-        subject.write(options.config, options.run, folder)
-        files = olive.search(folder, round(60 * options.minutes), HOME / "olive")
+        given = subject.write(options.config, options.run, folder / "subject")
     except (NotRun, EdgekitError) as error:
-        print(f"peers: {error}", file=sys.stderr)
-        return 1
-    kept = olive.front(files)
-    print(f"olive: {len(files)} files in {options.minutes:g} minutes, {len(kept)} on its front")
-    paths = [_keep(file, folder / f"olive-{number}.onnx") for number, file in enumerate(kept)]
-    setting = f"benchmark.rivals={json.dumps(subject.rivals(options.config, paths))}"
+        return _told(str(error))
+    told = record.read(folder, given.sha256)
+    failed = 0
+    for name in options.only or NAMES:
+        peer = named(name)
+        try:
+            made = peer.files(given.folder, folder / name, options.environments, round(60 * options.minutes))
+            told.peers[name] = record.row(peer, made, folder, given.judged)
+        except NotRun as error:
+            told.peers[name] = record.failed(peer, str(error))
+        told.write()
+        failed |= _show(name, told.peers[name])
+    if not told.files:
+        return failed
+    setting = f"benchmark.rivals={json.dumps(given.rivals(told.files))}"
     (folder / "rivals.txt").write_text(setting + "\n")
     print(f'edgekit run {options.config} --out {options.run.parent} --set "$(cat {folder / "rivals.txt"})"')
-    return 0
+    return failed
 
 
-def _keep(file: olive.File, path: Path) -> Path:
-    shutil.copyfile(file.path, path)
-    short = {key: value for key, value in file.options.items() if value not in (None, {}, [])}
-    print(f"{path.name}: {100 * file.accuracy:.2f} %, {1000 * file.p50_ms:.0f} µs, {file.bytes:,} B, {short}")
-    return path
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("config", type=Path, help="config of the run")
+    parser.add_argument("--run", type=Path, required=True, help="folder of the finished run, as artifacts/cifar10")
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long a peer searches (default: 30)")
+    parser.add_argument("--out", type=Path, help="where files go (default: build/peers/NAME of the run)")
+    parser.add_argument(
+        "--environments", type=Path, default=HOME / "environments", help="where each peer's environment is made"
+    )
+    options = parser.parse_args()
+    if not options.minutes > 0:
+        parser.error(f"--minutes: got {options.minutes:g}; give more than 0")
+    return options
+
+
+def _show(name: str, told: dict[str, Any]) -> int:
+    """Print what a peer made; 1 where a file could not be made or run."""
+    print(f"{name}: kept {len(told['files'])} of {told['tried']} files, {told['seconds']:.0f} s", flush=True)
+    for row in told["files"]:
+        options = f", {row['options']}" if row["options"] else ""
+        accuracy = 100 * row["accuracy_validation"]
+        print(f"  {row['file']}: {row['how']}, {accuracy:.2f} % of validation, {row['bytes']:,} B{options}", flush=True)
+    return max((_told(f"{name}: {row['file']}: {row['why']}") for row in told["failures"]), default=0)
+
+
+def _told(words: str) -> int:
+    print(f"peers: {words}", file=sys.stderr, flush=True)
+    return 1
 
 
 if __name__ == "__main__":

@@ -1,26 +1,74 @@
-"""What every peer gets: the baseline of a finished run as an ONNX file, and the samples of its config."""
+"""What every peer gets: the baseline of a finished run in float, and the samples of its config."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.environments import NotRun
+from benchmarks.peers.given import MODEL, SAMPLES, TFLITE
 from edgekit import data as all_data
-from edgekit.targets.evaluate import network_inputs
+from edgekit.core import tasks
+from edgekit.core.hashing import sha256_file
+from edgekit.targets.evaluate import network_inputs, spread
+from edgekit.training.evaluate import score_samples
+from edgekit.training.teachers import model_file
 from edgekit.workbook.plan import load_plan, make_importable
 
-MODEL, SAMPLES = "model.onnx", "samples.npz"
+if TYPE_CHECKING:
+    from edgekit.data import Data
+    from edgekit.workbook.plan import Plan
+
+ANSWERS_LIMIT_S = 3600.0
 
 
-def write(config: Path, run: Path, folder: Path) -> None:
-    """Write `model.onnx`, float and at an open batch, and `samples.npz` to `folder`, which is emptied first.
+@dataclass(frozen=True)
+class Subject:
+    """The folder that peers read, and what their files are judged by. `sha256` is of the float ONNX file."""
 
-    What an earlier search left there must go: Olive fails at files that it finds in its own cache.
+    folder: Path
+    plan: Plan
+    data: Data
+    sha256: str
 
-    `samples.npz` holds what the file takes: `calibration` (n, …), `x` (n, …) and `y` (n,) of the validation split.
+    @property
+    def preprocess(self) -> list[dict[str, Any]]:
+        """Steps from a raw sample to the input of every file that a peer makes."""
+        return list(self.plan.run.preprocess)
+
+    def judged(self, path: Path) -> dict[str, Any]:
+        """A file's accuracy on validation, a fraction, by the workbook's interpreters; ModelError if it does not run.
+
+        With its digest, by which a finished benchmark tells that this is the file that it measured.
+        """
+        model, split = model_file.open_file(path, self.preprocess), self.data.validation
+        scores = model_file.logits(
+            model,
+            split.x,
+            classes=len(self.data.classes),
+            timeout_s=ANSWERS_LIMIT_S,
+            threads=1,
+            task=self.data.task,
+            tensors=self.data.tensors or (),
+        )
+        accuracy = tasks.accuracy(score_samples(scores, split, model.preprocess, self.data.task))
+        return {"accuracy_validation": accuracy, "sha256": model.sha256}
+
+    def rivals(self, paths: list[Path]) -> list[dict[str, Any]]:
+        """`benchmark.rivals`: those of the config, and the files at `paths`."""
+        own = self.plan.values.get("benchmark", {}).get("rivals", [])
+        return [*own, *({"path": str(path), "preprocess": self.preprocess} for path in paths)]
+
+
+def write(config: Path, run: Path, folder: Path) -> Subject:
+    """Write the float baseline at an open batch and `samples.npz` to `folder`, which is emptied first.
+
+    `model.tflite` is there where the run has that target. `samples.npz` holds what the files take, images channels
+    first: `calibration` (n, …), the samples that convert calibrates with, `x` (n, …) and `y` (n,) of validation.
     NotRun where the run has no such file.
     """
     baseline = run / "convert" / "baseline-fp32-onnx" / "model.onnx"
@@ -34,18 +82,15 @@ def write(config: Path, run: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copyfile(baseline, folder / MODEL)
+    tflite = run / "convert" / "baseline-fp32-tflite" / "model.tflite"
+    if tflite.is_file():
+        shutil.copyfile(tflite, folder / TFLITE)
 
-    steps = plan.run.preprocess
+    steps, count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
     np.savez(
         folder / SAMPLES,
-        calibration=network_inputs(data.calibration.x, steps),
+        calibration=network_inputs(spread(data.calibration, count), steps),
         x=network_inputs(data.validation.x, steps),
         y=np.asarray(data.validation.y, np.int64),
     )
-
-
-def rivals(config: Path, paths: list[Path]) -> list[dict[str, object]]:
-    """`benchmark.rivals`: those of the config, and the files at `paths`, which take what its network takes."""
-    plan = load_plan(config)
-    own = plan.values.get("benchmark", {}).get("rivals", [])
-    return [*own, *({"path": str(path), "preprocess": list(plan.run.preprocess)} for path in paths)]
+    return Subject(folder, plan, data, sha256_file(folder / MODEL))

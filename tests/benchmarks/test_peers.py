@@ -1,19 +1,60 @@
-"""Peers: which of their files are kept, and what is said where there is nothing to compress."""
+"""Peers: the shape they share, which of their files are kept, and what is said where something cannot be run."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from benchmarks.peers.olive import File, front
-from tests.conftest import ROOT
+import numpy as np
+import pytest
+
+from benchmarks.environments import NotRun, python_of
+from benchmarks.peers import given, record
+from benchmarks.peers.given import Given
+from benchmarks.peers.peer import Failure, File, Made, Peer
+from benchmarks.peers.toolkits import NAMES, named
+from benchmarks.peers.toolkits.olive import front
+from edgekit.core.errors import ModelError
+from tests.conftest import ROOT, TINY, FinishedRun
+
+RELEASE = "onnxruntime"
+"""The peer whose library every workbook has, so that its worker runs for real here."""
+
+
+def environment(home: Path, peer: Peer, python: str = sys.executable) -> None:
+    """An environment that is made already: the packages that the tests run with."""
+    path = home / peer.name / "bin" / "python"
+    path.parent.mkdir(parents=True)
+    path.write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+    path.chmod(0o755)
+    (home / peer.name / ".made").write_text("\n".join([*peer.first, *peer.packages, *peer.alone]))
 
 
 def file(folder: Path, name: str, accuracy: float, p50_ms: float, size: int) -> File:
     path = folder / name
     path.write_bytes(bytes(size))
-    return File(path, {}, accuracy, p50_ms)
+    return File(path, "tried", 60.0, {}, accuracy, p50_ms)
+
+
+def peers(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.peers", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_peer_has_the_shape_and_a_worker(name: str) -> None:
+    peer = named(name)
+    assert peer.name == name and peer.what
+    assert (ROOT / "benchmarks" / "peers" / "workers" / f"{name}.py").is_file()
+    own = [each for each in peer.packages if name.replace("_", "-") in each]
+    assert own and "==" in own[0], "a peer's own library is pinned"
+
+
+def test_the_peers_of_the_comparison_are_there() -> None:
+    assert NAMES == ("ai_edge_quantizer", "nncf", "olive", "onnxruntime", "tensorflow")
 
 
 def test_the_front_has_what_no_other_file_beats(tmp_path: Path) -> None:
@@ -28,9 +69,103 @@ def test_the_front_has_what_no_other_file_beats(tmp_path: Path) -> None:
     assert [one.path.name for one in front(files)] == ["best", "small", "fast", "same as fast"]
 
 
+def test_a_file_that_a_search_did_not_measure_is_told(tmp_path: Path) -> None:
+    unmeasured = File(tmp_path / "olive-1.onnx", "tried", 60.0)
+    with pytest.raises(ValueError, match=r"olive-1.onnx: Olive measured no accuracy"):
+        front([unmeasured])
+
+
+def test_the_weights_beside_an_xml_count(tmp_path: Path) -> None:
+    (tmp_path / "net.xml").write_bytes(bytes(10))
+    (tmp_path / "net.bin").write_bytes(bytes(90))
+    assert File(tmp_path / "net.xml", "", 1.0).bytes == 100
+
+
+def test_samples_stand_as_a_file_takes_them(tmp_path: Path) -> None:
+    x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
+    np.savez(tmp_path / given.SAMPLES, calibration=x)
+    to = Given(tmp_path, tmp_path, 1)
+    assert np.array_equal(to.samples_for([3, 4, 5]), x)
+    assert np.array_equal(to.samples_for([4, 5, 3]), x.transpose(0, 2, 3, 1))
+    with pytest.raises(ValueError, match="takes"):
+        to.samples_for([7])
+
+
+def test_a_worker_tells_in_a_line_what_it_could_not_make(tmp_path: Path) -> None:
+    def breaks(path: Path) -> None:
+        raise RuntimeError("\n  no kernel\nfor this")
+
+    to = Given(tmp_path, tmp_path, 1)
+    row = given.made(to, "a.onnx", "tried", lambda path: path.write_bytes(b"x"))
+    assert row["file"] == "a.onnx" and row["seconds"] >= 0
+    assert given.made(to, "b.onnx", "tried", breaks)["failed"] == "RuntimeError: no kernel"
+    assert given.made(to, "c.onnx", "tried", lambda path: None)["failed"] == "FileNotFoundError: wrote no file"
+    with pytest.raises(FileNotFoundError, match="run it with the target tflite"):
+        _ = to.tflite
+
+
+def test_a_worker_that_ends_badly_is_told_with_its_log(tmp_path: Path) -> None:
+    peer = Peer("nowhere", "a worker that does not exist", ("nothing==1",))
+    environment(tmp_path / "environments", peer)
+    with pytest.raises(NotRun, match=r"nowhere: ended with exit code 1; .*worker.log has its words"):
+        peer.files(tmp_path, tmp_path / "out", tmp_path / "environments", 1)
+    assert "benchmarks.peers.workers.nowhere" in (tmp_path / "out" / "worker.log").read_text()
+
+
+def test_an_environment_that_cannot_be_made_is_told_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(NotRun, match=r"ours: .*nothing\.whl ended with exit code 1") as told:
+        python_of(tmp_path / "ours", (), alone=(str(tmp_path / "nothing.whl"),))
+    assert "--no-deps" in str(told.value) and len(str(told.value).splitlines()) == 1
+
+
+def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Path) -> None:
+    runs, dies = file(tmp_path, "runs.onnx", 0.9, 1.0, 10), file(tmp_path, "dies.onnx", 0.9, 1.0, 10)
+
+    def judged(path: Path) -> dict[str, Any]:
+        if path == dies.path:
+            raise ModelError(f"{path}: no kernel for ConvInteger")
+        return {"accuracy_validation": 0.8, "sha256": "1" * 64}
+
+    made = Made([runs, dies], [Failure("not.onnx", "static", "no")], 3.0, 2)
+    row = record.row(named(RELEASE), made, tmp_path, judged)
+    assert [one["file"] for one in row["files"]] == ["runs.onnx"]
+    assert [(one["file"], one["why"]) for one in row["failures"]] == [
+        ("not.onnx", "no"),
+        ("dies.onnx", "no kernel for ConvInteger"),
+    ]
+
+
+def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
+    told = record.Record(tmp_path, "a" * 64, {RELEASE: record.failed(named(RELEASE), "onnxruntime: no disk")})
+    told.write()
+    assert record.read(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
+    assert record.read(tmp_path, "b" * 64).peers == {}
+
+
+def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    home, out = tmp_path / "environments", tmp_path / "out"
+    environment(home, named(RELEASE))
+    environment(home, named("nncf"), python="false")
+    words = [str(TINY), "--run", str(tiny_run.folder), "--out", str(out), "--environments", str(home)]
+    ended = peers(*words, "--only", "nncf", "--only", RELEASE)
+    assert ended.returncode == 1, ended.stderr
+    [failed, *unmade] = ended.stderr.splitlines()
+    assert failed.startswith("peers: nncf: –: ended with exit code 1")
+    assert all(line.startswith(f"peers: {RELEASE}: {RELEASE}-") for line in unmade)
+
+    told = json.loads((out / "peers.json").read_text())["peers"]
+    files = {row["file"]: row for row in told[RELEASE]["files"]}
+    static = files["onnxruntime-static.onnx"]
+    assert static["accuracy_validation"] > 0.5 and static["seconds"] > 0
+    assert static["bytes"] == (out / static["path"]).stat().st_size < (out / "subject" / "model.onnx").stat().st_size
+    assert len(files) + len(unmade) == 3
+    setting = (out / "rivals.txt").read_text().removeprefix("benchmark.rivals=")
+    assert [Path(rival["path"]).name for rival in json.loads(setting)] == list(files)
+    assert ended.stdout.splitlines()[-1].startswith("edgekit run ")
+
+
 def test_a_run_without_a_baseline_for_onnx_is_told_in_a_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.peers", str(ROOT / "configs" / "digits.yaml"), "--run", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    ended = peers(str(ROOT / "configs" / "digits.yaml"), "--run", str(tmp_path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1, ended.stderr
     assert "baseline-fp32-onnx/model.onnx is not there; run edgekit run" in ended.stderr
 
@@ -38,6 +173,10 @@ def test_a_run_without_a_baseline_for_onnx_is_told_in_a_line(tmp_path: Path) -> 
 def test_a_config_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "convert/baseline-fp32-onnx").mkdir(parents=True)
     (tmp_path / "convert/baseline-fp32-onnx/model.onnx").touch()
-    command = [sys.executable, "-m", "benchmarks.peers", str(tmp_path / "none.yaml"), "--run", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    ended = peers(str(tmp_path / "none.yaml"), "--run", str(tmp_path), "--out", str(tmp_path / "out"))
     assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1 and "none.yaml" in ended.stderr, ended.stderr
+
+
+def test_a_search_of_no_minutes_is_refused() -> None:
+    ended = peers(str(TINY), "--run", "nowhere", "--minutes", "0")
+    assert ended.returncode == 2 and "--minutes: got 0; give more than 0" in ended.stderr

@@ -12,14 +12,14 @@ from edgekit.core.errors import EdgekitError
 from edgekit.data.paths import PathText, expand
 from edgekit.training.teachers import model_file
 
-KINDS = ("tflite", "onnx")
+KINDS = ("tflite", "onnx", "openvino")
 """What is called here as the runner calls it, so that times can be compared."""
 
 
 class ModelFile(Strict):
-    """A `.tflite` or `.onnx` file and its own steps from a raw sample; recorded by name and sha256."""
+    """A `.tflite`, `.onnx` or OpenVINO `.xml` file and its own steps from a raw sample; recorded by name and sha256."""
 
-    path: PathText = Field(description="path of a .tflite or .onnx file")
+    path: PathText = Field(description="path of a .tflite, .onnx or OpenVINO .xml file")
     preprocess: list[dict[str, Any]] = Field(
         default_factory=list, description="steps from a raw sample to the input of the file"
     )

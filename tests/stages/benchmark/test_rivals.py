@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit.core import artifacts
@@ -66,6 +67,22 @@ def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) ->
     assert all(each["name"] != "rival.onnx" for told in sealed.metrics["decisions"] for each in told["candidates"])
     assert [each["path"] for each in sealed.config["rivals"]] == ["rival.onnx"]
     assert "rival.onnx" in repr(tables.rivals(sealed))
+
+
+def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: FinishedRun, tmp_path: Path) -> None:
+    found = next(
+        each for each in read(artifacts.load(tiny_run.folder / "convert")) if each.name == "baseline-fp32-openvino"
+    )
+    for name in found.files:
+        shutil.copyfile(tiny_run.folder / "convert" / name, tmp_path / f"rival{Path(name).suffix}")
+    named = ModelFile.model_validate({"path": str(tmp_path / "rival.xml"), "preprocess": STEPS})
+    [opened] = open_rivals([named], load_data(PLAN.data), 1)
+    rows = artifacts.load(tiny_run.folder / "benchmark").metrics["rows"]
+    twin = next(each for each in rows if each["name"] == "baseline-fp32-openvino")
+    assert opened.row["accuracy_test"] == twin["accuracy_test"]
+    assert opened.row["bytes"] == twin["bytes"]
+    answer = opened.open()()
+    assert isinstance(answer, np.ndarray) and answer.shape == (1, 10)
 
 
 def test_without_a_winner_nothing_is_held_against_a_rival(tiny_run: FinishedRun, tmp_path: Path) -> None:

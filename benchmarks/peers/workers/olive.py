@@ -1,12 +1,11 @@
-"""Runs in Olive's environment, without edgekit: `python -P olive_worker.py FOLDER SECONDS`.
-
-FOLDER holds model.onnx and samples.npz (see `subject.py`). It gets found.json: a row for each file that was tried.
-"""
+"""Runs in Olive's environment: its search, and a row for each file that was tried."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,9 @@ import onnx
 import torch
 from olive.data.registry import Registry
 from olive.workflows import run
+
+from benchmarks.peers import given
+from benchmarks.peers.given import SAMPLES, Given
 
 ONE_THREAD = {"inference_settings": {"onnx": {"session_options": {"intra_op_num_threads": 1}}}}
 
@@ -48,13 +50,13 @@ def class_of(output: Any, **_: Any) -> torch.Tensor:
     return torch.as_tensor(scores).argmax(dim=-1)
 
 
-def configuration(folder: Path, seconds: int) -> dict[str, Any]:
+def configuration(to: Given) -> dict[str, Any]:
     """Olive's configuration: all that `OnnxQuantization` searches by default, by TPE."""
-    graph = onnx.load(folder / "model.onnx").graph
+    graph = onnx.load(to.model).graph
     classes = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
 
     def data(split: str) -> dict[str, Any]:
-        params = {"path": str(folder / "samples.npz"), "split": split, "name": graph.input[0].name}
+        params = {"path": str(to.subject / SAMPLES), "split": split, "name": graph.input[0].name}
         return {
             "name": split,
             "type": "DataContainer",
@@ -89,7 +91,7 @@ def configuration(folder: Path, seconds: int) -> dict[str, Any]:
     }
     processor = {"device": "cpu", "execution_providers": ["CPUExecutionProvider"]}
     return {
-        "input_model": {"type": "ONNXModel", "model_path": str(folder / "model.onnx")},
+        "input_model": {"type": "ONNXModel", "model_path": str(to.model)},
         "systems": {"here": {"type": "LocalSystem", "accelerators": [processor]}},
         "data_configs": [data("calibration"), data("validation")],
         "evaluators": {"both": {"type": "OnnxEvaluator", "metrics": [accuracy, latency]}},
@@ -98,27 +100,31 @@ def configuration(folder: Path, seconds: int) -> dict[str, Any]:
             "execution_order": "joint",
             "sampler": "tpe",
             "sampler_config": {"seed": 0, "max_samples": 0},
-            "max_time": seconds,
+            "max_time": to.seconds,
         },
         "evaluator": "both",
         "host": "here",
         "target": "here",
-        "cache_dir": str(folder / "cache"),
-        "output_dir": str(folder / "out"),
+        "cache_dir": str(to.out / "cache"),
+        "output_dir": str(to.out / "out"),
     }
 
 
-def found(footprint: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each file that has its metrics."""
+def found(footprint: dict[str, Any], out: Path, took_s: float) -> list[dict[str, Any]]:
+    """A row for each file that has its metrics, copied to OUT. Each took the whole search to find."""
     rows = []
     for node in footprint.values():
         if node.get("from_pass") is None or not node.get("metrics"):
             continue
         told = node["metrics"]["value"]
+        name = f"olive-{len(rows) + 1}.onnx"
+        shutil.copyfile(node["model_config_data"]["config"]["model_path"], out / name)
         options = {key: value for key, value in node["pass_run_config"].items() if key != "data_config"}
         rows.append(
             {
-                "path": node["model_config_data"]["config"]["model_path"],
+                "file": name,
+                "how": "found by its search",
+                "seconds": took_s,
                 "options": options,
                 "accuracy": told["accuracy-accuracy_score"]["value"],
                 "p50_ms": told["latency-p50"]["value"],
@@ -127,11 +133,15 @@ def found(footprint: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-if __name__ == "__main__":
-    home = Path(sys.argv[1])
-    run(configuration(home, int(sys.argv[2])))
-    footprint = home / "out" / "footprint.json"
+def work(to: Given) -> list[dict[str, Any]]:
+    """Search for as long as was given."""
+    began = time.perf_counter()
+    run(configuration(to))
+    footprint = to.out / "out" / "footprint.json"
     if not footprint.is_file():
         sys.exit("no file was made")  # what went wrong stands above
-    rows = found(json.loads(footprint.read_text()))
-    (home / "found.json").write_text(json.dumps(rows, indent=1))
+    return found(json.loads(footprint.read_text()), to.out, time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    given.answer(work)

@@ -1,0 +1,192 @@
+"""The page of peers, out of a run that measured their files as rivals: `python -m benchmarks.peers.page RUN`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.environments import NotRun
+from benchmarks.peers import table
+from benchmarks.peers.__main__ import HOME
+from benchmarks.peers.peer import ROOT
+from benchmarks.peers.table import Beside, Ours, Table, Theirs
+from edgekit.core.errors import EdgekitError
+from edgekit.runner.measure.intervals import Median
+
+PAGE = ROOT / "docs" / "results" / "peers.md"
+TARGETS = {"tflite": "TFLite", "openvino": "OpenVINO", "onnx": "ONNX Runtime"}
+HEADER = (
+    "file", "how", "validation", "test", "bytes", "p50", "took", "p50 / winner's", "p50 / same network's",
+    "ahead of the winner in",
+)  # fmt: skip
+
+
+def main() -> int:
+    """Write the page; exit code 1 and a line where there is nothing to write it from."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.page", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
+    parser.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
+    parser.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
+    options = parser.parse_args()
+    try:
+        found = table.read(options.run, options.peers or HOME / options.run.resolve().name)
+    except (NotRun, EdgekitError) as error:
+        print(f"peers: {error}", file=sys.stderr)
+        return 1
+    options.page.write_text(text(found, options.run.resolve().name), encoding="utf-8")
+    return 0
+
+
+def text(found: Table, run: str) -> str:
+    """The whole page."""
+    parts = [
+        _head(found, run),
+        _short(found),
+        *(_target(found, each) for each in TARGETS),
+        _failures(found),
+        _how(found),
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def _head(found: Table, run: str) -> str:
+    seen = found.conditions
+    disturbed = "" if not seen["disturbed"] else f"\nThe machine was disturbed: {'; '.join(seen['disturbed'])}.\n"
+    return f"""
+# Peers, side by side
+
+The trained float baseline of the run `{run}` went through other toolkits, each in an environment of its own.
+Their files were rivals in the rounds of that run, between its own files.
+`python -m benchmarks.peers` makes the files, and `python -m benchmarks.peers.page` writes this page.
+
+All got the samples that edgekit calibrates with, and nothing else of edgekit.
+None of them distils or prunes: they compress the network as it is.
+So each file is held against two of ours: the winner of its target, and the same network as edgekit quantizes it.
+
+| condition | |
+|---|---|
+| processor | {seen["cpu"]} |
+| threads | {seen["threads"]} |
+| protocol | {seen["protocol"]} |
+| intervals | {100 * found.confidence:g} % |
+{disturbed}"""
+
+
+def _short(found: Table) -> str:
+    lines = []
+    for target, said in TARGETS.items():
+        rows = found.theirs[target]
+        if not rows:
+            lines.append(f"- {said}: no peer made a file.")
+            continue
+        for ours in found.ours[target]:
+            ahead = [row.name for row in rows if _to(row, ours).beats]
+            what = f"the winner `{ours.name}`" if ours.wins else f"the same network, `{ours.name}`"
+            lines.append(f"- {said}, against {what}: {_who(ahead, len(rows))}.")
+        if not any(ours.wins for ours in found.ours[target]):
+            lines.append(f"- {said}: no file of ours is within the budget.")
+    return "\n".join(
+        [
+            "## Who is ahead",
+            "",
+            "A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.",
+            "",
+            *lines,
+        ]
+    )
+
+
+def _who(ahead: Sequence[str], count: int) -> str:
+    files = f"{count} {'file' if count == 1 else 'files'}"
+    if not ahead:
+        return f"none of {files} beats it"
+    return f"{len(ahead)} of {files} beat it: {', '.join(f'`{name}`' for name in ahead)}"
+
+
+def _target(found: Table, target: str) -> str:
+    ours, theirs = found.ours[target], found.theirs[target]
+    if not theirs:
+        return ""
+    rows = [_our_row(row) for row in ours]
+    rows += [_their_row(row) for row in sorted(theirs, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
+    return f"## {TARGETS[target]}\n\n{_markdown(HEADER, rows, words=(0, 1, 9))}"
+
+
+def _our_row(row: Ours) -> list[str]:
+    how = "edgekit's winner" if row.wins else "edgekit's post-training int8 of the same network"
+    return [f"**`{row.name}`**", how, *_figures(row), "", "", "", ""]
+
+
+def _their_row(row: Theirs) -> list[str]:
+    winner = next((each for each in row.beside if each.ours.wins), None)
+    same = next((each for each in row.beside if each.ours.name.startswith("baseline-")), None)
+    ahead = "" if winner is None else ", ".join(winner.ahead) or "nothing"
+    return [f"`{row.name}`", row.how, *_figures(row), f"{row.seconds:,.1f} s", _slower(winner), _slower(same), ahead]
+
+
+def _figures(row: Ours | Theirs) -> list[str]:
+    accuracies = [f"{100 * value:.2f} %" for value in (row.accuracy_validation, row.accuracy_test)]
+    return [*accuracies, f"{row.bytes:,}", _p50(row.p50)]
+
+
+def _failures(found: Table) -> str:
+    rows = [
+        [name, one["file"] if one["file"] == "–" else f"`{one['file']}`", one["how"], one["why"].replace("|", "/")]
+        for name, told in sorted(found.peers.items())
+        for one in told["failures"]
+    ]
+    if not rows:
+        return ""
+    header = ("peer", "file", "how", "why")
+    return f"## What could not be made or run\n\n{_markdown(header, rows, words=range(4))}"
+
+
+def _how(found: Table) -> str:
+    rows = [
+        [name, told["what"], ", ".join(f"`{each}`" for each in told["packages"]), f"{told['seconds']:,.0f} s"]
+        for name, told in sorted(found.peers.items())
+    ]
+    header = ("peer", "what", "installed", "took in all")
+    return f"""
+## How each was run
+
+What a file took is the time of the call that made it. A file that a search found took the whole search.
+The peer's time in all has its imports too.
+
+{_markdown(header, rows, words=(0, 1, 2))}
+"""
+
+
+def _to(row: Theirs, ours: Ours) -> Beside:
+    return next(each for each in row.beside if each.ours == ours)
+
+
+def _slower(beside: Beside | None) -> str:
+    if beside is None:
+        return ""
+    found = beside.slower
+    return f"{found.ratio:.2f} ({found.low:.2f}–{found.high:.2f})"
+
+
+def _p50(found: Median) -> str:
+    value, low, high = (_three(1000 * value) for value in (found.p50_ms, found.low_ms, found.high_ms))
+    return f"{value} µs ({low}–{high})"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, never by exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
+    """A table; columns in `words` stand left, numbers right."""
+    rule = ["---" if place in words else "---:" for place in range(len(header))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

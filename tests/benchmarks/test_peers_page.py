@@ -1,0 +1,146 @@
+"""The page of peers: what a finished run measured of their files, who is ahead, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.environments import NotRun
+from benchmarks.peers import page, record, table
+from benchmarks.peers.peer import File, Made
+from benchmarks.peers.table import Beside, Ours, Table, Theirs
+from benchmarks.peers.toolkits import named
+from edgekit.core import artifacts
+from edgekit.core.variants import read
+from edgekit.data import load as load_data
+from edgekit.runner.measure.intervals import Median, Ratio
+from edgekit.stages import benchmark
+from edgekit.workbook.plan import load_plan
+from tests.conftest import ROOT, TINY, FinishedRun
+from tests.docs.test_prose import too_long
+
+CONDITIONS = {"cpu": "a processor", "threads": 1, "protocol": "10 rounds, in turns", "disturbed": []}
+WINNER = Ours("student-int8-tflite", 0.81, 0.80, 50_000, Median(0.044, 0.043, 0.045), wins=True)
+SAME = Ours("baseline-int8-tflite", 0.80, 0.80, 86_000, Median(0.088, 0.087, 0.089), wins=False)
+
+
+def theirs(name: str, accuracy: float, size: int, slower: Ratio) -> Theirs:
+    beside = tuple(
+        Beside(ours, 100 * (accuracy - ours.accuracy_test), size / ours.bytes, slower) for ours in (WINNER, SAME)
+    )
+    p50 = Median(0.044 * slower.ratio, 0.044 * slower.low, 0.044 * slower.high)
+    return Theirs("tensorflow", name, "dynamic range", "tflite", accuracy, accuracy, size, p50, 12.34, beside)
+
+
+def made(*rows: Theirs) -> Table:
+    told = {
+        "what": "its converter", "packages": ["tensorflow==2.21.0"], "seconds": 70.0, "tried": 3, "files": [],
+        "failures": [{"file": "gone.tflite", "how": "int8", "why": "RuntimeError: a | b"}],
+    }  # fmt: skip
+    ours: dict[str, list[Ours]] = {"tflite": [WINNER, SAME], "openvino": [], "onnx": []}
+    return Table(ours, {"tflite": list(rows), "openvino": [], "onnx": []}, {"tensorflow": told}, CONDITIONS, 0.99)
+
+
+def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
+    behind = theirs("behind.tflite", 0.79, 90_000, Ratio(2.0, 1.9, 2.1))
+    ahead = theirs("ahead.tflite", 0.81, 40_000, Ratio(1.0, 0.9, 1.1))
+    text = page.text(made(behind, ahead), "cifar10")
+    assert "TFLite, against the winner `student-int8-tflite`: 1 of 2 files beat it: `ahead.tflite`." in text
+    assert "OpenVINO: no peer made a file." in text
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
+    assert rows["`behind.tflite`"].endswith("| 12.3 s | 2.00 (1.90–2.10) | 2.00 (1.90–2.10) | nothing |")
+    assert rows["`ahead.tflite`"].endswith("| accuracy, bytes |")
+    assert "| 50,000 | 44 µs (43–45) |" in rows["**`student-int8-tflite`**"]
+    assert "| tensorflow | `gone.tflite` | int8 | RuntimeError: a / b |" in text
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "size", "slower", "beats"),
+    [
+        (0.80, 49_999, Ratio(1.0, 0.9, 1.1), True),
+        (0.80, 50_000, Ratio(0.9, 0.85, 0.95), True),
+        (0.80, 50_000, Ratio(0.9, 0.85, 1.05), False),  # not surely faster
+        (0.799, 40_000, Ratio(0.5, 0.4, 0.6), False),  # for less accuracy
+        (0.90, 60_000, Ratio(1.5, 1.4, 1.6), False),  # accuracy alone, which is another trade
+    ],
+)
+def test_a_file_beats_ours_where_it_gives_up_nothing(accuracy: float, size: int, slower: Ratio, beats: bool) -> None:
+    assert theirs("x.tflite", accuracy, size, slower).beside[0].beats is beats
+
+
+def test_the_page_reads_as_the_docs_do(tmp_path: Path) -> None:
+    rows = [theirs(f"olive-{number}.onnx", 0.9, 40_000, Ratio(0.5, 0.4, 0.6)) for number in range(40)]
+    path = tmp_path / "peers.md"
+    disturbed = {**CONDITIONS, "disturbed": ["another process took 12 % of the processor"]}
+    path.write_text(page.text(replace(made(*rows), conditions=disturbed), "cifar10"))
+    assert not too_long(path)
+    assert "The machine was disturbed: another process took 12 % of the processor." in path.read_text()
+
+
+@pytest.fixture(scope="module")
+def measured(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run whose one rival is a variant of its own under a peer's name; and the folder of the peers."""
+    run, peers = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("peers")
+    variants = {each.name: each for each in read(artifacts.load(tiny_run.folder / "convert"))}
+    path = peers / "onnxruntime" / "onnxruntime-static.onnx"
+    path.parent.mkdir()
+    shutil.copyfile(tiny_run.folder / "convert" / variants["baseline-int8-onnx"].files[0], path)
+    plan = load_plan(TINY)
+    options = plan.stages["benchmark"].model_dump()
+    options["rivals"] = [{"path": str(path), "preprocess": plan.run.preprocess}]
+    sealed = benchmark.run(
+        artifacts.load(tiny_run.folder / "convert"),
+        load_data(plan.data),
+        benchmark.Config.model_validate(options),
+        run / "benchmark",
+    )
+
+    def judged(path: Path) -> dict[str, Any]:
+        return {"accuracy_validation": 0.5, "sha256": sealed.metrics["rivals"][0]["sha256"]}
+
+    peer = named("onnxruntime")
+    row = record.row(peer, Made([File(path, "quantize_static", 2.0)], [], 3.0, 1), peers, judged)
+    record.Record(peers, "a" * 64, {"onnxruntime": row}).write()
+    return run, peers
+
+
+def test_a_peers_file_is_held_against_ours_of_its_target(measured: tuple[Path, Path]) -> None:
+    found = table.read(*measured)
+    [row] = found.theirs["onnx"]
+    assert not found.theirs["tflite"] and not found.theirs["openvino"]
+    twin = next(each for each in row.beside if each.ours.name == "baseline-int8-onnx")
+    assert twin.gain_pp == 0 and twin.bytes_ratio == 1
+    assert row.p50.low_ms <= row.p50.p50_ms <= row.p50.high_ms
+    assert twin.slower.low <= twin.slower.ratio <= twin.slower.high
+
+
+def test_the_command_writes_the_page(measured: tuple[Path, Path], tmp_path: Path) -> None:
+    run, peers = measured
+    words = [sys.executable, "-m", "benchmarks.peers.page", str(run), "--peers", str(peers)]
+    path = tmp_path / "peers.md"
+    subprocess.run([*words, "--page", str(path)], check=True, cwd=ROOT)
+    assert "| `onnxruntime-static.onnx` | quantize_static | 50.00 % |" in path.read_text()
+
+
+def test_files_that_the_run_did_not_measure_are_named(measured: tuple[Path, Path], tmp_path: Path) -> None:
+    run, peers = measured
+    told = json.loads((peers / record.NAME).read_text())
+    told["peers"]["onnxruntime"]["files"][0]["sha256"] = "0" * 64
+    (tmp_path / record.NAME).write_text(json.dumps(told))
+    with pytest.raises(NotRun, match=r"did not measure onnxruntime-static.onnx; run it again with the setting in"):
+        table.read(run, tmp_path)
+
+
+def test_a_run_without_peers_or_a_benchmark_is_told(measured: tuple[Path, Path], tmp_path: Path) -> None:
+    run, peers = measured
+    with pytest.raises(NotRun, match=r"peers.json is not there; run python -m benchmarks.peers CONFIG --run"):
+        table.read(run, tmp_path)
+    with pytest.raises(NotRun, match="has no finished benchmark"):
+        table.read(tmp_path, peers)
