@@ -72,7 +72,8 @@ def _show(name: str, told: dict[str, Any]) -> int:
         options = f", {row['options']}" if row["options"] else ""
         accuracy = 100 * row["accuracy_validation"]
         print(f"  {row['file']}: {row['how']}, {accuracy:.2f} % of validation, {row['bytes']:,} B{options}", flush=True)
-    return max((_told(f"{name}: {row['file']}: {row['why']}") for row in told["failures"]), default=0)
+    lines = [": ".join(word for word in (name, row["file"], row["why"]) if word) for row in told["failures"]]
+    return max(map(_told, lines), default=0)
 
 
 def _told(words: str) -> int:

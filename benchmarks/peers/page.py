@@ -55,7 +55,6 @@ def text(found: Table, run: str) -> str:
 
 def _head(found: Table, run: str) -> str:
     seen = found.conditions
-    disturbed = "" if not seen["disturbed"] else f"\nThe machine was disturbed: {'; '.join(seen['disturbed'])}.\n"
     return f"""
 # Peers, side by side
 
@@ -73,38 +72,28 @@ So each file is held against two of ours: the winner of its target, and the same
 | threads | {seen["threads"]} |
 | protocol | {seen["protocol"]} |
 | intervals | {100 * found.confidence:g} % |
-{disturbed}"""
+| disturbed by | {"; ".join(seen["disturbed"]) or "nothing that was seen"} |
+"""
 
 
 def _short(found: Table) -> str:
-    lines = []
+    rows = []
     for target, said in TARGETS.items():
-        rows = found.theirs[target]
-        if not rows:
-            lines.append(f"- {said}: no peer made a file.")
-            continue
-        for ours in found.ours[target]:
-            ahead = [row.name for row in rows if _to(row, ours).beats]
-            what = f"the winner `{ours.name}`" if ours.wins else f"the same network, `{ours.name}`"
-            lines.append(f"- {said}, against {what}: {_who(ahead, len(rows))}.")
-        if not any(ours.wins for ours in found.ours[target]):
-            lines.append(f"- {said}: no file of ours is within the budget.")
-    return "\n".join(
-        [
-            "## Who is ahead",
-            "",
-            "A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.",
-            "",
-            *lines,
-        ]
-    )
+        count = len(found.theirs[target])
+        for ours in found.ours[target] if count else []:
+            ahead = ", ".join(f"`{row.name}`" for row in found.theirs[target] if _to(row, ours).beats)
+            what = "the winner" if ours.wins else "the same network"
+            rows.append([said, f"{what}, `{ours.name}`", str(count), ahead or "none"])
+        if not count or not any(ours.wins for ours in found.ours[target]):
+            rows.append([said, "the winner", str(count), "–" if count == 0 else "no file of ours is within the budget"])
+    header = ("target", "against", "files of peers", "those that beat it")
+    return f"""
+## Who is ahead
 
+A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.
 
-def _who(ahead: Sequence[str], count: int) -> str:
-    files = f"{count} {'file' if count == 1 else 'files'}"
-    if not ahead:
-        return f"none of {files} beats it"
-    return f"{len(ahead)} of {files} beat it: {', '.join(f'`{name}`' for name in ahead)}"
+{_markdown(header, rows, words=(0, 1, 3))}
+"""
 
 
 def _target(found: Table, target: str) -> str:
@@ -135,7 +124,7 @@ def _figures(row: Ours | Theirs) -> list[str]:
 
 def _failures(found: Table) -> str:
     rows = [
-        [name, one["file"] if one["file"] == "–" else f"`{one['file']}`", one["how"], one["why"].replace("|", "/")]
+        [name, f"`{one['file']}`" if one["file"] else "–", one["how"], one["why"].replace("|", "/")]
         for name, told in sorted(found.peers.items())
         for one in told["failures"]
     ]

@@ -63,7 +63,7 @@ def row(peer: Peer, made: Made, folder: Path, judged: Callable[[Path], dict[str,
 
 def failed(peer: Peer, why: str) -> dict[str, Any]:
     """The row of a peer that could not be installed, or whose worker failed."""
-    nothing = Failure("–", "all", why.removeprefix(f"{peer.name}: "))
+    nothing = Failure("", "all", why.removeprefix(f"{peer.name}: "))
     return row(peer, Made([], [nothing], 0.0, 0), Path(), dict)
 
 

@@ -150,7 +150,7 @@ def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tiny_run: Fini
     ended = peers(*words, "--only", "nncf", "--only", RELEASE)
     assert ended.returncode == 1, ended.stderr
     [failed, *unmade] = ended.stderr.splitlines()
-    assert failed.startswith("peers: nncf: –: ended with exit code 1")
+    assert failed.startswith("peers: nncf: ended with exit code 1")
     assert all(line.startswith(f"peers: {RELEASE}: {RELEASE}-") for line in unmade)
 
     told = json.loads((out / "peers.json").read_text())["peers"]

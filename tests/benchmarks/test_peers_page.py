@@ -52,8 +52,8 @@ def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
     behind = theirs("behind.tflite", 0.79, 90_000, Ratio(2.0, 1.9, 2.1))
     ahead = theirs("ahead.tflite", 0.81, 40_000, Ratio(1.0, 0.9, 1.1))
     text = page.text(made(behind, ahead), "cifar10")
-    assert "TFLite, against the winner `student-int8-tflite`: 1 of 2 files beat it: `ahead.tflite`." in text
-    assert "OpenVINO: no peer made a file." in text
+    assert "| TFLite | the winner, `student-int8-tflite` | 2 | `ahead.tflite` |" in text
+    assert "| OpenVINO | the winner | 0 | – |" in text
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
     assert rows["`behind.tflite`"].endswith("| 12.3 s | 2.00 (1.90–2.10) | 2.00 (1.90–2.10) | nothing |")
     assert rows["`ahead.tflite`"].endswith("| accuracy, bytes |")
@@ -81,7 +81,7 @@ def test_the_page_reads_as_the_docs_do(tmp_path: Path) -> None:
     disturbed = {**CONDITIONS, "disturbed": ["another process took 12 % of the processor"]}
     path.write_text(page.text(replace(made(*rows), conditions=disturbed), "cifar10"))
     assert not too_long(path)
-    assert "The machine was disturbed: another process took 12 % of the processor." in path.read_text()
+    assert "| disturbed by | another process took 12 % of the processor |" in path.read_text()
 
 
 @pytest.fixture(scope="module")

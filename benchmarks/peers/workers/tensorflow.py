@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,57 +20,62 @@ PICTURES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 
 
 def work(to: Given) -> list[dict[str, Any]]:
-    """Three files of one SavedModel; if that cannot be made, the worker fails."""
-    saved = saved_model(to)
+    """Three files of one Keras model; if that cannot be made, the worker fails."""
+    model = keras_model(to)
+    [port] = model.inputs
 
     def converter() -> Any:
-        made = tf.lite.TFLiteConverter.from_saved_model(str(saved))
+        spec = tf.TensorSpec(port.shape, port.dtype)
+        function = tf.function(lambda x: model(x)).get_concrete_function(spec)
+        made = tf.lite.TFLiteConverter.from_concrete_functions([function], model)
         made.optimizations = [tf.lite.Optimize.DEFAULT]
         return made
 
-    def int8(path: Path, whole: bool) -> None:
+    def samples() -> Iterator[list[np.ndarray]]:
+        for sample in to.samples_for(port.shape[1:]):
+            yield [sample[None]]
+
+    def dynamic(path: Path) -> None:
+        path.write_bytes(converter().convert())
+
+    def int8(path: Path) -> None:
         made = converter()
-        made.representative_dataset = lambda: samples(to, saved)
-        if whole:
-            made.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-            made.inference_input_type = made.inference_output_type = tf.int8
+        made.representative_dataset = samples
+        path.write_bytes(made.convert())
+
+    def full_int8(path: Path) -> None:
+        made = converter()
+        made.representative_dataset = samples
+        made.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+        made.inference_input_type = made.inference_output_type = tf.int8
         path.write_bytes(made.convert())
 
     return [
-        given.made(
-            to, "tensorflow-dynamic.tflite", "dynamic range", lambda path: path.write_bytes(converter().convert())
-        ),
-        given.made(to, "tensorflow-int8.tflite", "int8, both ends float", lambda path: int8(path, False)),
-        given.made(to, "tensorflow-full-int8.tflite", "int8, both ends too", lambda path: int8(path, True)),
+        given.made(to, "tensorflow-dynamic.tflite", "dynamic range", dynamic),
+        given.made(to, "tensorflow-int8.tflite", "int8, both ends float", int8),
+        given.made(to, "tensorflow-full-int8.tflite", "int8, both ends too", full_int8),
     ]
 
 
-def saved_model(to: Given) -> Path:
-    """The folder of a SavedModel; images stand channels last."""
+def keras_model(to: Given) -> Any:
+    """The baseline in Keras by onnx2tf, for a batch of one; images stand channels last."""
     model = onnx.load(to.model)
-    port = model.graph.input[0]
+    [port] = model.graph.input
     sides = [side.dim_value for side in port.type.tensor_type.shape.dim[1:]]
-    first = len(sides) == 3 and tuple(sides) == to.samples.shape[1:]
+    for end in (*model.graph.input, *model.graph.output):
+        end.type.tensor_type.shape.dim[0].dim_value = 1
+    del model.graph.value_info[:]
     os.chdir(to.out)
+    onnx.save(onnx.shape_inference.infer_shapes(model), "one.onnx")
     np.save(PICTURES, np.random.default_rng(0).random((20, 128, 128, 3), dtype=np.float32))
-    onnx2tf.convert(
-        input_onnx_file_path=str(to.model),
-        output_folder_path="saved",
-        output_signaturedefs=True,
-        batch_size=1,
+    first = len(sides) == 3 and tuple(sides) == to.samples.shape[1:]
+    return onnx2tf.convert(
+        input_onnx_file_path="one.onnx",
         keep_shape_absolutely_input_names=None if first else [port.name],
         not_use_onnxsim=True,
+        disable_model_save=True,
         non_verbose=True,
     )
-    return to.out / "saved"
-
-
-def samples(to: Given, saved: Path) -> Any:
-    """Calibration samples as the SavedModel takes them."""
-    _, ends = tf.saved_model.load(str(saved)).signatures["serving_default"].structured_input_signature
-    [spec] = ends.values()
-    for sample in to.samples_for(spec.shape[1:]):
-        yield [sample[None]]
 
 
 if __name__ == "__main__":
