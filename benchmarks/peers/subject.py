@@ -12,8 +12,9 @@ import numpy as np
 from benchmarks.environments import NotRun
 from benchmarks.peers.given import MODEL, SAMPLES, TFLITE
 from edgekit import data as all_data
-from edgekit.core import tasks
+from edgekit.core import artifacts, tasks
 from edgekit.core.hashing import sha256_file
+from edgekit.models.files import flatbuffer
 from edgekit.targets.evaluate import network_inputs, spread
 from edgekit.training.evaluate import score_samples
 from edgekit.training.teachers import model_file
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from edgekit.workbook.plan import Plan
 
 ANSWERS_LIMIT_S = 3600.0
+NEAR_PP = 0.5
+"""How far a float file's accuracy may be from the network's; more means another config, or another preprocess."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,10 @@ class Subject:
 def write(config: Path, run: Path, folder: Path) -> Subject:
     """Write the float baseline at an open batch and `samples.npz` to `folder`, which is emptied first.
 
-    `model.tflite` is there where the run has that target. `samples.npz` holds what the files take, images channels
-    first: `calibration` (n, …), the samples that convert calibrates with, `x` (n, …) and `y` (n,) of validation.
-    NotRun where the run has no such file.
+    `model.tflite` is there where the run has that target, with the names and the signature that it shipped without.
+    `samples.npz` holds what the files take, images channels first: `calibration` (n, …), the samples that convert
+    calibrates with, `x` (n, …) and `y` (n,) of validation. NotRun where the run has no such file, or the file does not
+    answer as the run's network did.
     """
     baseline = run / "convert" / "baseline-fp32-onnx" / "model.onnx"
     if not baseline.is_file():
@@ -84,7 +88,7 @@ def write(config: Path, run: Path, folder: Path) -> Subject:
     shutil.copyfile(baseline, folder / MODEL)
     tflite = run / "convert" / "baseline-fp32-tflite" / "model.tflite"
     if tflite.is_file():
-        shutil.copyfile(tflite, folder / TFLITE)
+        (folder / TFLITE).write_bytes(flatbuffer.completed(tflite.read_bytes()))
 
     steps, count = plan.run.preprocess, plan.section("convert")["calibration_samples"]
     np.savez(
@@ -93,4 +97,18 @@ def write(config: Path, run: Path, folder: Path) -> Subject:
         x=network_inputs(data.validation.x, steps),
         y=np.asarray(data.validation.y, np.int64),
     )
-    return Subject(folder, plan, data, sha256_file(folder / MODEL))
+    subject = Subject(folder, plan, data, sha256_file(folder / MODEL))
+    _check(subject, run)
+    return subject
+
+
+def _check(subject: Subject, run: Path) -> None:
+    """NotRun where a float file and the run's network are not right equally often."""
+    before = artifacts.load(run / "profile").metrics["validation_accuracy"]
+    for path in sorted(subject.folder.glob("model.*")):
+        found = subject.judged(path)["accuracy_validation"]
+        if abs(found - before) > NEAR_PP / 100:
+            raise NotRun(
+                f"{run}: the float {path.name} is right on {found:.2%} of validation and the network on {before:.2%}; "
+                "give the config that the run was made with"
+            )
