@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.environments import NotRun, python_of
 from benchmarks.peers import given, record
@@ -17,8 +19,12 @@ from benchmarks.peers.given import Given
 from benchmarks.peers.peer import Failure, File, Made, Peer
 from benchmarks.peers.toolkits import NAMES, named
 from benchmarks.peers.toolkits.olive import front
+from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
-from tests.conftest import ROOT, TINY, FinishedRun
+from edgekit.data import load as load_data
+from edgekit.targets.evaluate import network_inputs
+from edgekit.workbook.plan import load_plan
+from tests.conftest import ROOT, TINY
 
 RELEASE = "onnxruntime"
 """The peer whose library every workbook has, so that its worker runs for real here."""
@@ -142,11 +148,42 @@ def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
     assert record.read(tmp_path, "b" * 64).peers == {}
 
 
-def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tiny_run: FinishedRun, tmp_path: Path) -> None:
-    home, out = tmp_path / "environments", tmp_path / "out"
+def finished_run(folder: Path, accuracy: float) -> None:
+    """A run of the tiny config whose float ONNX file is the linear classifier that fits its data best."""
+    plan = load_plan(TINY)
+    data = load_data(plan.data)
+
+    def inputs(x: np.ndarray) -> np.ndarray:
+        return network_inputs(x, plan.run.preprocess).reshape(len(x), -1)
+
+    ones = np.eye(len(data.classes), dtype=np.float32)[data.train.y]
+    weights = np.linalg.lstsq(np.pad(inputs(data.train.x), ((0, 0), (0, 1)), constant_values=1), ones, rcond=1e-3)[0]
+    shape = ["batch", *network_inputs(data.train.x[:1], plan.run.preprocess).shape[1:]]
+    graph = helper.make_graph(
+        [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("Gemm", ["flat", "w", "b"], ["y"])],
+        "linear",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", len(data.classes)])],
+        [
+            numpy_helper.from_array(values.astype(np.float32), name)
+            for name, values in (("w", weights[:-1]), ("b", weights[-1]))
+        ],
+    )
+    path = folder / "convert" / "baseline-fp32-onnx" / "model.onnx"
+    path.parent.mkdir(parents=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    said = inputs(data.validation.x) @ weights[:-1] + weights[-1]
+    right = float(np.mean(said.argmax(1) == data.validation.y)) if accuracy < 0 else accuracy
+    out, metrics = artifacts.begin(folder / "profile"), {"validation_accuracy": right}
+    artifacts.seal(out, stage="profile", source=None, data_digest="digits", config={}, metrics=metrics)
+
+
+def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tmp_path: Path) -> None:
+    run, home, out = tmp_path / "tiny", tmp_path / "environments", tmp_path / "out"
+    finished_run(run, accuracy=-1)
     environment(home, named(RELEASE))
     environment(home, named("nncf"), python="false")
-    words = [str(TINY), "--run", str(tiny_run.folder), "--out", str(out), "--environments", str(home)]
+    words = [str(TINY), "--run", str(run), "--out", str(out), "--environments", str(home)]
     ended = peers(*words, "--only", "nncf", "--only", RELEASE)
     assert ended.returncode == 1, ended.stderr
     [failed, *unmade] = ended.stderr.splitlines()
@@ -157,11 +194,18 @@ def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tiny_run: Fini
     files = {row["file"]: row for row in told[RELEASE]["files"]}
     static = files["onnxruntime-static.onnx"]
     assert static["accuracy_validation"] > 0.5 and static["seconds"] > 0
-    assert static["bytes"] == (out / static["path"]).stat().st_size < (out / "subject" / "model.onnx").stat().st_size
+    assert static["bytes"] == (out / static["path"]).stat().st_size
     assert len(files) + len(unmade) == 3
     setting = (out / "rivals.txt").read_text().removeprefix("benchmark.rivals=")
     assert [Path(rival["path"]).name for rival in json.loads(setting)] == list(files)
     assert ended.stdout.splitlines()[-1].startswith("edgekit run ")
+
+
+def test_a_file_that_answers_otherwise_than_the_runs_network_is_refused(tmp_path: Path) -> None:
+    finished_run(tmp_path / "tiny", accuracy=0.1)
+    ended = peers(str(TINY), "--run", str(tmp_path / "tiny"), "--out", str(tmp_path / "out"))
+    assert ended.returncode == 1 and len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert "model.onnx is right on" in ended.stderr and "the network on 10.00%; give the config" in ended.stderr
 
 
 def test_a_run_without_a_baseline_for_onnx_is_told_in_a_line(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.environments import NotRun
@@ -18,13 +18,10 @@ from benchmarks.peers.peer import File, Made
 from benchmarks.peers.table import Beside, Ours, Table, Theirs
 from benchmarks.peers.toolkits import named
 from edgekit.core import artifacts
-from edgekit.core.variants import read
-from edgekit.data import load as load_data
 from edgekit.runner.measure.intervals import Median, Ratio
-from edgekit.stages import benchmark
-from edgekit.workbook.plan import load_plan
-from tests.conftest import ROOT, TINY, FinishedRun
+from tests.conftest import ROOT
 from tests.docs.test_prose import too_long
+from tests.stages.benchmark.made import CALLS, ROUNDS, decided, row, timings
 
 CONDITIONS = {"cpu": "a processor", "threads": 1, "protocol": "10 rounds, in turns", "disturbed": []}
 WINNER = Ours("student-int8-tflite", 0.81, 0.80, 50_000, Median(0.044, 0.043, 0.045), wins=True)
@@ -39,7 +36,7 @@ def theirs(name: str, accuracy: float, size: int, slower: Ratio) -> Theirs:
     return Theirs("tensorflow", name, "dynamic range", "tflite", accuracy, accuracy, size, p50, 12.34, beside)
 
 
-def made(*rows: Theirs) -> Table:
+def table_of(*rows: Theirs) -> Table:
     told = {
         "what": "its converter", "packages": ["tensorflow==2.21.0"], "seconds": 70.0, "tried": 3, "files": [],
         "failures": [{"file": "gone.tflite", "how": "int8", "why": "RuntimeError: a | b"}],
@@ -51,7 +48,7 @@ def made(*rows: Theirs) -> Table:
 def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
     behind = theirs("behind.tflite", 0.79, 90_000, Ratio(2.0, 1.9, 2.1))
     ahead = theirs("ahead.tflite", 0.81, 40_000, Ratio(1.0, 0.9, 1.1))
-    text = page.text(made(behind, ahead), "cifar10")
+    text = page.text(table_of(behind, ahead), "cifar10")
     assert "| TFLite | the winner, `student-int8-tflite` | 2 | `ahead.tflite` |" in text
     assert "| OpenVINO | the winner | 0 | – |" in text
     rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
@@ -79,35 +76,36 @@ def test_the_page_reads_as_the_docs_do(tmp_path: Path) -> None:
     rows = [theirs(f"olive-{number}.onnx", 0.9, 40_000, Ratio(0.5, 0.4, 0.6)) for number in range(40)]
     path = tmp_path / "peers.md"
     disturbed = {**CONDITIONS, "disturbed": ["another process took 12 % of the processor"]}
-    path.write_text(page.text(replace(made(*rows), conditions=disturbed), "cifar10"))
+    path.write_text(page.text(replace(table_of(*rows), conditions=disturbed), "cifar10"))
     assert not too_long(path)
     assert "| disturbed by | another process took 12 % of the processor |" in path.read_text()
 
 
 @pytest.fixture(scope="module")
-def measured(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run whose one rival is a variant of its own under a peer's name; and the folder of the peers."""
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A finished benchmark with one rival, beside the same network in int8 and a winner; and the peers' folder."""
     run, peers = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("peers")
-    variants = {each.name: each for each in read(artifacts.load(tiny_run.folder / "convert"))}
+    p50_ms = {"baseline-int8-onnx": 0.2, "student-int8-onnx": 0.1, "onnxruntime-static.onnx": 0.2}
+    rows = [row("baseline-int8-onnx", 0.979, 900), row("student-int8-onnx", 0.978, 400)]
+    decision, timed = decided(rows, p50_ms), timings(p50_ms)
+    rival = {"name": "onnxruntime-static.onnx", "sha256": "1" * 64, "bytes": 900, "accuracy_test": 0.969}
+    out = artifacts.begin(run / "benchmark")
+    np.savez(out / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False, **timed.samples_ms)
+    protocol = f"{ROUNDS} rounds, {CALLS} timed calls of each variant in a round, each opened anew {ROUNDS} times"
+    metrics = {**decision.metrics, "rivals": [rival], "conditions": {**CONDITIONS, "protocol": protocol}}
+    config = {"rounds": ROUNDS, "confidence": 0.99, "tie_margin": 0.05}
+    artifacts.seal(out, stage="benchmark", source=None, data_digest="digits", config=config, metrics=metrics)
+
     path = peers / "onnxruntime" / "onnxruntime-static.onnx"
     path.parent.mkdir()
-    shutil.copyfile(tiny_run.folder / "convert" / variants["baseline-int8-onnx"].files[0], path)
-    plan = load_plan(TINY)
-    options = plan.stages["benchmark"].model_dump()
-    options["rivals"] = [{"path": str(path), "preprocess": plan.run.preprocess}]
-    sealed = benchmark.run(
-        artifacts.load(tiny_run.folder / "convert"),
-        load_data(plan.data),
-        benchmark.Config.model_validate(options),
-        run / "benchmark",
-    )
+    path.write_bytes(bytes(900))
 
     def judged(path: Path) -> dict[str, Any]:
-        return {"accuracy_validation": 0.5, "sha256": sealed.metrics["rivals"][0]["sha256"]}
+        return {"accuracy_validation": 0.5, "sha256": "1" * 64}
 
-    peer = named("onnxruntime")
-    row = record.row(peer, Made([File(path, "quantize_static", 2.0)], [], 3.0, 1), peers, judged)
-    record.Record(peers, "a" * 64, {"onnxruntime": row}).write()
+    made = Made([File(path, "quantize_static", 2.0)], [], 3.0, 1)
+    told = record.row(named("onnxruntime"), made, peers, judged)
+    record.Record(peers, "a" * 64, {"onnxruntime": told}).write()
     return run, peers
 
 
@@ -115,10 +113,13 @@ def test_a_peers_file_is_held_against_ours_of_its_target(measured: tuple[Path, P
     found = table.read(*measured)
     [row] = found.theirs["onnx"]
     assert not found.theirs["tflite"] and not found.theirs["openvino"]
-    twin = next(each for each in row.beside if each.ours.name == "baseline-int8-onnx")
-    assert twin.gain_pp == 0 and twin.bytes_ratio == 1
-    assert row.p50.low_ms <= row.p50.p50_ms <= row.p50.high_ms
-    assert twin.slower.low <= twin.slower.ratio <= twin.slower.high
+    winner, twin = row.beside
+    assert (winner.ours.name, winner.ours.wins) == ("student-int8-onnx", True)
+    assert winner.slower.ratio == pytest.approx(2) and winner.bytes_ratio == pytest.approx(2.25)
+    assert winner.gain_pp == pytest.approx(0.1) and winner.ahead == ("accuracy",)
+    assert twin.ours.name == "baseline-int8-onnx" and not twin.ours.wins
+    assert twin.slower.ratio == pytest.approx(1) and twin.bytes_ratio == 1 and not twin.beats
+    assert row.p50.p50_ms == pytest.approx(0.2)
 
 
 def test_the_command_writes_the_page(measured: tuple[Path, Path], tmp_path: Path) -> None:
