@@ -71,7 +71,7 @@ def _stem(graph: Any) -> tuple[Any, Any] | None:
 
 
 def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
-    """Signed weights around zero of at least so many outputs, which see more than one point; a scale for each output."""
+    """Signed weights around zero, of enough outputs, which see more than one point; a scale for each output."""
     from onnx import TensorProto, numpy_helper
 
     outputs, inputs, *kernel = weights.dims
