@@ -107,7 +107,8 @@ def test_shapes_stay_where_a_layer_is_of_no_known_set() -> None:
     xml = (
         b'<?xml version="1.0"?>\n<net name="n" version="11">\n<layers>'
         b'<layer id="0" name="a" type="Const" version="opset1">'
-        b'<data element_type="f32" shape="3" offset="0" size="12"/><output><port id="0" precision="FP32"><dim>3</dim></port></output></layer>'
+        b'<data element_type="f32" shape="3" offset="0" size="12"/>'
+        b'<output><port id="0" precision="FP32"><dim>3</dim></port></output></layer>'
         b'<layer id="1" name="b" type="Own" version="extension"><data auto_pad="explicit" sides="1, 2"/>'
         b'<output><port id="0" precision="FP32"><dim>7</dim></port></output></layer>'
         b"</layers><edges/></net>"
