@@ -36,7 +36,7 @@ def widen(content: bytes) -> bytes:
     widths, wide = (_unused(f"{quantize.input[0]}_{what}", known) for what in ("widths", "wide"))
     amounts = np.array([side[end] for end in (0, 1) for side in sides], dtype=np.int64)
     graph.initializer.append(numpy_helper.from_array(amounts, widths))
-    place = next(at for at, node in enumerate(graph.node) if node is quantize or node == quantize)
+    place = list(graph.node).index(quantize)
     pad = helper.make_node("Pad", [quantize.input[0], widths], [wide], name=_unused("widen", known))
     quantize.input[0] = wide
     graph.node.insert(place, pad)
