@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "metadata_props",
+           "training_info")  # fmt: skip
 STANDARD = {"", "ai.onnx"}
 """Two spellings of ONNX's own operators."""
 
@@ -30,7 +32,7 @@ def shorten(content: bytes) -> bytes:
         _rename(graph, short)
         for part in ("value_info", "quantization_annotation", "metadata_props", "doc_string"):
             graph.ClearField(part)
-    for part in ("producer_name", "producer_version", "domain", "model_version", "doc_string", "metadata_props"):
+    for part in REMARKS:
         model.ClearField(part)
     model.graph.name = "g"  # an empty one is refused
     _drop_unused_sets(model, graphs)

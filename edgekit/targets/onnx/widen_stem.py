@@ -75,16 +75,14 @@ def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
     from onnx import TensorProto, numpy_helper
 
     outputs, inputs, *kernel = weights.dims
-    zero = constants.get(dequantize.input[2]) if len(dequantize.input) > 2 else None
-    around_zero = zero is not None and not numpy_helper.to_array(zero).any()
     scale = constants.get(dequantize.input[1])
-    per_output = scale is not None and list(scale.dims) in ([], [outputs])
+    zero = constants.get(dequantize.input[2]) if len(dequantize.input) > 2 else None
+    if scale is None or zero is None or numpy_helper.to_array(zero).any():
+        return False
     axis = next((one.i for one in dequantize.attribute if one.name == "axis"), 1)
     return bool(
         weights.data_type == TensorProto.INT8
-        and around_zero
-        and per_output
-        and (axis == 0 or not scale.dims)
+        and (not scale.dims or (axis == 0 and list(scale.dims) == [outputs]))
         and inputs == PICTURE
         and outputs >= FEWEST_OUTPUTS
         and len(kernel) == 2
