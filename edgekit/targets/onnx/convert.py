@@ -3,7 +3,8 @@
 Images enter as NCHW. The specs state a batch of 1, and where it can, an export takes any (`free_batch`); a model file
 that came so keeps what it had. After fp16 both ends stay float32; where a processor has no float16 kernels, ONNX
 Runtime computes in float32 from the halved weights. Int8's activations are uint8: with int8 ones ONNX Runtime has no
-fast kernels on x86 (a 20-layer ResNet on digits: 901 µs against 328).
+fast kernels on x86 (a 20-layer ResNet on digits: 901 µs against 328). What ships is shortened (`slim_names`): its inner
+tensors and operators have numbers for names.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import free_batch, input_names, unshare_biases
+from edgekit.targets.onnx import free_batch, input_names, slim_names, unshare_biases, widen_stem
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -73,10 +74,13 @@ def convert(
     fixed = content
     if source_file is None:
         content = free_batch.free(fixed, _float_model(model_folder))
+    is_free = content != fixed
+    if precision == "int8" and not (source_file is not None and source_file.is_quantized):
+        content = widen_stem.widen(content)
     out.mkdir(parents=True, exist_ok=True)
-    (out / FILE).write_bytes(content)
+    (out / FILE).write_bytes(slim_names.shorten(content))  # last: the lists above name layers
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), sources, results, still_float, not_offered, debris, content != fixed)
+    return Files((FILE,), sources, results, still_float, not_offered, debris, is_free)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

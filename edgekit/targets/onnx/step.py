@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.targets.onnx import slim_names
 from edgekit.targets.onnx.convert import FILE, strip
 
 if TYPE_CHECKING:
@@ -28,5 +29,5 @@ def write(step: Step, out: Path) -> list[Path]:
         )
     model = program.model_proto
     strip(model)
-    (out / FILE).write_bytes(model.SerializeToString(deterministic=True))
+    (out / FILE).write_bytes(slim_names.shorten(model.SerializeToString(deterministic=True)))
     return [out / FILE]

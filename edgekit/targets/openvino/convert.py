@@ -1,7 +1,8 @@
 """OpenVINO IR: converted from PyTorch; int8 by NNCF on the converted graph, or from the QAT network itself.
 
 For `w8` NNCF compresses the weights of every convolution and dense layer; arithmetic stays float.
-Images enter as NCHW. Layers with generated names are renamed, for their counters differ from process to process.
+Images enter as NCHW. Layers with generated names are renamed, for their counters differ from process to process. What
+ships is shortened (`slim_xml`): its inner layers have numbers for names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from edgekit.targets import float_ops, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
+from edgekit.targets.openvino import slim_xml
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -73,7 +75,9 @@ def convert(
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    return Files(FILES, sources, results, still_float, debris=operator_graph.read(out / FILES[0]))
+    debris = operator_graph.read(out / FILES[0])
+    slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
+    return Files(FILES, sources, results, still_float, debris=debris)
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:

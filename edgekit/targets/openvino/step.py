@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgekit.targets.openvino import slim_xml
 from edgekit.targets.openvino.convert import FILES, name_layers
 
 if TYPE_CHECKING:
@@ -23,4 +24,5 @@ def write(step: Step, out: Path) -> list[Path]:
             port.get_node().set_friendly_name(name)
             port.get_tensor().set_names({name})
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=False)
+    slim_xml.shorten_file(out / FILES[0])
     return [out / name for name in FILES]

@@ -1,0 +1,170 @@
+"""An IR's .xml without what no reader needs: indentation, shapes that follow from others, names and remarks.
+
+A device keeps and parses the text at every start. OpenVINO writes the shape and type of every port at both ends of
+every edge, long names of layers, and how the model was made. Its reader infers the shapes anew. It asks for the type of
+an output port alone (`xml_deserialize_util.cpp`), so that stays. Constants of the same bytes become one layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+DECLARATION = b'<?xml version="1.0"?>'
+ENDS = ("Parameter", "Result")
+OPSET = "opset"
+"""Where other layers come from, nothing but the file may know the shapes of their outputs."""
+REMARKS = {"OpenVINO Runtime", "Runtime_version", "conversion_parameters", "legacy_frontend", "nncf", "optimization"}
+"""Of the model: how it was made. Others may be asked for when it is compiled, such as `runtime_options`."""
+ARITHMETIC = {"Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "FakeQuantize"}
+DEFAULTS = {
+    "auto_broadcast": ("numpy", ARITHMETIC),
+    "auto_pad": ("explicit", {"Convolution", "GroupConvolution"}),
+}
+"""What an attribute is where it is not written, and for which layers that was looked at."""
+NUMBERS = re.compile(r"-?[0-9]+(, -?[0-9]+)+")
+MADE_OF = "fused_names"
+"""Of a layer: the names of those that it was made of. Others have a meaning, such as `decompression`."""
+
+
+def shorten(content: bytes) -> bytes:
+    """The same model in fewer bytes: the same layers, edges, numbers; its inputs and outputs keep their names.
+
+    Inner layers are called by their place. The .bin beside it stays as it is. Equal files give equal bytes.
+    """
+    net = ElementTree.fromstring(content)
+    for graph in _graphs(net):
+        _merge_constants(graph)
+        _name_by_place(graph)
+        _shorten_ports(graph)
+        for layer in _layers(graph):
+            _shorten_attributes(layer)
+    _drop_remarks(net)
+    for each in net.iter():
+        each.text = (each.text or "").strip() or None
+        each.tail = None
+    written = ElementTree.tostring(net, encoding="utf-8").removeprefix(b"<?xml version='1.0' encoding='utf-8'?>\n")
+    return DECLARATION + written.replace(b" />", b"/>")  # a ">" of a value is written as "&gt;"
+
+
+def shorten_file(path: Path) -> None:
+    """The same of an .xml where it lies."""
+    path.write_bytes(shorten(path.read_bytes()))
+
+
+def _graphs(net: Element) -> Iterator[Element]:
+    """The model and the bodies of If, Loop and TensorIterator."""
+    return (each for each in net.iter() if each.find("layers") is not None)
+
+
+def _layers(graph: Element) -> list[Element]:
+    return list(graph.iterfind("layers/layer"))
+
+
+def _edges(graph: Element) -> list[Element]:
+    return list(graph.iterfind("edges/edge"))
+
+
+def _merge_constants(graph: Element) -> None:
+    """Of those that read the same bytes with the same shape, type and remarks the first stays."""
+    layers, [holder] = _layers(graph), graph.iterfind("layers")
+    first: dict[bytes, str] = {}
+    kept: dict[str, str] = {}
+    named = _of_results(graph)
+    for layer in layers:
+        if layer.get("type") != "Const" or (layer.get("id", ""), _out(layer)) in named:
+            continue
+        key = _but_for_names(layer)
+        if key in first:
+            kept[layer.get("id", "")] = first[key]
+            holder.remove(layer)
+        first.setdefault(key, layer.get("id", ""))
+    for edge in _edges(graph):
+        source = edge.get("from-layer", "")
+        edge.set("from-layer", kept.get(source, source))
+
+
+def _but_for_names(layer: Element) -> bytes:
+    """What a constant is. Its only port is numbered alike in all."""
+    copied = ElementTree.fromstring(ElementTree.tostring(layer))
+    del copied.attrib["id"], copied.attrib["name"]
+    for port in copied.iterfind("output/port"):
+        port.attrib.pop("names", None)
+    _drop_made_of(copied)
+    for each in copied.iter():
+        each.text, each.tail = (each.text or "").strip(), None
+    return ElementTree.tostring(copied)
+
+
+def _out(layer: Element) -> str:
+    port = layer.find("output/port")
+    return "" if port is None else port.get("id", "")
+
+
+def _of_results(graph: Element) -> set[tuple[str, str]]:
+    """Layer and port of what the results take: there the outputs' names stand."""
+    results = {layer.get("id") for layer in _layers(graph) if layer.get("type") == "Result"}
+    return {
+        (edge.get("from-layer", ""), edge.get("from-port", ""))
+        for edge in _edges(graph)
+        if edge.get("to-layer") in results
+    }
+
+
+def _name_by_place(graph: Element) -> None:
+    taken = {layer.get("name") for layer in _layers(graph) if layer.get("type") in ENDS}
+    for place, layer in enumerate(_layers(graph)):
+        if layer.get("type") not in ENDS:
+            name = str(place)
+            while name in taken:  # an input may be called "3"
+                name += "_"
+            layer.set("name", name)
+
+
+def _shorten_ports(graph: Element) -> None:
+    named = _of_results(graph)
+    for layer in _layers(graph):
+        _drop_made_of(layer)
+        for port in layer.iterfind("input/port"):
+            port.attrib.pop("precision", None)
+        for port in layer.iterfind("output/port"):
+            if layer.get("type") != "Parameter" and (layer.get("id", ""), port.get("id", "")) not in named:
+                port.attrib.pop("names", None)
+        for port in (*layer.iterfind("input/port"), *layer.iterfind("output/port")):
+            _drop_made_of(port)
+            if layer.get("version", "").startswith(OPSET):
+                for side in port.findall("dim"):
+                    port.remove(side)
+
+
+def _shorten_attributes(layer: Element) -> None:
+    data = layer.find("data")
+    if data is None or not layer.get("version", "").startswith(OPSET):
+        return
+    for name, value in list(data.items()):
+        default, kinds = DEFAULTS.get(name, ("", set()))
+        if value == default and layer.get("type") in kinds:
+            del data.attrib[name]
+        elif NUMBERS.fullmatch(value):
+            data.set(name, value.replace(" ", ""))
+    if not data.attrib and not len(data):
+        layer.remove(data)
+
+
+def _drop_made_of(owner: Element) -> None:
+    for info in owner.findall("rt_info"):
+        for each in [one for one in info if one.get("name", "").startswith(MADE_OF)]:
+            info.remove(each)
+        if not len(info):
+            owner.remove(info)
+
+
+def _drop_remarks(net: Element) -> None:
+    for info in net.findall("rt_info"):
+        for each in [one for one in info if one.get("name", one.tag) in REMARKS]:
+            info.remove(each)
+        if not len(info):
+            net.remove(info)
