@@ -46,7 +46,7 @@ class RelativeLatency(Relative):
 class RelativeSize(Relative):
     """A limit of the bytes, beside those of a reference."""
 
-    bytes: int | None = Field(None, gt=0, description="size of a rival in bytes; filled in, and refused where it is another")
+    bytes: int | None = Field(None, gt=0, description="bytes of a rival; filled in, and refused where they are others")
 
 
 class TargetLimits(Strict):
@@ -64,7 +64,8 @@ class TargetLimits(Strict):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
-        return _one_of_each(self)
+        _check_one_of_each(self)
+        return self
 
     @model_serializer(mode="wrap")
     def _as_said(self, plain: Any) -> dict[str, Any]:
@@ -101,7 +102,8 @@ class Budget(Strict):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
-        return _one_of_each(self)
+        _check_one_of_each(self)
+        return self
 
     @model_serializer(mode="wrap")
     def _without_unused(self, plain: Any) -> dict[str, Any]:
@@ -252,8 +254,7 @@ def _translated(given: Any, allowed: tuple[str, ...] = ("accuracy", "latency_p50
     return goals.translated(given, allowed) if isinstance(given, dict) and "goals" in given else given
 
 
-def _one_of_each(limits: Any) -> Any:
+def _check_one_of_each(limits: Budget | TargetLimits) -> None:
     for absolute, relative in PAIRS:
         if getattr(limits, absolute) is not None and getattr(limits, relative) is not None:
             raise ValueError(f"{absolute} and {relative}: both are given; leave one of them out, or set it to null")
-    return limits

@@ -239,8 +239,9 @@ def time_files(
         return asdict(intervals.ratio(samples_ms[key], samples_ms[to], openings, how.confidence))
 
     ratios: dict[str, dict[str, Any]] = {each.key: ratio(each.key, by_target[each.target].key) for each in files}
-    for key, found in ratios.items() if rivals else ():
-        found["beside"] = {sha256: ratio(key, sha256) for sha256 in rivals}
+    if rivals:
+        for key, found in ratios.items():
+            found["beside"] = {sha256: ratio(key, sha256) for sha256 in rivals}
     noise = float(np.median([conditions.noise(each, openings) for each in samples_ms.values()]))
     return {
         "ratios": ratios,

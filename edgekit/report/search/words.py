@@ -121,10 +121,17 @@ def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
     """The worst excess, as a share of its limit where that is known."""
     shares = []
     for name, by in trial["constraints"].items():
-        relative = limits.get({"size_bytes": "size"}.get(name, name))
-        limit = relative["ratio"] if isinstance(relative, dict) and name == "latency_p50" else limits.get(name)
+        limit = limits.get(name) or _relative(name, limits)
         shares.append(by / limit if isinstance(limit, (int, float)) and limit > 0 else by)
     return max(shares, default=0.0)
+
+
+def _relative(name: str, limits: Mapping[str, object]) -> float | None:
+    """A limit beside a reference as a number: a ratio of latencies, or bytes where they are known."""
+    whole = Budget.model_validate(limits).limits("")
+    if name == "latency_p50":
+        return whole.latency_p50.ratio if whole.latency_p50 else None
+    return whole.most_bytes() if name == "size_bytes" else None
 
 
 def _figure(by: float) -> str:

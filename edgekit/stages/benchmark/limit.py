@@ -17,15 +17,7 @@ OWN = "the limit of its target"
 
 def reference(of: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
     """The name under which a reference was timed; StageError for a baseline without a float file on the target."""
-    if of != BASELINE:
-        return of
-    found = _float_baseline(target, rows)
-    if found is None:
-        raise StageError(
-            f"budget: a limit of {target} is relative to the baseline, and there is no float file of it; see in "
-            f"notebook 05 why, or give {target} an absolute limit in budget.targets"
-        )
-    return str(found["name"])
+    return str(_float_baseline(target, rows)["name"]) if of == BASELINE else of
 
 
 def references(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Iterable[str]) -> set[str]:
@@ -38,8 +30,7 @@ def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: Limit
     """Of the baseline's float file on the target, where its size is what limits it."""
     if limits.size is None or limits.size.of != BASELINE:
         return None
-    name = reference(BASELINE, target, rows := list(rows))
-    return int(next(row["bytes"] for row in rows if row["name"] == name))
+    return int(_float_baseline(target, rows)["bytes"])
 
 
 def beside_field(
@@ -99,6 +90,12 @@ def words(budget: Budget, targets: Iterable[str]) -> str:
     return OWN if len(found) > 1 else found.pop() if found else ""
 
 
-def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     wanted = (BASELINE, "fp32", target)
-    return next((row for row in rows if (row["model"], row["precision"], row["target"]) == wanted), None)
+    found = next((row for row in rows if (row["model"], row["precision"], row["target"]) == wanted), None)
+    if found is None:
+        raise StageError(
+            f"budget: a limit of {target} is relative to the baseline, and there is no float file of it; see in "
+            f"notebook 05 why, or give {target} an absolute limit in budget.targets"
+        )
+    return found

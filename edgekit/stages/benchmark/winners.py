@@ -169,7 +169,7 @@ def against_limit(
 ) -> AgainstLimit:
     """A variant's median beside the limit, and where that is relative, beside its reference."""
     median = timings.median(row["name"])
-    return {
+    found = {
         "name": row["name"],
         "p50_ms": median.p50_ms,
         "low_ms": median.low_ms,
@@ -177,6 +177,7 @@ def against_limit(
         "too_slow": row["name"] in slow,
         **limit.beside_field(row, rows, timings, budget),
     }
+    return cast("AgainstLimit", found)
 
 
 def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:

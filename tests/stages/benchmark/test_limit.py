@@ -91,6 +91,14 @@ def test_without_new_limits_rows_and_decisions_are_as_before() -> None:
     assert list(found.content["budget"]) == ["accuracy_drop_pp", "accuracy_confidence", "latency_p50_ms", "size_bytes"]
 
 
+def test_on_devices_a_variant_must_keep_its_ratio_to_the_baseline_on_each() -> None:
+    limits, rows = budget(latency_p50=beside(0.2, "baseline")), ROWS[:3]
+    kept, broken = timings(TIMES, 0.005), timings({**TIMES, NAMES[2]: 0.1}, 0.005)
+    checked: Any = rows
+    assert NAMES[2] not in too_slow(checked, ClassTimings(kept, (kept,)), limits)
+    assert NAMES[2] in too_slow(checked, ClassTimings(kept, (broken,)), limits)
+
+
 def test_the_nearest_miss_is_told_beside_its_reference() -> None:
     found = decided(ROWS, TIMES, budget(latency_p50=beside(0.4)))
     nearest = found.metrics["nearest_miss"]
