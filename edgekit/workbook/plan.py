@@ -179,7 +179,7 @@ def agree(plan: Plan) -> None:
     except RunnerError as error:
         faults.add(f"preprocess: {error}")
     faults.of(lambda: _reached(plan))
-    faults.of(lambda: references.agree(plan))
+    faults.of(lambda: references.agree(plan.run.budget, plan.stages))
     for config in plan.stages.values():
         faults.of(config.agree)
     faults.raise_all()

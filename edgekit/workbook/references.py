@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgekit.core.budget import BASELINE, Rival
+from edgekit.core.budget import BASELINE, Budget, Rival
 from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.faults import Faults
 from edgekit.data.paths import expand
@@ -13,9 +14,6 @@ from edgekit.models.files import detect
 from edgekit.training.teachers import model_file
 from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import section_of
-
-if TYPE_CHECKING:
-    from edgekit.workbook.plan import Plan
 
 
 def looked_up(path: Path, run: RunConfig) -> RunConfig:
@@ -42,13 +40,13 @@ def looked_up(path: Path, run: RunConfig) -> RunConfig:
         raise ConfigError(f"budget.{error}") from None
 
 
-def agree(plan: Plan) -> None:
+def agree(budget: Budget, stages: Mapping[str, Any]) -> None:
     """ConfigError for a reference that this run does not make, or does not time where latencies decide."""
-    converted: Any = plan.stages["convert"]
+    converted = stages["convert"]
     makes = "baseline" in converted.models and "fp32" in converted.precisions
-    where = getattr(plan.stages["benchmark"], "where", "")
+    where = stages["benchmark"].where
     faults = Faults()
-    for place, limit in plan.run.budget.relatives():
+    for place, limit in budget.relatives():
         if limit.of == BASELINE and not makes:
             faults.add(
                 f"{place}.of and convert disagree: {BASELINE} is its float file on each target, and convert makes "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,10 @@ import yaml
 
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
-from edgekit.core.budget import Budget
-from edgekit.core.budget import Limits as BudgetLimits
 from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.hashing import sha256_file
 from edgekit.core.rows.profiled import PredictedSpeedup
-from edgekit.core.rows.variants import Limits, Met, VariantRow
+from edgekit.core.rows.variants import Met, VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
 from edgekit.report.formatting import (
@@ -36,6 +33,7 @@ from edgekit.report.html import (
     converted,
     costs,
     devices,
+    limits,
     loads,
     machine,
     streams,
@@ -187,12 +185,12 @@ def targets(result: Result) -> Grid:
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
     wanted = [target for target in TARGETS if any(row["target"] == target for row in rows.values())]
-    limits = _limits(budget, wanted, there is not None)
+    held_to = limits.lines(budget, wanted, there is not None)
     before = [
         "before", baseline["name"], percent(baseline["accuracy_validation"]), "", *([] if there is None else [""]),
         milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",
     ]  # fmt: skip
-    lines = [*limits, Line(before)]
+    lines = [*held_to, Line(before)]
     for target, name in result["winners"].items():
         lines.append(Line([target, *_met(rows[name])], "ships"))
     for target, nearest in _unmet(result).items():
@@ -205,31 +203,6 @@ def targets(result: Result) -> Grid:
     where = "" if there is None else " on this machine"
     caption = f"{what}; accuracy on validation, speed-up over the baseline{where} with its interval"
     return Grid(caption, columns, lines, frozenset(columns[2:]))
-
-
-def _limits(budget: Limits, targets: Sequence[str], elsewhere: bool) -> list[Line]:
-    """A line for the limits of all targets; where they differ, one for each."""
-    whole = Budget.model_validate(budget)
-    found = {target: _limit(whole.limits(target)) for target in targets}
-    if len(set(found.values())) < 2:
-        found = {"limit of the budget": _limit(whole.limits(targets[0]) if targets else whole.limits(""))}
-    else:
-        found = {f"limit for {target}": limit for target, limit in found.items()}
-    drop = f"≤ {budget['accuracy_drop_pp']:g}"
-    return [
-        Line([name, "", "", drop, *([latency, ""] if elsewhere else [latency]), size, ""], "limit")
-        for name, (latency, size) in found.items()
-    ]
-
-
-def _limit(limits: BudgetLimits) -> tuple[str, str]:
-    latency = "no limit"
-    if limits.latency_p50 is not None:
-        latency = f"≤ {limits.latency_words()}"
-    elif limits.latency_p50_ms is not None:
-        latency = f"≤ {milliseconds(limits.latency_p50_ms)}"
-    size = f"≤ {count(limits.size_bytes)}" if limits.size_bytes else "no limit"
-    return latency, size if limits.size is None else f"≤ {limits.size_words(unit='')}"
 
 
 def _met(row: VariantRow) -> list[str]:
