@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from docs.generate.tables import code, sentence, table
 from docs.generate.types import kind, span
+from edgekit.core.budget import RelativeLatency, RelativeSize, TargetLimits
 from edgekit.core.config import (
     PATTERN_ADVICE,
     SHARED_FIELDS,
@@ -36,6 +37,9 @@ Model = type[BaseModel]
 HEADER = ("option", "type and range", "default", "meaning")
 PARTS: dict[str, Model] = {
     "budget": Budget,
+    "budget.latency_p50": RelativeLatency,
+    "budget.size": RelativeSize,
+    "budget.targets": TargetLimits,
     "model": ModelConfig,
     "training": TrainingOptions,
     "distill.student": NetworkConfig,

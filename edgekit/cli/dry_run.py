@@ -34,8 +34,7 @@ def show(plan: Plan, out: Path) -> None:
         table.add_row(f"{number:02d}_{stage}", escape(options))
     sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
-    limits += [f"p50 ≤ {run_.budget.latency_p50_ms:g} ms"] if run_.budget.latency_p50_ms else []
-    limits += [f"size ≤ {run_.budget.size_bytes:,} bytes"] if run_.budget.size_bytes else []
+    limits += run_.budget.words(run_.targets, "p50 ≤ {}", "size ≤ {}")
     lines = {
         "Model": _brief(run_.model) + (f", {TITLES[detect.find(plan.source)]}" if plan.source else ""),
         "Data": "  ".join(f"{name}={value}" for name, value in plan.data.model_dump(exclude_none=True).items()),

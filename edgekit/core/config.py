@@ -12,17 +12,19 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from edgekit.core.budget import Budget as Budget
 from edgekit.core.errors import ConfigError
+from edgekit.core.strict import TARGETS as TARGETS
+from edgekit.core.strict import Strict as Strict
+from edgekit.core.strict import Target as Target
 
 STAGES = ("profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle")
 TRAINING = ("distill", "prune", "quantize")
 """Stages that train a student; a config without a `distill` section has none of them."""
 
-Target = Literal["tflite", "openvino", "onnx"]
-TARGETS: tuple[Target, ...] = ("tflite", "openvino", "onnx")
 BUILDER_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 CLASS_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
@@ -36,29 +38,6 @@ PATTERN_ADVICE = {
 }
 """What a text must look like, by its pattern: nobody should have to read a regular expression."""
 Builder = Annotated[str, Field(pattern=BUILDER_PATTERN)]
-
-
-class Strict(BaseModel):
-    """No unknown key, no silent conversion, no change after the check."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-
-class Budget(Strict):
-    """The limits a variant must meet, on the validation split and on this machine.
-
-    The drop is that of all samples like those of the split. So the upper end of its one-sided interval is compared with
-    the limit (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing.
-    """
-
-    accuracy_drop_pp: float = Field(
-        1.0, ge=0, le=100, description="largest drop of accuracy below the baseline, percentage points"
-    )
-    accuracy_confidence: float = Field(
-        0.95, gt=0.5, lt=1, description="confidence that the drop on unseen samples is no larger"
-    )
-    latency_p50_ms: float | None = Field(None, gt=0, description="largest median latency of one call, milliseconds")
-    size_bytes: int | None = Field(None, gt=0, description="largest size of the model's files, bytes")
 
 
 def arguments(kwargs: Mapping[str, Any]) -> str:

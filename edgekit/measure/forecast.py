@@ -142,14 +142,16 @@ def stop_here(
     bytes_now: int,
     latency_p50_ms: float | None,
     size_bytes: int | None,
+    says_all: bool = True,
 ) -> str | None:
     """Why no compression is needed: a runtime meets the budget with the unmodified float network; None where none
     does.
 
     `ways` as the profile has them; the first, the unmodified baseline of `bytes_now`, counts where no runtime is
-    inside. Without a limit of latency or size there is nothing to meet.
+    inside. Without a limit of latency or size there is nothing to meet. Only the benchmark can tell where these two do
+    not say it all (`says_all`), for a limit is relative or of one target.
     """
-    if latency_p50_ms is None and size_bytes is None:
+    if not says_all or (latency_p50_ms is None and size_bytes is None):
         return None
     runtimes = [RUNTIMES[target] for target in targets]
     first, *others = ways

@@ -13,6 +13,7 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.variants import zipped_bytes
 from edgekit.measure import lane
+from edgekit.measure.references import References
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import interleaved
@@ -24,6 +25,8 @@ from edgekit.targets.jobs import Files, Job, Step, plain_method
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
+PLAIN, AS_IT_IS = "fp32", "as it is"
+"""Precision of a reference that is converted, and of a file that somebody else made."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,25 @@ def measure(
     warmup_per_round: int = 5,
     threads: int = 1,
     watch: conditions.Watch | None = None,
+    beside: References | None = None,
 ) -> Times:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
     `rounds`. `watch` records other load on the machine. A file that cannot be made is listed in `lost`; the others
-    are timed.
+    are timed. References `beside` them are found under their own names, of the target that a rival's file is for.
     """
+    beside = beside or References()
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
         if not made:
             return Times([], lost)
+        if beside.models:
+            theirs, missing = convert_plainly(beside.models, calibration, targets, (PLAIN,), Path(folder), timeout_s)
+            made |= theirs
+            lost += missing
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
+        calls |= {name: rival.call(beside.raw, threads) for name, rival in beside.rivals.items()}
         with (
             progress.step("timing", "round", rounds) as shown,
             lane.measuring(),
@@ -100,7 +110,15 @@ def measure(
         ):
             on_round = progress.both(seeing.sample, shown.at)
             samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
-        return Times([_timed(key, one, samples_ms[key], rounds) for key, one in made.items()], lost)
+        files = [
+            _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
+            for key, one in made.items()
+        ]
+        files += [
+            _timed(samples_ms[name], rounds, (name, rival.kind, AS_IT_IS), rival.members)
+            for name, rival in beside.rivals.items()
+        ]
+        return Times(files, lost)
 
 
 @dataclass(frozen=True)
@@ -171,14 +189,16 @@ def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratc
     return Job(name, target, scratch / CALIBRATION, steps)
 
 
-def _timed(name: str, one: Converted, samples_ms: np.ndarray, rounds: int) -> Timed:
+def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:
+    """`what`: model, target and precision."""
     median = p50(samples_ms, rounds, CONFIDENCE)
+    model, target, precision = what
     return Timed(
-        model=one.job.model,
-        target=one.job.target,
-        precision=one.step.precision,
-        bytes=one.bytes,
-        zipped_bytes=zipped_bytes(path.read_bytes() for path in one.paths),
+        model=model,
+        target=target,
+        precision=precision,
+        bytes=sum(path.stat().st_size for path in paths),
+        zipped_bytes=zipped_bytes(path.read_bytes() for path in paths),
         p50_ms=median.p50_ms,
         low_ms=median.low_ms,
         high_ms=median.high_ms,

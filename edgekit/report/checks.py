@@ -117,7 +117,8 @@ def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
 
 def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
     """By how much it exceeds each limit that it exceeds."""
-    limit_ms, limit_bytes = budget["latency_p50_ms"], budget["size_bytes"]
+    held = nearest.get("limits")
+    limit_ms, limit_bytes = (held or budget)["latency_p50_ms"], (held or budget)["size_bytes"]
     over = []
     if (points := nearest["bound_pp"] - budget["accuracy_drop_pp"]) > 0:
         over.append(f"{points:.2g} pp of accuracy")
@@ -125,6 +126,12 @@ def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
     p50_ms = there["p50_ms"] if there else nearest["p50_ms"]
     if limit_ms and p50_ms is not None and p50_ms > limit_ms:
         over.append(f"{p50_ms - limit_ms:.3g} ms ({p50_ms / limit_ms - 1:.0%}) of p50")
+    beside = held.get("beside") if held else None
+    if beside and beside["ratio"] > beside["limit"]:
+        over.append(
+            f"{beside['ratio'] / beside['limit'] - 1:.0%} of p50, which is {beside['ratio']:.3g} "
+            f"({beside['ratio_low']:.3g} to {beside['ratio_high']:.3g}) times that of {beside['name']}"
+        )
     if limit_bytes and nearest["bytes"] > limit_bytes:
         over.append(f"{nearest['bytes'] - limit_bytes:,} bytes ({nearest['bytes'] / limit_bytes - 1:.0%})")
     return over

@@ -148,7 +148,16 @@ def _baseline(row: BaselineRow) -> Line:
 def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> Line:
     standing, verdict = _standing(row, winners, decisions)
     gain = (row["speedup"], row["speedup_low"], row["speedup_high"])
-    return _line(row, standing, row["drop_pp"], row["bound_pp"], gain, verdict)
+    return _line(row, standing, row["drop_pp"], row["bound_pp"], gain, f"{verdict}{_beside_reference(row)}")
+
+
+def _beside_reference(row: VariantRow) -> str:
+    """How it compares with the reference of a relative limit, where it has one."""
+    found = row["limits"].get("beside") if "limits" in row else None
+    if found is None:
+        return ""
+    interval = f"{times(found['ratio'])} ({span(found['ratio_low'], found['ratio_high'])})"
+    return f"; {interval} the time of {found['name']}, of which {found['limit']:g} is the limit"
 
 
 def _line(

@@ -78,7 +78,7 @@ class Evaluator:
         self.caches = [str(self.folder / CACHE), *map(_absolute, caches)]
         self._shared = {"caches": self.caches, "teachers": str(self.folder / TEACHERS)}
         self.targets = measured_targets(objectives, plan)
-        self.measured = Measured(folder, replay)
+        self.measured = Measured(folder, replay, list(anchors.rivals(plan, self.targets)))
         self.disturbed = False
         self._settings = split_settings(plan.settings)
         self._config = plan.path.read_bytes()
@@ -138,14 +138,14 @@ class Evaluator:
         for trial in self._passed(trials, found):
             shape = found[trial.number]
             trial.size, trial.epochs = Size(**shape["size"]), shape["epochs"]
-            if reason := rungs.over_size(trial.size, shape["precisions"], self.budget):
-                least = rungs.least_bytes(trial.size, shape["precisions"])
-                trial.constraints = {"size_bytes": float(least - (self.budget.size_bytes or 0))}
+            held = (trial.size, shape["precisions"], self.budget, self.targets, self._baseline_bytes)
+            if reason := rungs.over_size(*held):
+                trial.constraints = {"size_bytes": float(rungs.size_excess(*held))}
                 trial.end("infeasible", reason)
 
     def _untrained(self, trials: list[UnderWay], before: list[Kept]) -> None:
         budget = self.budget
-        if budget.latency_p50_ms is None and budget.size_bytes is None:
+        if not budget.words(self.targets):
             return
         place = str(self.folder / "untrained")
         for trial in trials:
@@ -155,11 +155,11 @@ class Evaluator:
         going = self._passed(trials, found)
         contents = {trial.number: list(map(Content.from_json, found[trial.number]["files"])) for trial in going}
         timed = [each for every in contents.values() for each in every if self._small(each)]
-        if budget.latency_p50_ms is not None:
+        if any(budget.limits(target).on_latency for target in self.targets):
             self._measure(timed, before)
         for trial in going:
-            files = [rungs.File(each.target, each.bytes, self._low_ms(each)) for each in contents[trial.number]]
-            reason, over = rungs.over_limits(files, self.targets, budget)
+            files = [self._file(each) for each in contents[trial.number]]
+            reason, over = rungs.over_limits(files, self.targets, budget, self._baseline_bytes)
             if reason:
                 trial.constraints = over
                 trial.end("infeasible" if over else "failed", reason)
@@ -199,14 +199,16 @@ class Evaluator:
         }  # fmt: skip
         found = self._each(works, "trainings")
         going = self._passed(trials, found)
-        rows = {trial.number: candidates(found[trial.number]["rows"], self.budget) for trial in going}
+        rows = {
+            trial.number: candidates(found[trial.number]["rows"], self.budget, self._baseline_bytes) for trial in going
+        }
         began = time.monotonic()
         self._measure([Content.from_json(row["content"]) for each in rows.values() for row in each], before)
         took_s = (time.monotonic() - began) / max(1, len(going))
         for trial in going:
             trial.chosen = {target: choose([row for row in rows[trial.number] if row["target"] == target],
                                            self.measured) for target in self.targets}  # fmt: skip
-            trial.constraints = constraints(trial.chosen.values(), self.budget)
+            trial.constraints = constraints(trial.chosen.values(), self.budget, self._baseline_bytes)
             trial.took_s["measuring"] = round(took_s, 3)
             trial.state = "complete"
             trial.keep()
@@ -244,15 +246,26 @@ class Evaluator:
         assert self._anchors is not None
         front = [content for kept in before for content in kept.contents]
         known = self._anchors
-        reasons = measure(contents, known.contents, front, self.measured, known.protocol, self.pool)
+        reasons = measure(
+            contents, known.contents, front, self.measured, known.protocol, self.pool, beside=known.beside
+        )
         self.disturbed = self.disturbed or bool(reasons)
 
-    def _small(self, content: Content) -> bool:
-        return self.budget.size_bytes is None or content.bytes <= self.budget.size_bytes
+    @property
+    def _baseline_bytes(self) -> dict[str, int]:
+        assert self._anchors is not None
+        return self._anchors.bytes
 
-    def _low_ms(self, content: Content) -> float | None:
-        found = self.measured.of(content)
-        return found.interval_ms[0] if found else None
+    def _small(self, content: Content) -> bool:
+        most = self.budget.limits(content.target).most_bytes(self._baseline_bytes[content.target])
+        return most is None or content.bytes <= most
+
+    def _file(self, content: Content) -> rungs.File:
+        found, limit = self.measured.of(content), self.budget.limits(content.target).latency_p50
+        low_ms = found.interval_ms[0] if found else None
+        return rungs.File(
+            content.target, content.bytes, low_ms, {limit.of: found.ratio_low(limit)} if found and limit else {}
+        )
 
 
 def _absolute(url: str) -> str:

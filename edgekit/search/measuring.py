@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import progress
+from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.rows.study import AnchorRow
+from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import bench, conditions, intervals
 from edgekit.runner.native_stderr import quiet_native
@@ -50,12 +52,16 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Latency:
-    """How many times slower than the anchor a file is, with its interval, and the anchor's first p50."""
+    """How many times slower than the anchor a file is, with its interval, and the anchor's first p50.
+
+    `beside` has the same of rivals, by sha256.
+    """
 
     ratio: float
     low: float
     high: float
     anchor_ms: float
+    beside: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def p50_ms(self) -> float:
@@ -67,12 +73,19 @@ class Latency:
         """Both ends."""
         return [self.low * self.anchor_ms, self.high * self.anchor_ms]
 
+    def ratio_low(self, limit: RelativeLatency) -> float:
+        """Lower end of the ratio to the reference of a limit; the baseline's is the anchor."""
+        return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
+
 
 class Measured:
-    """Everything that a study has measured; `replay` is the folder of another study whose values are taken first."""
+    """Everything that a study has measured; `replay` is the folder of another study whose values are taken first.
 
-    def __init__(self, folder: Path, replay: Path | None = None) -> None:
-        self._path, self.replay = folder / FILE, replay
+    `beside` are the sha256 of rivals: what was not measured beside each of them is not known.
+    """
+
+    def __init__(self, folder: Path, replay: Path | None = None, beside: Sequence[str] = ()) -> None:
+        self._path, self.replay, self._beside = folder / FILE, replay, frozenset(beside)
         self._own = _read(self._path) if self._path.is_file() else _nothing()
         self._other = _read(replay / FILE) if replay else _nothing()
 
@@ -105,12 +118,13 @@ class Measured:
         unknown, before = dict[str, Content](), json.dumps(self._own)
         for content in contents:
             theirs = self._other["files"].get(content.key)
-            if theirs and content.target in self._other["anchors"]:
+            if self._is_known(theirs) and content.target in self._other["anchors"]:
                 for each in ("anchors", "baselines"):
                     if content.target in self._other[each]:
                         self._own[each].setdefault(content.target, self._other[each][content.target])
-                self._own["files"].setdefault(content.key, theirs)
-            if content.key not in self._own["files"]:
+                if not self._is_known(self._own["files"].get(content.key)):
+                    self._own["files"][content.key] = theirs
+            if not self._is_known(self._own["files"].get(content.key)):
                 unknown[content.key] = content
         if json.dumps(self._own) != before:
             write_json(self._path, self._own)
@@ -123,8 +137,12 @@ class Measured:
             self._own["anchors"].setdefault(target, first)
             self._own["baselines"].setdefault(target, anchors[target].sha256)
         for content in contents:
-            self._own["files"].setdefault(content.key, found["ratios"][content.key])
+            if not self._is_known(self._own["files"].get(content.key)):
+                self._own["files"][content.key] = found["ratios"][content.key]
         write_json(self._path, self._own)
+
+    def _is_known(self, row: Mapping[str, Any] | None) -> bool:
+        return row is not None and self._beside <= set(row.get("beside", ()))
 
     def drifted(self, found: Mapping[str, Any]) -> list[str]:
         """Reasons not to trust a round: files known before that it sees otherwise."""
@@ -155,9 +173,11 @@ def measure(
     protocol: Protocol,
     pool: Pool,
     say: Callable[[str], object] = progress.say,
+    beside: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Measure what is not known yet in one round beside the anchors; why it was disturbed, nothing of a quiet one.
 
+    `beside` are rivals, as `anchors.Anchors` has them, which are timed in the same round.
     A disturbed round is repeated, `TRIES` in all. Files that a replayed study lacks are measured, and that is said.
     """
     measured.check_anchors(anchors)
@@ -168,11 +188,12 @@ def measure(
         many = f"{len(unknown)} file was" if len(unknown) == 1 else f"{len(unknown)} files were"
         say(f"--replay {measured.replay}: {many} not measured there, so measuring begins; the digest will be another.")
     targets = {content.target for content in unknown}
-    beside = {content.key: content for content in front if content.target in targets}
+    known = {content.key: content for content in front if content.target in targets}
     arguments = {
-        "contents": [content.to_json() for content in {**beside, **{each.key: each for each in unknown}}.values()],
+        "contents": [content.to_json() for content in {**known, **{each.key: each for each in unknown}}.values()],
         "anchors": {target: anchors[target].to_json() for target in sorted(targets)},
         "protocol": vars(protocol),
+        **({"beside": dict(beside)} if beside else {}),
     }
     work = Work(f"measuring {len(unknown)} files", "edgekit.search.measuring:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
@@ -189,25 +210,38 @@ def measure(
     return reasons
 
 
-def time_files(contents: list[dict[str, Any]], anchors: dict[str, Any], protocol: dict[str, Any]) -> dict[str, Any]:
-    """Time files and anchors in turn; {"ratios": by key, "anchors": p50 by target, "disturbed": reasons}."""
+def time_files(
+    contents: list[dict[str, Any]],
+    anchors: dict[str, Any],
+    protocol: dict[str, Any],
+    beside: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Time files, anchors and rivals in turn; {"ratios": by key, "anchors": p50 by target, "disturbed": reasons}."""
     how = Protocol(**protocol)
     files = [Content.from_json(each) for each in contents]
     by_target = {target: Content.from_json(each) for target, each in anchors.items()}
     x = np.load(how.input, allow_pickle=False)
     every = {content.key: content for content in [*by_target.values(), *files]}
-    openers = {key: partial(_open, content, x, how.threads) for key, content in every.items()}
+    openers: dict[str, Callable[[], Callable[[], object]]] = {
+        key: partial(_open, content, x, how.threads) for key, content in every.items()
+    }
+    rivals = {sha256: RivalFile(**each) for sha256, each in beside["files"].items()} if beside else {}
+    raw = np.load(beside["raw"], allow_pickle=False) if beside else x
+    openers |= {sha256: partial(rival.call, raw, how.threads) for sha256, rival in rivals.items()}
     with conditions.Watch() as watch, progress.step("measuring", "opening", bench.openings_of(how.rounds)) as shown:
         on_round = progress.both(watch.sample, shown.at)
         growing = bench.growing(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
                                 on_round=on_round, limit_s=how.limit_s)  # fmt: skip
         samples_ms, openings = next(growing)
     p50 = {target: intervals.p50(samples_ms[each.key], openings, how.confidence) for target, each in by_target.items()}
-    ratios = {}
-    for content in files:
-        anchor_ms = samples_ms[by_target[content.target].key]
-        found = intervals.ratio(samples_ms[content.key], anchor_ms, openings, how.confidence)
-        ratios[content.key] = {"ratio": found.ratio, "low": found.low, "high": found.high}
+
+    def ratio(key: str, to: str) -> dict[str, float]:
+        return asdict(intervals.ratio(samples_ms[key], samples_ms[to], openings, how.confidence))
+
+    ratios: dict[str, dict[str, Any]] = {each.key: ratio(each.key, by_target[each.target].key) for each in files}
+    if rivals:
+        for key, found in ratios.items():
+            found["beside"] = {sha256: ratio(key, sha256) for sha256 in rivals}
     noise = float(np.median([conditions.noise(each, openings) for each in samples_ms.values()]))
     return {
         "ratios": ratios,
@@ -236,8 +270,7 @@ def _read(path: Path) -> dict[str, Any]:
             found["format"] == FORMAT
             and all(isinstance(each, str) for each in found.setdefault("baselines", {}).values())
             and all(map(_is_positive, found["anchors"].values()))
-            and all({"ratio", "low", "high"} == set(each) for each in found["files"].values())
-            and all(_is_positive(value) for each in found["files"].values() for value in each.values())
+            and all(map(_is_row, found["files"].values()))
             and {key.partition(":")[0] for key in found["files"]} <= found["anchors"].keys()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -245,6 +278,11 @@ def _read(path: Path) -> dict[str, Any]:
     if not good:
         raise TrustError(f"{path}: not what a search of this edgekit measured; remove it, or name another folder")
     return dict(found)
+
+
+def _is_row(row: dict[str, Any]) -> bool:
+    rows = [{name: value for name, value in row.items() if name != "beside"}, *row.get("beside", {}).values()]
+    return all({"ratio", "low", "high"} == set(each) and all(map(_is_positive, each.values())) for each in rows)
 
 
 def _is_positive(value: object) -> bool:

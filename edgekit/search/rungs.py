@@ -11,9 +11,10 @@ The first and the third look at no clock, so they decide alike everywhere. What 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from edgekit.core.budget import Limits
 from edgekit.core.config import Budget
 from edgekit.core.rows.study import Rung
 
@@ -52,11 +53,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class File:
-    """A file of an untrained network, with the interval of its p50."""
+    """A file of an untrained network: the lower end of its p50, and of its ratio to each reference of a limit."""
 
     target: str
     bytes: int
     low_ms: float | None
+    ratio_lows: Mapping[str, float] = field(default_factory=dict)
 
 
 def few_epochs(epochs: int) -> int:
@@ -70,15 +72,25 @@ def least_bytes(size: Size, precisions: Iterable[str]) -> int:
     return min(size.parameters, size.pruned_parameters) * min(WEIGHT_BYTES[name] for name in precisions)
 
 
-def over_size(size: Size, precisions: Sequence[str], budget: Budget) -> str:
-    """Why the first rung refuses it; empty where it does not."""
-    least = least_bytes(size, precisions)
-    if budget.size_bytes is None or least <= budget.size_bytes:
-        return ""
-    return f"its weights alone need {least:,} bytes, over {budget.size_bytes:,} (budget.size_bytes)"
+def over_size(
+    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
+) -> str:
+    """Why the first rung refuses it; empty where it does not. `baseline`: bytes of its float file, by target."""
+    over = _most_over(size, precisions, budget, targets, baseline)
+    return over[1] if over else ""
 
 
-def over_limits(files: Sequence[File], targets: Sequence[str], budget: Budget) -> tuple[str, dict[str, float]]:
+def size_excess(
+    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
+) -> int:
+    """By how many bytes its weights alone are over; 0 where they are not."""
+    over = _most_over(size, precisions, budget, targets, baseline)
+    return over[0] if over else 0
+
+
+def over_limits(
+    files: Sequence[File], targets: Sequence[str], budget: Budget, baseline: Mapping[str, int] = {}
+) -> tuple[str, dict[str, float]]:
     """Why the second rung refuses it, and by how much it is over; empty where each target has a file within limits.
 
     A latency is over its limit where its whole interval is. A file without one was not timed, for its bytes are over.
@@ -89,17 +101,49 @@ def over_limits(files: Sequence[File], targets: Sequence[str], budget: Budget) -
         if not of:
             reasons.append(f"{target} takes no file of it")
             continue
-        small = [file for file in of if budget.size_bytes is None or file.bytes <= budget.size_bytes]
-        if not small and budget.size_bytes is not None:
+        limits = budget.limits(target)
+        most = limits.most_bytes(baseline.get(target))
+        small = [file for file in of if most is None or file.bytes <= most]
+        if not small and most is not None:
             least = min(file.bytes for file in of)
-            over["size_bytes"] = max(over.get("size_bytes", 0.0), float(least - budget.size_bytes))
-            reasons.append(f"its smallest {target} file has {least:,} bytes, over {budget.size_bytes:,}")
+            over["size_bytes"] = max(over.get("size_bytes", 0.0), float(least - most))
+            words = limits.size_words(baseline.get(target), unit="")
+            reasons.append(f"its smallest {target} file has {least:,} bytes, over {words}")
             continue
-        limit_ms, lows = budget.latency_p50_ms, [file.low_ms for file in small if file.low_ms is not None]
-        if limit_ms is not None and lows and min(lows) > limit_ms:
-            over["latency_p50_ms"] = max(over.get("latency_p50_ms", 0.0), min(lows) - limit_ms)
-            reasons.append(f"untrained, its p50 on {target} is at least {min(lows):.3g} ms, over {limit_ms:g}")
+        if found := _too_slow(small, limits):
+            name, by, reason = found
+            over[name] = max(over.get(name, 0.0), by)
+            reasons.append(f"untrained, its p50 on {target} is at least {reason}")
     return "; ".join(reasons), over
+
+
+def _most_over(
+    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str], baseline: Mapping[str, int]
+) -> tuple[int, str] | None:
+    """The excess of the tightest limit among the targets, with its words."""
+    least, found = least_bytes(size, precisions), list[tuple[int, str]]()
+    for target in targets or ("",):
+        limits = budget.limits(target)
+        most = limits.most_bytes(baseline.get(target))
+        if most is not None and least > most:
+            words = limits.size_words(baseline.get(target), unit="")
+            name = "budget.size_bytes" if limits.size is None else "budget.size"
+            found.append((least - most, f"its weights alone need {least:,} bytes, over {words} ({name})"))
+    return max(found, default=None)
+
+
+def _too_slow(files: Sequence[File], limits: Limits) -> tuple[str, float, str] | None:
+    """The constraint that the fastest of these files breaks for sure, by how much, and in words."""
+    if limits.latency_p50 is not None:
+        of, most = limits.latency_p50.of, limits.latency_p50.ratio
+        ratios = [file.ratio_lows[of] for file in files if of in file.ratio_lows]
+        if ratios and min(ratios) > most:
+            return "latency_p50", min(ratios) - most, f"{min(ratios):.3g} of that of {of}, over {most:g}"
+        return None
+    limit_ms, lows = limits.latency_p50_ms, [file.low_ms for file in files if file.low_ms is not None]
+    if limit_ms is not None and lows and min(lows) > limit_ms:
+        return "latency_p50_ms", min(lows) - limit_ms, f"{min(lows):.3g} ms, over {limit_ms:g}"
+    return None
 
 
 def dominated_by(one: Standing, others: Iterable[Standing]) -> Standing | None:

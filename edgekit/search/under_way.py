@@ -111,30 +111,40 @@ def choose(rows: Sequence[dict[str, Any]], measured: Measured) -> Chosen:
     return min(every, key=lambda each: (each.latency.ratio, each.bytes, each.name))
 
 
-def candidates(rows: Sequence[dict[str, Any]], budget: Budget) -> list[dict[str, Any]]:
+def candidates(
+    rows: Sequence[dict[str, Any]], budget: Budget, baseline: Mapping[str, int] = {}
+) -> list[dict[str, Any]]:
     """The files that may stand for a trial, target by target: those within the budget's drop, of these the small ones.
 
-    Where none is within the drop, the most accurate.
+    Where none is within the drop, the most accurate. `baseline`: bytes of its float file, by target.
     """
     found = []
     for target in dict.fromkeys(row["target"] for row in rows):
+        limit = budget.limits(target).most_bytes(baseline.get(target))
         of = [row for row in rows if row["target"] == target]
         within = [row for row in of if row["bound_pp"] <= budget.accuracy_drop_pp]
-        small = [row for row in within if budget.size_bytes is None or row["bytes"] <= budget.size_bytes]
+        small = [row for row in within if limit is None or row["bytes"] <= limit]
         most = min(of, key=lambda row: (-row["accuracy"], row["bytes"], row["name"]))
         found += small or within or [most]
     return found
 
 
-def constraints(chosen: Iterable[Chosen], budget: Budget) -> dict[str, float]:
-    """By how much the worst target is over each limit of the budget; at most 0 where it is met."""
+def constraints(chosen: Iterable[Chosen], budget: Budget, baseline: Mapping[str, int] = {}) -> dict[str, float]:
+    """By how much the worst target is over each limit of the budget; at most 0 where it is met.
+
+    `latency_p50` is a ratio to the reference of a relative limit.
+    """
     every = list(chosen)
-    over = {"accuracy_drop_pp": max(each.bound_pp - budget.accuracy_drop_pp for each in every)}
-    if budget.latency_p50_ms is not None:
-        over["latency_p50_ms"] = max(each.latency.interval_ms[0] - budget.latency_p50_ms for each in every)
-    if budget.size_bytes is not None:
-        over["size_bytes"] = float(max(each.bytes - budget.size_bytes for each in every))
-    return over
+    over = {"accuracy_drop_pp": [each.bound_pp - budget.accuracy_drop_pp for each in every]}
+    for each in every:
+        limits = budget.limits(each.content.target)
+        if limits.latency_p50_ms is not None:
+            over.setdefault("latency_p50_ms", []).append(each.latency.interval_ms[0] - limits.latency_p50_ms)
+        if (relative := limits.latency_p50) is not None:
+            over.setdefault("latency_p50", []).append(each.latency.ratio_low(relative) - relative.ratio)
+        if (most := limits.most_bytes(baseline.get(each.content.target))) is not None:
+            over.setdefault("size_bytes", []).append(float(each.bytes - most))
+    return {name: max(by) for name, by in over.items()}
 
 
 def value(objective: Objective, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:

@@ -22,13 +22,14 @@ from edgekit.core.config import StageConfig
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, ResourceError, TrustError
 from edgekit.data import Data
 from edgekit.data import load as load_data
-from edgekit.measure import lane
+from edgekit.measure import lane, references
 from edgekit.measure.latency import Converted, convert_plainly
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.runner.errors import RunnerError
 from edgekit.search import files, stages
+from edgekit.search.anchors import rivals
 from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
@@ -47,7 +48,7 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
     `settings` are those of every trial. {"anchors": contents by target, "accuracy": on validation, "input": path of a
-    network input, "took_s": …}
+    network input, "took_s": …}; where limits are relative to rivals, "beside": as `anchors.Anchors` has them.
     """
     opened, made, took_s = stages.make(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(made.path / "model")
@@ -64,7 +65,18 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
             "take the target out of the objectives"
         )
     anchors = {content.target: content.to_json() for content in kept["baseline"]}
-    return {"anchors": anchors, "accuracy": accuracy, "input": str(sample), "took_s": took_s}
+    beside = _rivals(opened.plan, opened.data, targets, Path(folder))
+    return {"anchors": anchors, "accuracy": accuracy, "input": str(sample), "took_s": took_s, **beside}
+
+
+def _rivals(plan: Plan, data: Data, targets: list[str], folder: Path) -> dict[str, Any]:
+    named = {limit.of: sha256 for sha256, limit in rivals(plan, targets).items()}
+    if not named:
+        return {}
+    raw = folder / "raw.npy"
+    np.save(raw, np.asarray(data.validation.x[:1]), allow_pickle=False)
+    found = references.rivals_of(plan.run.budget, targets, data)
+    return {"beside": {"raw": str(raw), "files": {named[name]: asdict(one) for name, one in found.items()}}}
 
 
 def shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:

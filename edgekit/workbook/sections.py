@@ -56,7 +56,7 @@ def device(name: str) -> str:
 def for_stage(stage: str, run: RunConfig, shared: dict[str, Any]) -> dict[str, Any]:
     """Those options for one stage: a limit that devices are held to says nothing about candidates timed here."""
     if stage == "distill" and run.benchmark.get("where"):
-        return {**shared, "budget": run.budget.model_copy(update={"latency_p50_ms": None})}
+        return {**shared, "budget": run.budget.without_latency()}
     return shared
 
 

@@ -80,6 +80,7 @@ def test_an_unset_variable_in_a_path_is_a_config_fault() -> None:
 @pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
 def test_missing_data_is_exit_code_4_and_starts_no_kernel(dry: list[str], tmp_path: Path) -> None:
     settings = ("--set", "distill.teachers=[{baseline: true}]", "--set", "benchmark.rivals=[]")
+    settings += ("--set", "budget={accuracy_drop_pp: 1.2}")
     out, nowhere = tmp_path / "runs", str(tmp_path / "nowhere")
     done = edgekit("run", "configs/cifar10.yaml", "--out", str(out), *settings, *dry, EDGEKIT_SHARED=nowhere)
     assert done.returncode == 4, done.stderr

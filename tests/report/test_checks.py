@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_a_missed_budget_raises_with_the_nearest_miss(tmp_path: Path) -> None:
     by = r"over by 0.5 pp of accuracy and 0.1 ms \(25%\) of p50 and 200 bytes \(25%\): too large"
     with pytest.raises(BudgetMissed, match=rf"nearest miss is a-int8-onnx \(p50 0.5 ms, 1,000 bytes\), {by}"):
         checks.budget_met(sealed)
+
+
+def test_a_miss_of_one_targets_limits_is_told_by_those() -> None:
+    beside = {"name": "theirs.tflite", "limit": 0.5, "ratio": 0.6, "ratio_low": 0.59, "ratio_high": 0.61}
+    nearest: Any = {"name": "a-int8-onnx", "p50_ms": 0.5, "bytes": 1000, "bound_pp": 0.5, "reasons": ["too slow"]}
+    nearest |= {"limits": {"latency_p50_ms": None, "size_bytes": 900, "beside": beside}}
+    budget: Any = BUDGET | {"latency_p50_ms": None, "latency_p50": {"ratio": 0.5, "of": "theirs.tflite"}}
+    said = checks.missed_message(nearest, budget)
+    assert "over by 20% of p50, which is 0.6 (0.59 to 0.61) times that of theirs.tflite and 100 bytes (11%)" in said
 
 
 def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

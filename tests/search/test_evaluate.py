@@ -10,6 +10,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.search.anchors import rivals
 from edgekit.search.evaluate import Evaluator, trial_folder
 from edgekit.search.files import Content
 from edgekit.search.objectives import Objective
@@ -49,7 +50,10 @@ class World:
 
     def baseline(self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> Any:
         self.content("input.npy")
+        sha256s = rivals(load_plan(Path(config), settings, known=True), targets)
+        beside = {"raw": str(self.folder / "input.npy"), "files": {sha256: {} for sha256 in sha256s}}
         return {
+            **({"beside": beside} if sha256s else {}),
             "anchors": {"tflite": self.content("anchor")},
             "accuracy": 0.93,
             "input": str(self.folder / "input.npy"),
@@ -99,13 +103,16 @@ class World:
         return {"name": name, "target": "tflite", "accuracy": accuracy, "interval": [accuracy - 0.02, accuracy + 0.02],
                 "drop_pp": bound_pp - 1, "bound_pp": bound_pp, "bytes": size, "content": content}  # fmt: skip
 
-    def time_files(self, contents: list[Any], anchors: Any, protocol: Any) -> Any:
+    def time_files(self, contents: list[Any], anchors: Any, protocol: Any, beside: Any = None) -> Any:
+        """A rival takes four times as long as the anchor."""
         next(self.rounds)
-        ratios = {}
+        ratios: dict[str, Any] = {}
         for each in map(Content.from_json, contents):
             _, precision, width = f"x-{Path(each.paths[0]).name}".rsplit("-", 2)
             ratio = self.slow * int(width) * (0.25 if precision == "int8" else 0.5)
             ratios[each.key] = {"ratio": ratio, "low": ratio * 0.95, "high": ratio * 1.05}
+            theirs = {name: ratio * share / 4 for name, share in (("ratio", 1), ("low", 0.95), ("high", 1.05))}
+            ratios[each.key] |= {"beside": dict.fromkeys(beside["files"], theirs)} if beside else {}
         return {"ratios": ratios, "anchors": {"tflite": 1.0 * self.slow}, "disturbed": []}
 
 
@@ -206,6 +213,46 @@ def test_an_untrained_network_over_the_latency_is_not_trained(tmp_path: Path) ->
     assert found[1]["constraints"] == {"latency_p50_ms": pytest.approx(8 * 0.95 - 3)}
     assert found[0]["state"] == "complete" and set(found[0]["constraints"]) == {"accuracy_drop_pp", "latency_p50_ms"}
     assert world.pool.did.count("few_epochs") == world.pool.did.count("everything") == 1
+
+
+def beside_a_rival(folder: Path) -> list[str]:
+    path = folder / "theirs.tflite"
+    path.write_bytes(b"\x1c\0\0\0TFL3" + bytes(992))
+    return [f"benchmark.rivals=[{{path: {path}}}]", "budget.accuracy_drop_pp=100"]
+
+
+def test_a_limit_beside_a_rival_is_held_in_the_rounds_that_time_it_too(tmp_path: Path) -> None:
+    world, settings = World(tmp_path / "w"), beside_a_rival(tmp_path)
+    limit = "budget.latency_p50={ratio: 0.5, of: theirs.tflite}"
+    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], *settings, limit)
+    assert (found[1]["state"], found[1]["rung"]) == ("infeasible", "untrained")
+    assert found[1]["constraints"] == {"latency_p50": pytest.approx(8 / 4 * 0.95 - 0.5)}
+    assert found[1]["reason"].endswith("is at least 1.9 of that of theirs.tflite, over 0.5")
+    assert found[0]["state"] == "complete"
+    assert found[0]["constraints"]["latency_p50"] == pytest.approx(1 / 4 * 0.95 - 0.5)
+    busy = World(tmp_path / "w", slow=1.7)
+    again = Evaluator(plan(*settings, limit), tmp_path / "t", OBJECTIVES, busy.pool, replay=tmp_path / "s")
+    outcomes = again([a_trial(0, 4), a_trial(1, 16)], Context(tmp_path / "t", 0, (), (), lambda *_: None))
+    assert [each["constraints"] for each in outcomes] == [found[0]["constraints"], found[1]["constraints"]]
+    assert next(busy.rounds) == 1, "what was measured beside the rival is taken from there"
+
+
+def test_a_study_that_was_not_measured_beside_the_rival_is_measured_again(tmp_path: Path) -> None:
+    settings = beside_a_rival(tmp_path)
+    batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 4)], *settings)
+    world = World(tmp_path / "w")
+    limited = plan(*settings, "budget.latency_p50={ratio: 0.5, of: theirs.tflite}")
+    evaluator = Evaluator(limited, tmp_path / "t", OBJECTIVES, world.pool, replay=tmp_path / "s")
+    [outcome] = evaluator([a_trial(0, 4)], Context(tmp_path / "t", 0, (), (), lambda *_: None))
+    assert "latency_p50" in outcome["constraints"] and next(world.rounds) > 1
+
+
+def test_a_size_beside_the_baselines_counts_from_the_anchor(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
+    limit = ["convert.models=[baseline, student, pruned]", "budget.size={ratio: 125, of: baseline}"]
+    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], *limit)
+    assert found[0]["constraints"] == {"size_bytes": 64 * 50 - 125 * len("anchor")}
+    assert "of the float baseline" in found[0]["reason"]
 
 
 def test_without_a_limit_that_a_clock_or_a_size_could_break_nothing_is_timed_untrained(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
+from edgekit.measure.references import RivalFile
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.files import Content
 from edgekit.search.measuring import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
@@ -55,6 +57,25 @@ def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_ro
     ratio = found["ratios"][files[1].key]
     assert 0 < ratio["low"] <= ratio["ratio"] <= ratio["high"]
     assert found["anchors"]["onnx"] > 0 and isinstance(found["disturbed"], list)
+
+
+def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
+    files: list[Content], protocol: Protocol, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "raw.npy", np.ones((1, 4), np.float32))
+    rival = RivalFile(files[1].paths[0], "onnx", [{"step": "scale", "factor": 0.5}], "regression", 5, ())
+    beside = {"raw": str(tmp_path / "raw.npy"), "files": {"5" * 64: asdict(rival)}}
+    pool, measured = HerePool(), Measured(tmp_path, beside=["5" * 64])
+    measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
+    anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
+    for content in files[1:]:
+        found = Measured(tmp_path, beside=["5" * 64]).of(content)
+        assert found is not None and found.ratio_low(anchored) == found.low
+        assert 0 < found.ratio_low(limit) <= found.beside["5" * 64]["ratio"] <= found.beside["5" * 64]["high"]
+    done = len(pool.did)
+    measure(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    assert len(pool.did) == done, "what is known beside the rival is not measured again"
 
 
 def test_a_measured_file_keeps_its_value_and_is_not_measured_again(

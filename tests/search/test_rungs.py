@@ -1,14 +1,26 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from edgekit.core.config import Budget
-from edgekit.search.rungs import File, Size, Standing, dominated_by, few_epochs, least_bytes, over_limits, over_size
+from edgekit.search.rungs import (
+    File,
+    Size,
+    Standing,
+    dominated_by,
+    few_epochs,
+    least_bytes,
+    over_limits,
+    over_size,
+    size_excess,
+)
 
 SIZE = Size(parameters=10_000, macs=1_000_000, pruned_parameters=4_000, pruned_macs=300_000)
 
 
-def budget(**limits: float) -> Budget:
+def budget(**limits: Any) -> Budget:
     return Budget.model_validate(limits)
 
 
@@ -47,6 +59,25 @@ def test_a_target_that_takes_no_file_ends_a_trial_without_any_figure() -> None:
         "tflite takes no file of it",
         {},
     )
+
+
+def test_a_shape_is_held_to_the_tightest_limit_of_its_targets() -> None:
+    limits = budget(size_bytes=9_000, targets={"onnx": {"size": {"ratio": 0.5, "of": "baseline"}}})
+    assert over_size(SIZE, ["int8"], limits, ["tflite", "onnx"], {"onnx": 8_000}) == ""
+    reason = over_size(SIZE, ["int8"], limits, ["tflite", "onnx"], {"onnx": 7_000})
+    assert reason == "its weights alone need 4,000 bytes, over 3,500 (0.5 of the float baseline) (budget.size)"
+    assert size_excess(SIZE, ["int8"], limits, ["tflite", "onnx"], {"onnx": 7_000}) == 500
+    assert size_excess(SIZE, ["int8"], limits, ["tflite"], {"onnx": 7_000}) == 0
+
+
+def test_an_untrained_network_is_held_to_a_ratio_beside_the_reference() -> None:
+    limits = budget(latency_p50={"ratio": 0.6, "of": "theirs.tflite"}, targets={"onnx": {"latency_p50_ms": 1.0}})
+    files = [File("tflite", 9_000, 9.9, {"theirs.tflite": 0.7}), File("tflite", 9_000, 9.9, {"theirs.tflite": 0.6})]
+    onnx = File("onnx", 9_000, 0.9)
+    assert over_limits([*files, onnx], ["tflite", "onnx"], limits) == ("", {})
+    reason, over = over_limits([files[0], onnx], ["tflite", "onnx"], limits)
+    assert reason == "untrained, its p50 on tflite is at least 0.7 of that of theirs.tflite, over 0.6"
+    assert over == {"latency_p50": pytest.approx(0.1)}
 
 
 def standing(number: int, accuracy: float, parameters: int = 4_000, macs: int = 100, wide: float = 0.01) -> Standing:

@@ -14,6 +14,8 @@ from edgekit.workbook.plan import Plan, load_plan
 ROOT = Path(__file__).parents[2]
 CIFAR10 = ROOT / "configs" / "cifar10.yaml"
 DIGITS = ROOT / "configs" / "digits.yaml"
+ALONE = "budget={accuracy_drop_pp: 1.2}"
+"""Of CIFAR-10, whose budget is relative to a file of others."""
 
 
 def opened(values: dict, plan: Plan, folder: Path) -> Space:
@@ -24,7 +26,7 @@ def opened(values: dict, plan: Plan, folder: Path) -> Space:
 
 def without_rivals(config: Path, folder: Path, *settings: str) -> Plan:
     """The config without files of others, which need not be here."""
-    own = ["benchmark.rivals=[]", f"data.path={folder}"] if config == CIFAR10 else []
+    own = ["benchmark.rivals=[]", ALONE, f"data.path={folder}"] if config == CIFAR10 else []
     return load_plan(config, [*own, *settings], known=True)
 
 
@@ -34,7 +36,7 @@ def test_the_space_of_a_shipped_config_needs_no_file_and_each_of_its_corners_is_
 ) -> None:
     plan = without_rivals(config, tmp_path)
     space = opened(shipped.for_config(plan), plan, tmp_path)
-    base = ["benchmark.rivals=[]", f"data.path={tmp_path}"] if config == CIFAR10 else []
+    base = ["benchmark.rivals=[]", ALONE, f"data.path={tmp_path}"] if config == CIFAR10 else []
     space.check(lambda settings: load_plan(config, [*base, *settings], known=True))
     networks = next(each for each in space.dimensions if each.key == shipped.BUILDER)
     assert len(networks.choices or ()) == {DIGITS: 2, CIFAR10: 5}[config]
@@ -63,7 +65,7 @@ def test_a_space_for_other_networks_leaves_the_configs_candidates_and_arguments_
     assert completed["distill.candidates"] == [[]] and completed[shipped.KWARGS] == [{}]
     settings = [f"{key}={yaml.safe_dump(entry[0], default_flow_style=True).strip()}"
                 for key, entry in completed.items() if key in ("distill.candidates", shipped.KWARGS)]  # fmt: skip
-    trial = load_plan(CIFAR10, ["benchmark.rivals=[]", f"data.path={tmp_path}", *settings,
+    trial = load_plan(CIFAR10, ["benchmark.rivals=[]", ALONE, f"data.path={tmp_path}", *settings,
                                 "distill.student.builder=edgekit.models.resnet:resnet8"], known=True)  # fmt: skip
     assert trial.stages["distill"].student.title == "resnet8"  # type: ignore[attr-defined]
 

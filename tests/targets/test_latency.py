@@ -8,6 +8,7 @@ import numpy as np
 from convert_runs import spec_of
 
 from edgekit.measure import latency
+from edgekit.measure.references import References, RivalFile
 from edgekit.models import store
 
 CALIBRATION = np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32)
@@ -30,6 +31,23 @@ def test_a_row_for_each_model_target_and_precision(tmp_path: Path) -> None:
         assert 0 < row.low_ms <= row.p50_ms <= row.high_ms
         assert len(row.round_p50s_ms) == EFFORT["rounds"] and row.bytes > 0
         assert "round_p50s_ms" not in row.row() and row.row()["p50_ms"] == row.p50_ms
+
+
+def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(tmp_path: Path) -> None:
+    small, large = save(tmp_path / "small", "dense"), save(tmp_path / "large", "dense")
+    made, _ = latency.convert_plainly({"large": large}, CALIBRATION, ["onnx"], ["fp32"], tmp_path, 240.0)
+    [file] = made["large-fp32-onnx"].paths
+    theirs = RivalFile(str(file), "onnx", [{"step": "scale", "factor": 0.5}], "classification", 10, ())
+    beside = References({"baseline": large}, {"theirs.onnx": theirs}, CALIBRATION[:1])
+    rows, lost = latency.measure({"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], beside=beside, **EFFORT)
+    assert lost == [] and beside.names == ["baseline", "theirs.onnx"]
+    assert [(row.model, row.target, row.precision) for row in rows] == [
+        ("small", "onnx", "fp32"),
+        ("small", "onnx", "int8"),
+        ("baseline", "onnx", "fp32"),
+        ("theirs.onnx", "onnx", "as it is"),
+    ]
+    assert rows[3].bytes == rows[2].bytes and len(rows[3].round_p50s_ms) == EFFORT["rounds"]
 
 
 def test_a_network_that_cannot_be_converted_is_lost_and_the_others_are_timed(tmp_path: Path) -> None:

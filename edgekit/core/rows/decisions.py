@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired, TypedDict, TypeGuard
 
+from edgekit.core.rows.shared import BesideReference
+
 
 class Candidate(TypedDict):
     """A variant that a decision was about, compared with the fastest of them by point estimate."""
@@ -36,13 +38,14 @@ class Choice(Decided):
 
 
 class AgainstLimit(TypedDict):
-    """A variant's median against the limit of the budget."""
+    """A variant's median against the limit of the budget; `beside` the reference of a relative one."""
 
     name: str
     p50_ms: float
     low_ms: float
     high_ms: float
     too_slow: bool
+    beside: NotRequired[BesideReference]
 
 
 class Limit(Decided):

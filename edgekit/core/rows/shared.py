@@ -39,3 +39,13 @@ class FileTimes(TypedDict):
     p50_ms: float
     low_ms: float
     high_ms: float
+
+
+class BesideReference(TypedDict):
+    """A variant's p50 over that of a reference, `name`, in the same rounds; `limit` is the largest ratio allowed."""
+
+    name: str
+    limit: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from edgekit.core.rows.shared import FileTimes
 
@@ -66,7 +66,10 @@ class InTime(TypedDict):
 
 
 class ShortlistRow(TypedDict):
-    """What was followed beside what today's clock says, and what the candidates were compared with."""
+    """What was followed beside what today's clock says, and what the candidates were compared with.
+
+    `limits` are in words, where two numbers do not say them; `beside` are the references of relative ones.
+    """
 
     measured: InTime
     today: InTime
@@ -74,6 +77,8 @@ class ShortlistRow(TypedDict):
     no_student_for: list[str]
     latency_p50_ms: float | None
     size_bytes: int | None
+    limits: NotRequired[list[str]]
+    beside: NotRequired[list[dict[str, Any]]]
 
 
 class CandidatePoint(TimedFile):

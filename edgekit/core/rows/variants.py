@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from edgekit.core.config import Target
 from edgekit.core.rows.devices import OnDeciding
-from edgekit.core.rows.shared import DropFields
+from edgekit.core.rows.shared import BesideReference, DropFields
 
 Model = Literal["baseline", "student", "pruned", "sparse"]
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
@@ -21,6 +21,17 @@ class Limits(TypedDict):
     accuracy_confidence: float
     latency_p50_ms: float | None
     size_bytes: int | None
+    latency_p50: NotRequired[dict[str, Any]]
+    size: NotRequired[dict[str, Any]]
+    targets: NotRequired[dict[str, dict[str, Any]]]
+
+
+class RowLimits(TypedDict):
+    """What one variant was held to, where the budget has relative limits or limits of single targets."""
+
+    latency_p50_ms: float | None
+    size_bytes: int | None
+    beside: NotRequired[BesideReference]
 
 
 class Met(TypedDict):
@@ -98,6 +109,7 @@ class NearestMiss(CheckedVariant):
 
     p50_ms: float
     device: NotRequired[OnDeciding]
+    limits: NotRequired[RowLimits]
 
 
 class Latency(TypedDict):
@@ -119,13 +131,14 @@ class BaselineRow(BaselineFacts, Latency):
 class VariantRow(CheckedVariant, Latency):
     """One deployable candidate: model, precision, target. Latencies are of this machine.
 
-    `device` is there where devices decided.
+    `device` is there where devices decided, `limits` where the budget is more than two numbers for all targets.
     """
 
     speedup: float
     speedup_low: float
     speedup_high: float
     device: NotRequired[OnDeciding]
+    limits: NotRequired[RowLimits]
 
 
 class WaterfallStep(TypedDict):

@@ -9,7 +9,7 @@ import yaml
 
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import STAGES
+from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.hashing import sha256_file
 from edgekit.core.rows.profiled import PredictedSpeedup
 from edgekit.core.rows.variants import Met, VariantRow
@@ -33,6 +33,7 @@ from edgekit.report.html import (
     converted,
     costs,
     devices,
+    limits,
     loads,
     machine,
     streams,
@@ -183,21 +184,13 @@ def targets(result: Result) -> Grid:
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
-    limit_ms = f"≤ {milliseconds(budget['latency_p50_ms'])}" if budget["latency_p50_ms"] else "no limit"
-    limits = [
-        "limit of the budget",
-        "",
-        "",
-        f"≤ {budget['accuracy_drop_pp']:g}",
-        *([limit_ms] if there is None else [limit_ms, ""]),
-        f"≤ {count(budget['size_bytes'])}" if budget["size_bytes"] else "no limit",
-        "",
-    ]
+    wanted = [target for target in TARGETS if any(row["target"] == target for row in rows.values())]
+    held_to = limits.lines(budget, wanted, there is not None)
     before = [
         "before", baseline["name"], percent(baseline["accuracy_validation"]), "", *([] if there is None else [""]),
         milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",
     ]  # fmt: skip
-    lines = [Line(limits, "limit"), Line(before)]
+    lines = [*held_to, Line(before)]
     for target, name in result["winners"].items():
         lines.append(Line([target, *_met(rows[name])], "ships"))
     for target, nearest in _unmet(result).items():

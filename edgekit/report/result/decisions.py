@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from edgekit.core.config import Strict
+from edgekit.report.result.limits import BesideReference
 
 
 class Candidate(Strict):
@@ -49,12 +50,15 @@ class AgainstLimit(Strict):
     low_ms: float = Field(gt=0, description="lower end of that median's interval, milliseconds")
     high_ms: float = Field(gt=0, description="upper end of that median's interval, milliseconds")
     too_slow: bool = Field(description="true where the whole interval is above the limit")
+    beside: BesideReference | None = Field(
+        None, description="the same beside the reference of a relative limit; absent where it is in milliseconds"
+    )
 
 
 class Limit(Decided):
     """Which variants are over the latency limit for sure."""
 
-    decision: str = Field(description="what was decided, with the limit in milliseconds")
+    decision: str = Field(description="what was decided, with the limit")
     chosen: list[str] = Field(description="names of the variants that are too slow")
     rule: Literal["whole interval above the limit", "recorded"] = Field(description="why they are")
     candidates: list[AgainstLimit] = Field(description="every variant")

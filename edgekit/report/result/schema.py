@@ -13,6 +13,7 @@ from edgekit.report.result.conditions import Conditions
 from edgekit.report.result.cost import Cost
 from edgekit.report.result.decisions import Choice, Limit, Zeros
 from edgekit.report.result.devices import DeviceClass, OnDeciding
+from edgekit.report.result.limits import Limits, RowLimits
 from edgekit.report.result.loads import Loads
 from edgekit.report.result.parts import Bundle, Sha256, Sources, Stage
 from edgekit.report.result.second_accuracy import SecondAccuracy, Share
@@ -20,15 +21,6 @@ from edgekit.report.result.streams import Streamed
 from edgekit.targets.redundant_ops import Kind
 
 StageName = Literal["origin", "profile", "distill", "prune", "quantize", "convert", "benchmark", "bundle"]
-
-
-class Limits(Strict):
-    """The budget: what a variant must meet, on validation and on the machine that decides."""
-
-    accuracy_drop_pp: float = Field(ge=0, description="largest drop below the baseline, percentage points")
-    accuracy_confidence: float = Field(gt=0.5, lt=1, description="how sure it must be that the drop is no larger")
-    latency_p50_ms: float | None = Field(gt=0, description="largest median of one call, milliseconds; null: any")
-    size_bytes: int | None = Field(gt=0, description="largest size of the model's files; null: any")
 
 
 class Facts(Strict):
@@ -97,6 +89,9 @@ class VariantRow(CheckedVariant, Latency):
     speedup_low: float = Field(gt=0, description="lower end of that ratio's interval")
     speedup_high: float = Field(gt=0, description="upper end of that ratio's interval")
     device: OnDeciding | None = Field(None, description="on the device that decided; absent where this machine decided")
+    limits: RowLimits | None = Field(
+        None, description="what it was held to; absent where the budget's two numbers say it"
+    )
 
 
 class NearestMiss(CheckedVariant):
@@ -104,6 +99,9 @@ class NearestMiss(CheckedVariant):
 
     p50_ms: float = Field(gt=0, description="median, milliseconds")
     device: OnDeciding | None = Field(None, description="on the device that decided; absent where this machine decided")
+    limits: RowLimits | None = Field(
+        None, description="what it was held to; absent where the budget's two numbers say it"
+    )
 
 
 class Missed(Strict):

@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from edgekit.core.config import Budget
 from edgekit.core.rows.study import TrialRow
 from edgekit.report import plots
 from edgekit.report.plots.search_options import MOST_AXES
@@ -55,11 +56,14 @@ def _is_wide(found: list[float]) -> bool:
 
 
 def limit_of(study: Study, objective: Objective) -> float | None:
-    """The budget's limit of an objective; of accuracy only where the study knows the baseline's."""
+    """The budget's limit of an objective; of accuracy only where the study knows the baseline's.
+
+    A p50 beside a reference's is no line in milliseconds: None.
+    """
     budget = study.row["budget"]
     if objective.name != "accuracy":
-        found: float | None = budget.get("latency_p50_ms" if objective.name == "p50_ms" else "size_bytes")
-        return found
+        limits = Budget.model_validate(budget).limits(objective.target or "")
+        return limits.latency_p50_ms if objective.name == "p50_ms" else limits.most_bytes()
     baseline, drop = study.row.get("baseline_accuracy"), budget.get("accuracy_drop_pp")
     return None if baseline is None or drop is None else baseline - drop / 100
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from edgekit.core.config import TARGETS, Budget
 from edgekit.core.progress_state import duration
 from edgekit.core.rows.study import TrialRow
 from edgekit.report.formatting import count
@@ -16,11 +17,6 @@ STATES = {
     "stopped": "stopped after few epochs",
     "failed": "failed",
 }
-LIMITS = {
-    "accuracy_drop_pp": "a drop of at most {:g} pp",
-    "latency_p50_ms": "a p50 of at most {:g} ms",
-    "size_bytes": "at most {:,} bytes",
-}
 ENDS = {
     "trials": "as many trials as were asked for",
     "minutes": "the minutes are over",
@@ -30,6 +26,7 @@ ENDS = {
 OVER = {
     "accuracy_drop_pp": ("drop of accuracy", " pp"),
     "latency_p50_ms": ("p50", " ms"),
+    "latency_p50": ("p50", " of the reference's"),
     "size_bytes": ("size", " bytes"),
 }
 
@@ -66,8 +63,15 @@ def ended(study: Study) -> str:
 def budget(study: Study) -> str:
     """The limits that constraints come from."""
     found = study.row["budget"]
-    limits = [text.format(found[key]) for key, text in LIMITS.items() if found.get(key) is not None]
+    drop = found.get("accuracy_drop_pp")
+    limits = [] if drop is None else [f"a drop of at most {drop:g} pp"]
+    limits += Budget.model_validate(found).words(targets(study), "a p50 of at most {}", "at most {}")
     return f"The budget: {', '.join(limits)}." if limits else "No budget limits the search."
+
+
+def targets(study: Study) -> list[str]:
+    """Those whose files stand for a trial: of the objectives; where these name none, all that there are."""
+    return list(dict.fromkeys(each.target for each in study.objectives if each.target)) or list(TARGETS)
 
 
 def cost(study: Study) -> str:
@@ -117,9 +121,17 @@ def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
     """The worst excess, as a share of its limit where that is known."""
     shares = []
     for name, by in trial["constraints"].items():
-        limit = limits.get(name)
+        limit = limits.get(name) or _relative(name, limits)
         shares.append(by / limit if isinstance(limit, (int, float)) and limit > 0 else by)
     return max(shares, default=0.0)
+
+
+def _relative(name: str, limits: Mapping[str, object]) -> float | None:
+    """A limit beside a reference as a number: a ratio of latencies, or bytes where they are known."""
+    whole = Budget.model_validate(limits).limits("")
+    if name == "latency_p50":
+        return whole.latency_p50.ratio if whole.latency_p50 else None
+    return whole.most_bytes() if name == "size_bytes" else None
 
 
 def _figure(by: float) -> str:

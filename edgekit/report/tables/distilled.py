@@ -54,14 +54,15 @@ def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
 
 
 def latency_limit_ms(artifact: Artifact) -> float | None:
-    """What the candidates were compared with; None: nothing."""
+    """What the candidates were compared with; None: nothing, or not one number for all of them."""
     shortlist = artifact.metrics["shortlist"]
-    return shortlist["latency_p50_ms"] if shortlist else None
+    return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
 
 
 def _title(shortlist: ShortlistRow) -> str:
     limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
     limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
+    limits = shortlist.get("limits", limits)
     text = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
     text += ", ".join(limits) or "none on latency or size"
     if shortlist["no_student_for"]:

@@ -10,6 +10,7 @@ from edgekit.core.rows.devices import DeviceClass, OnDeciding, on_deciding
 from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
+from edgekit.stages.benchmark import limit
 from edgekit.stages.benchmark.timings import Timings
 
 ANCESTORS = {
@@ -107,10 +108,12 @@ def nearest_miss(
     timings: Timings,
     budget: Budget,
     devices: DeviceClass | None = None,
+    deciding: Timings | None = None,
 ) -> NearestMiss | None:
     """The variant that exceeds its limits by the smallest share in all, of equals the fastest.
 
     `timings` are of this machine; the limit of latency is held against those of the `devices`, where they decided.
+    `deciding` tell how it compares with the reference of a relative limit.
     """
 
     def deciding_ms(name: str) -> float:
@@ -119,16 +122,19 @@ def nearest_miss(
 
     def excess(row: CheckedVariant) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
-        if budget.latency_p50_ms and row["name"] in too_slow:
-            over.append(deciding_ms(row["name"]) / budget.latency_p50_ms - 1)
-        over += [row["bytes"] / budget.size_bytes - 1] if budget.size_bytes else []
+        if row["name"] in too_slow:
+            over.append(limit.excess(row, rows, timings, budget, devices))
+        limits = budget.limits(row["target"])
+        most = limits.most_bytes(limit.baseline_bytes(row["target"], rows, limits))
+        over += [row["bytes"] / most - 1] if most else []
         return sum(max(share, 0.0) for share in over)
 
     ranked = sorted(rows, key=lambda row: (excess(row), deciding_ms(row["name"]), row["name"]))
     if not ranked:
         return None
     name = ranked[0]["name"]
-    nearest = {**ranked[0], "p50_ms": timings.p50_ms(name), **device_field(devices, name)}
+    held = limit.limits_field(ranked[0], rows, deciding, budget)
+    nearest = {**ranked[0], "p50_ms": timings.p50_ms(name), **device_field(devices, name), **held}
     return cast("NearestMiss", nearest)
 
 

@@ -14,7 +14,7 @@ from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.runner.measure.intervals import too_wide
-from edgekit.stages.benchmark import sparsity
+from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.account import (
     device_field,
     nearest_miss,
@@ -74,7 +74,7 @@ def decide(
     deciding = deciding or ClassTimings(timings)
     first, *variants = rows
     baseline = cast("BaselineFacts", first)
-    checked = [check_limits(row, budget) for row in variants]
+    checked = check_all(variants, budget)
     if recorded is not None:
         check(recorded, checked, budget, targets)
     found = outcome_of(checked, deciding, budget, targets)
@@ -90,8 +90,11 @@ def decide(
     replaying = recorded is not None
     compared = next((row["candidates"] for row in decisions if row["decision"] == sparsity.DECISION), [])
     reasons = {name: sparsity.reason(name, cast("list[AgainstDense]", compared), replaying) for name in nothing}
-    over = f"p50 is over {budget.latency_p50_ms or 0:g} ms{_on(devices)}{', as recorded' if replaying else ''}"
-    shown = [_with_measured(row, over if row["name"] in slow else "", reasons) for row in checked]
+    source = f"{_on(devices)}{', as recorded' if replaying else ''}"
+    shown = [
+        _with_measured(row, _over(row, budget) + source if row["name"] in slow else "", reasons) for row in checked
+    ]
+    told = None if before else deciding.timings  # what devices said of a ratio in another run is not known here
     overall_name = next(row["chosen"] for row in decisions if row["decision"] == OVER_ALL)
     overall = next((row for row in shown if row["name"] == overall_name), None)
 
@@ -100,7 +103,7 @@ def decide(
     content = {"variants": [baseline, *facts], "measured": measured, "budget": budget.model_dump()}
 
     def nearest(rows: list[CheckedVariant]) -> NearestMiss | None:
-        return nearest_miss(rows, slow, timings, budget, devices)
+        return nearest_miss(rows, slow, timings, budget, devices, told)
 
     metrics = {
         "variants": content["variants"],
@@ -110,7 +113,10 @@ def decide(
         "post_training_baseline": post_training,
         "rows": [
             {**baseline, **timings.latencies[baseline["name"]]},
-            *(_timed(row, baseline["name"], timings, devices) for row in shown),
+            *(
+                _timed(row, baseline["name"], timings, devices, limit.limits_field(row, checked, told, budget))
+                for row in shown
+            ),
         ],
         "waterfall": waterfall(overall, shown, timings, baseline) if overall else [],
         "verdict": verdict(overall, post_training, baseline, timings, devices),
@@ -155,11 +161,13 @@ def _decisions(
     over_all = choose([by_name[name] for name in measured["winners"].values()], deciding.timings)
     today_overall = choose([by_name[name] for name in today.values()], deciding.timings).chosen
     decisions.append(decision_row(OVER_ALL, over_all, over_all.chosen, today_overall))
-    if budget.latency_p50_ms is not None:
-        against = [against_limit(row, deciding.timings, found.too_slow) for row in deciding.timed(checked)]
+    if words := limit.words(budget, list(found.choices)):
+        timed = deciding.timed(checked)
+        against = [against_limit(row, timed, deciding.timings, budget, found.too_slow) for row in timed]
         limited = Choice(None, ABOVE_LIMIT, against)
-        limit = f"too slow for {budget.latency_p50_ms:g} ms"
-        decisions.append(decision_row(limit, limited, measured["too_slow"], found.too_slow, replaying))
+        decisions.append(
+            decision_row(f"too slow for {words}", limited, measured["too_slow"], found.too_slow, replaying)
+        )
     if found.compared or measured["buys_nothing"]:
         beside = Choice(None, NOT_FASTER, found.compared)
         nothing = measured["buys_nothing"]
@@ -170,18 +178,33 @@ def _decisions(
     return [cast("DecisionRow", {**row, **named}) for row in decisions]
 
 
+def _over(row: CheckedVariant, budget: Budget) -> str:
+    return f"p50 is over {budget.limits(row['target']).latency_words()}"
+
+
 def _on(devices: DeviceClass | None) -> str:
     return f" on {devices['where']}" if devices else ""
 
 
-def check_limits(row: Mapping[str, Any], budget: Budget) -> CheckedVariant:
-    """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks."""
+def check_all(rows: Sequence[Mapping[str, Any]], budget: Budget) -> list[CheckedVariant]:
+    """`check_limits` of every variant of a run."""
+    return [check_limits(row, budget, rows) for row in rows]
+
+
+def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[str, Any]] = ()) -> CheckedVariant:
+    """The row with its drop on validation, what bounds it, and the limits of accuracy and size that it breaks.
+
+    A size relative to the baseline is that of its float file among the `rows`.
+    """
     figures = {field.name: row[field.name] for field in fields(Drop) if field.name in row}
     drop = Drop(**figures) if "bound_pp" in figures else bounded(**figures, confidence=budget.accuracy_confidence)
     refused = refusal(drop, budget.accuracy_drop_pp)
     broken = [refused] if refused else []
-    if budget.size_bytes is not None and row["bytes"] > budget.size_bytes:
-        broken.append(f"{row['bytes']:,} bytes are over {budget.size_bytes:,}")
+    limits = budget.limits(row["target"])
+    theirs = limit.baseline_bytes(row["target"], rows, limits)
+    most = limits.most_bytes(theirs)
+    if most is not None and row["bytes"] > most:
+        broken.append(f"{row['bytes']:,} bytes are over {limits.size_words(theirs, unit='')}")
     return cast("CheckedVariant", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
 
 
@@ -200,8 +223,10 @@ def _with_measured(row: CheckedVariant, over: str, nothing: Mapping[str, str]) -
     return {**row, "inside_budget": row["inside_budget"] and not reasons, "reasons": [*row["reasons"], *reasons]}
 
 
-def _timed(row: CheckedVariant, baseline: str, timings: Timings, devices: DeviceClass | None) -> VariantRow:
-    """The row with its latencies, and how many times the baseline's speed it has."""
+def _timed(
+    row: CheckedVariant, baseline: str, timings: Timings, devices: DeviceClass | None, held: Mapping[str, Any]
+) -> VariantRow:
+    """The row with its latencies, how many times the baseline's speed it has, and what it was held to."""
     name = row["name"]
     gain = with_interval("speedup", timings.ratio(baseline, name))
-    return cast("VariantRow", {**row, **timings.latencies[name], **gain, **device_field(devices, name)})
+    return cast("VariantRow", {**row, **timings.latencies[name], **gain, **device_field(devices, name), **held})

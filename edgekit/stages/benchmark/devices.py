@@ -26,6 +26,7 @@ from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
+from edgekit.stages.benchmark import limit
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, too_close_to_call, winners
@@ -53,15 +54,17 @@ def time_on_devices(
 ) -> Timed:
     """Rounds on all devices until every winner is resolved by the slowest, or the limits end it.
 
-    Where no variant is inside the other limits nothing is sent, and nothing is too slow.
+    Where no variant is inside the other limits nothing is sent, and nothing is too slow. The baseline's float file goes
+    with them where a limit is relative to it.
     """
     inside = {row["name"] for row in rows if row["inside_budget"]}
     if not inside:
         nothing = Timings({}, config.rounds, config.confidence, config.tie_margin)
         return Timed(ClassTimings(nothing, record={"where": config.where, "slowest": "", "devices": []}), {}, [])
+    beside = limit.references(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
     named = deciding_hosts(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
-    sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside]
+    sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside | beside]
     asked = Asked(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
     found: dict[str, Measured] = {}
     began, done = time.monotonic(), 0

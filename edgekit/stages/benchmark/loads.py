@@ -64,8 +64,9 @@ def measure_loads(
 
 
 def _from_budget(config: Config) -> float:
-    """Of this machine's limit; 0 where there is none, or devices are held to it."""
-    return 0.0 if config.where else QUEUE * (config.budget.latency_p50_ms or 0.0)
+    """Of this machine's limit, of several the largest; 0 where none is in milliseconds, or devices are held to it."""
+    limits_ms = [config.budget.limits(target).latency_p50_ms or 0.0 for target in config.targets]
+    return 0.0 if config.where else QUEUE * max(limits_ms, default=0.0)
 
 
 def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: Config) -> SubjectSpec:

@@ -15,10 +15,11 @@ FIX = "an earlier stage gave another result than the recorded one; compare their
 def check(recorded: dict[str, Any], rows: Sequence[CheckedVariant], budget: Budget, targets: Sequence[str]) -> None:
     """StageError where a recorded winner is not there to win, or breaks a limit that needs no clock."""
     names = [row["name"] for row in rows]
+    held = {row["name"]: budget.limits(row["target"]) for row in rows}
     for name in recorded["too_slow"]:
         if name not in names:
             raise StageError(f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX}")
-        if budget.latency_p50_ms is None:
+        if not held[name].on_latency:
             raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
     for name in recorded["buys_nothing"]:
         if name not in names:

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from edgekit.core import progress, tasks
 from edgekit.core.rows.variants import Facts, RivalFacts
 from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
-from edgekit.models.files import detect, standalone, wanted
-from edgekit.runner.preprocess.transform import pipeline
+from edgekit.measure.references import of_data
+from edgekit.models.files import detect
 from edgekit.stages.benchmark.account import with_interval
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training.evaluate import score_samples
@@ -85,12 +84,5 @@ def _open(file: ModelFile, data: Data, threads: int) -> Rival:
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
         "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
     }
-    called = partial(_call, model.path, model.kind, model.preprocess, data, threads)
+    called = partial(of_data(str(model.path), model.kind, model.preprocess, data).call, test.x[:1], threads)
     return Rival(row, called)
-
-
-def _call(path: Path, kind: str, preprocess: list[dict[str, Any]], data: Data, threads: int) -> Callable[[], object]:
-    """One inference at batch 1, numpy in and numpy out, as the variants are called."""
-    prepared = pipeline(preprocess)(data.test.x[:1])
-    needed = wanted.of(data.task, len(data.classes), prepared.shape[1:])
-    return standalone.open(path, kind, prepared.shape[1:], threads, data.tensors or (), needed).call(prepared)

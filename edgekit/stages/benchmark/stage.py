@@ -31,7 +31,7 @@ from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
 from edgekit.stages.benchmark.cost import measure_costs, source_of
-from edgekit.stages.benchmark.decide import check_limits
+from edgekit.stages.benchmark.decide import check_all
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
@@ -112,7 +112,7 @@ def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Fac
     """What devices have measured; None where this machine decides."""
     if not config.where:
         return None
-    checked = [check_limits(row, config.budget) for row in rows[1:]]
+    checked = check_all(rows[1:], config.budget)
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     return devices.time_on_devices(checked, read(source), source, spec, data, config)
 

@@ -15,7 +15,7 @@ from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, i
 from edgekit.core.rows.decisions import Decision as DecisionRow
 from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import CheckedVariant
-from edgekit.stages.benchmark import sparsity
+from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.timings import Timings
 
 FASTEST = "fastest"
@@ -75,13 +75,24 @@ def outcome_of(
     return Outcome(slow, compared, nothing, choices)
 
 
-def too_slow(rows: Iterable[CheckedVariant], deciding: ClassTimings, budget: Budget) -> list[str]:
-    """Names of the variants whose p50 is over the limit for sure, on any of the devices; sorted."""
-    limit_ms = budget.latency_p50_ms
-    if limit_ms is None:
-        return []
+def too_slow(rows: Sequence[CheckedVariant], deciding: ClassTimings, budget: Budget) -> list[str]:
+    """Names of the variants whose p50 is over its target's limit for sure, on any of the devices; sorted.
+
+    Absolute or a ratio to a reference, a limit is broken where the whole interval is above it.
+    """
     everywhere = (deciding.timings, *deciding.others)
-    return sorted(row["name"] for row in rows if any(each.median(row["name"]).low_ms > limit_ms for each in everywhere))
+    return sorted(row["name"] for row in rows if any(_is_late(row, rows, each, budget) for each in everywhere))
+
+
+def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget) -> bool:
+    name, limits = row["name"], budget.limits(row["target"])
+    if not limits.on_latency:
+        return False
+
+    def ratio_low(of: str) -> float:
+        return timings.ratio(name, limit.reference(of, row["target"], rows)).low
+
+    return limits.is_late(timings.median(name).low_ms, ratio_low)
 
 
 def winners(choices: Mapping[str, Choice], chosen: Mapping[str, str], replayed: bool) -> list[DecisionRow]:
@@ -153,16 +164,20 @@ def _candidate(row: CheckedVariant, fastest: str, timings: Timings) -> Candidate
     }
 
 
-def against_limit(row: CheckedVariant, timings: Timings, slow: Iterable[str]) -> AgainstLimit:
-    """A variant's median beside the limit."""
+def against_limit(
+    row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget, slow: Iterable[str]
+) -> AgainstLimit:
+    """A variant's median beside the limit, and where that is relative, beside its reference."""
     median = timings.median(row["name"])
-    return {
+    found = {
         "name": row["name"],
         "p50_ms": median.p50_ms,
         "low_ms": median.low_ms,
         "high_ms": median.high_ms,
         "too_slow": row["name"] in slow,
+        **limit.beside_field(row, rows, timings, budget),
     }
+    return cast("AgainstLimit", found)
 
 
 def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:

@@ -114,7 +114,7 @@ def _pack(
             "atol": golden.tolerance(scores, tolerance),
             "top1": spec.task == "classification",
         },
-        budget=config.budget.model_dump(),
+        budget=config.budget.of_target(variant.target).model_dump(),
         # latencies are evidence of one machine on one day: they stand in the run's result.json, not in the bundle
         verdict={
             "met": row["inside_budget"],

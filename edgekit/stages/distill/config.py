@@ -162,7 +162,7 @@ class Config(TrainingStage):
         values: dict[str, Any] = plain(self)
         if not self.candidates:
             return {name: value for name, value in values.items() if name not in OF_CANDIDATES}
-        limits = {name: values["budget"][name] for name in ("latency_p50_ms", "size_bytes")}
+        limits = {name: limit for name, limit in values["budget"].items() if not name.startswith("accuracy_")}
         return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
 
     def agree(self) -> None:

@@ -72,6 +72,7 @@ def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     ]
     protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
     conditions = {**machine(), "protocol": protocol}
+    rows += [{**each.row(), "round_p50s_ms": each.round_p50s_ms} for each in shortlist.beside]
     lost = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
     record = {
         "timed": rows,
@@ -93,7 +94,7 @@ def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], con
         "candidates": [
             {
                 **row,
-                "best": best(timed[row["name"]], config.budget).row() if timed[row["name"]] else None,
+                "best": best(timed[row["name"]], config.budget, shortlist.beside).row() if timed[row["name"]] else None,
                 "timed": [t.row() for t in timed[row["name"]]],
                 "left_out": [asdict(one) for one in shortlist.lost[row["name"]]],
             }
@@ -106,6 +107,8 @@ def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], con
             "no_student_for": targets_without_file(timed[kept], config.targets),
             "latency_p50_ms": config.budget.latency_p50_ms,
             "size_bytes": config.budget.size_bytes,
+            **({} if config.budget.is_plain else {"limits": config.budget.words(config.targets)}),
+            **({"beside": [each.row() for each in shortlist.beside]} if shortlist.beside else {}),
         },
     }
 
@@ -116,7 +119,9 @@ def _row(
     files = shortlist.timed[entry.title]
     student = tried.get(entry.title)
     figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
-    reason = refusal(entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained)
+    reason = refusal(
+        entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained, shortlist.beside
+    )
     if student and entry is not kept:
         reason = _why_another_is_kept(entry, kept, student.accuracy, tried[kept.title].accuracy)
     row = {

@@ -18,17 +18,21 @@ from edgekit.core.config import Budget, NetworkConfig
 from edgekit.core.errors import BudgetUnreachable, ConversionError, ModelError, StageError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data
+from edgekit.measure import references
 from edgekit.measure.latency import Lost, Timed, Times, measure
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
 from edgekit.stages.distill.config import Config
+from edgekit.stages.distill.limits import Beside, in_time, referred, size_words, too_slow, within_size
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
 TIMES_FILE = "candidates.json"
+BESIDE = "(beside)"
+"""Where the times of references stand among those of candidates."""
 NO_TARGET = "no target takes it"
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 
@@ -51,7 +55,8 @@ class Entry:
 class Shortlist:
     """Every candidate with its times, by title; `measured` is followed, `today` is what this clock says.
 
-    `lost` is what could not be converted, by title; one of which nothing could has no times.
+    `lost` is what could not be converted, by title; one of which nothing could has no times. `beside` are the
+    references of the budget's relative limits.
     """
 
     entries: list[Entry]
@@ -60,49 +65,57 @@ class Shortlist:
     measured: Measured
     today: Measured
     replayed: bool
+    beside: Beside = ()
 
 
 def shorten(
-    data: Data, preprocess: list[dict[str, Any]], config: Config, place: ResumeFolder, recorded: Measured | None
+    baseline: Path,
+    data: Data,
+    preprocess: list[dict[str, Any]],
+    config: Config,
+    place: ResumeFolder,
+    recorded: Measured | None,
 ) -> Shortlist:
     """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
 
     `recorded` is followed; StageError where it cannot be. Times of an attempt that was stopped are used again, for
     another choice would throw away what it trained; those that left nobody are not, for another hour may be quieter.
+    `baseline` is the folder of its model, which a relative limit may count from.
     """
     entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
     path = place.folder / TIMES_FILE
-    found = _stored_times(path, place.key) or _timed(entries, data, config)
+    found = _stored_times(path, place.key) or _timed(entries, data, config, baseline)
+    beside = found.pop(BESIDE, Times([], [])).files
     timed = {title: times.files for title, times in found.items()}
     lost = {title: times.lost for title, times in found.items()}
     if not any(timed.values()):
         raise ConversionError(
             f"distill.candidates: no target takes any of them; {next(iter(lost.values()))[0].describe()}"
         )
-    today = choose(timed, config.budget, config.most_trained)
+    today = choose(timed, config.budget, config.most_trained, beside)
     if recorded is not None:
-        check(recorded, timed, config.budget)
+        check(recorded, timed, config.budget, beside)
     elif not today["trained"]:
-        raise BudgetUnreachable(_unreachable(timed, config.budget))
-    _store_times(path, place.key, found)
-    return Shortlist(entries, timed, lost, recorded or today, today, recorded is not None)
+        raise BudgetUnreachable(_unreachable(timed, config, beside))
+    _store_times(path, place.key, {**found, BESIDE: Times(beside, [])} if beside else found)
+    return Shortlist(entries, timed, lost, recorded or today, today, recorded is not None, beside)
 
 
-def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int) -> Measured:
+def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int, beside: Beside = ()) -> Measured:
     """Which candidates are within the budget, and of those that the most targets take the `most` fastest; 0: all.
 
     One that a target cannot take would leave that target without a student.
     """
-    in_time = [title for title, files in timed.items() if _in_time(files, budget)]
-    widest = max((len(_targets(timed[title])) for title in in_time), default=0)
-    taken = [title for title in in_time if len(_targets(timed[title])) == widest]
-    fastest = sorted(taken, key=lambda title: best(timed[title], budget).p50_ms)[: most or None]
-    return {"in_time": in_time, "trained": [title for title in in_time if title in fastest]}
+    met = [title for title, files in timed.items() if in_time(files, budget, beside)]
+    widest = max((len(_targets(timed[title])) for title in met), default=0)
+    taken = [title for title in met if len(_targets(timed[title])) == widest]
+    fastest = sorted(taken, key=lambda title: best(timed[title], budget, beside).p50_ms)[: most or None]
+    return {"in_time": met, "trained": [title for title in met if title in fastest]}
 
 
-def best(files: Sequence[Timed], budget: Budget) -> Timed:
+def best(files: Sequence[Timed], budget: Budget, beside: Beside = ()) -> Timed:
     """The fastest file of a candidate; of those within the budget's size if there are any."""
-    return min(_within_size(files, budget) or files, key=lambda file: file.p50_ms)
+    return min(within_size(files, budget, beside) or files, key=lambda file: file.p50_ms)
 
 
 def targets_without_file(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
@@ -110,17 +123,23 @@ def targets_without_file(files: Sequence[Timed], targets: Sequence[str]) -> list
     return [target for target in targets if target not in _targets(files)]
 
 
-def refusal(title: str, timed: Mapping[str, Sequence[Timed]], measured: Measured, budget: Budget, most: int) -> str:
+def refusal(
+    title: str,
+    timed: Mapping[str, Sequence[Timed]],
+    measured: Measured,
+    budget: Budget,
+    most: int,
+    beside: Beside = (),
+) -> str:
     """Why a candidate is not trained, empty where it is; without any figure of a clock."""
     files = timed[title]
     if not files:
         return NO_TARGET
-    if not _within_size(files, budget):
-        smallest = min(file.bytes for file in files)
-        return f"its smallest file, {smallest:,} bytes, is over {budget.size_bytes:,}"
+    if not within_size(files, budget, beside):
+        smallest = min(files, key=lambda file: file.bytes)
+        return f"its smallest file, {smallest.bytes:,} bytes, is over {size_words(smallest, budget, beside, unit='')}"
     if title not in measured["in_time"]:
-        small = "" if budget.size_bytes is None else f" of every file of {budget.size_bytes:,} bytes or less"
-        return f"p50{small} is over {budget.latency_p50_ms:g} ms on every target"
+        return too_slow(files, budget, beside)
     if title in measured["trained"]:
         return ""
     own = _targets(files)
@@ -131,16 +150,17 @@ def refusal(title: str, timed: Mapping[str, Sequence[Timed]], measured: Measured
     return f"within the budget, but not among the {most} fastest"
 
 
-def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budget) -> None:
+def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budget, beside: Beside = ()) -> None:
     """StageError where a recorded choice names who is not there, or who is refused without a clock."""
     for title in [*recorded["in_time"], *recorded["trained"]]:
         if title not in list(timed):
             raise StageError(f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {FIX}")
         if not timed[title]:
             raise StageError(f"the recorded candidate {title} could not be converted here: {NO_TARGET}; {FIX}")
-        if not _within_size(timed[title], budget):
+        if not within_size(timed[title], budget, beside):
+            sizes = {size_words(file, budget, beside) for file in timed[title]}
             raise StageError(
-                f"the recorded candidate {title} has no file of {budget.size_bytes:,} bytes or less; {FIX}"
+                f"the recorded candidate {title} has no file of {' or '.join(sorted(sizes))} or less; {FIX}"
             )
     extra = [title for title in recorded["trained"] if title not in recorded["in_time"]]
     if extra or not recorded["trained"]:
@@ -151,25 +171,19 @@ def _targets(files: Sequence[Timed]) -> set[str]:
     return {file.target for file in files}
 
 
-def _within_size(files: Sequence[Timed], budget: Budget) -> list[Timed]:
-    return [file for file in files if budget.size_bytes is None or file.bytes <= budget.size_bytes]
-
-
-def _in_time(files: Sequence[Timed], budget: Budget) -> bool:
-    """One file meets both limits; as in the benchmark, a latency breaks its limit where its whole interval does."""
-    limit_ms = budget.latency_p50_ms
-    return any(limit_ms is None or file.low_ms <= limit_ms for file in _within_size(files, budget))
-
-
-def _unreachable(timed: Mapping[str, Sequence[Timed]], budget: Budget) -> str:
-    title = min((title for title, files in timed.items() if files), key=lambda each: best(timed[each], budget).p50_ms)
-    fastest = best(timed[title], budget)
-    limits = [f"p50 at most {budget.latency_p50_ms:g} ms"] if budget.latency_p50_ms else []
-    limits += [f"at most {budget.size_bytes:,} bytes"] if budget.size_bytes else []
+def _unreachable(timed: Mapping[str, Sequence[Timed]], config: Config, beside: Beside) -> str:
+    budget = config.budget
+    title = min(
+        (title for title, files in timed.items() if files), key=lambda each: best(timed[each], budget, beside).p50_ms
+    )
+    fastest = best(timed[title], budget, beside)
+    of = budget.limits(fastest.target).latency_p50
+    reference = referred(of.of, fastest.target, beside) if of else None
+    theirs = f", where {of.of} has {reference.p50_ms:.3g} ms" if of and reference else ""
     return (
-        f"distill.candidates: none is within the budget ({', '.join(limits)}); the fastest is {title} with p50 "
-        f"{fastest.p50_ms:.3g} ms and {fastest.bytes:,} bytes ({fastest.target} {fastest.precision}); "
-        "add a smaller candidate, or raise the budget"
+        f"distill.candidates: none is within the budget ({'; '.join(budget.words(config.targets))}); the fastest is "
+        f"{title} with p50 {fastest.p50_ms:.3g} ms and {fastest.bytes:,} bytes ({fastest.target} {fastest.precision})"
+        f"{theirs}; add a smaller candidate, or raise the budget"
     )
 
 
@@ -182,11 +196,12 @@ def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]],
     return Entry(network.title, spec, network_cost.parameters, network_cost.macs)
 
 
-def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, Times]:
-    """By title; what a target does not take is lost, and the rest of the candidate is timed."""
+def _timed(entries: Sequence[Entry], data: Data, config: Config, baseline: Path) -> dict[str, Times]:
+    """By title, references as `BESIDE`; what a target does not take is lost, and the rest of the candidate is timed."""
     steps = entries[0].spec.preprocess
     samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
+    beside = references.of(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
         for name, entry in names.items():
             store.save(Path(folder) / name, store.build(entry.spec, seed=config.seed), entry.spec)
@@ -198,11 +213,14 @@ def _timed(entries: Sequence[Entry], data: Data, config: Config) -> dict[str, Ti
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
+            beside=beside,
         )
-    return {
+    times = {
         entry.title: Times([one for one in found if one.model == name], [one for one in lost if one.model == name])
         for name, entry in names.items()
     }
+    theirs = [one for one in found if one.model in beside.names]
+    return {**times, **({BESIDE: Times(theirs, [])} if theirs else {})}
 
 
 def _file_name(title: str, number: int) -> str:

@@ -36,7 +36,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     steps = baseline_spec.preprocess
     before = answered(baseline, data.validation, steps, data.task)
     recorded = replay.read(source.path.parent, "distill")
-    shortlist = shorten(data, steps, config, place, recorded) if config.candidates else None
+    shortlist = shorten(source.path / "model", data, steps, config, place, recorded) if config.candidates else None
     teachers = candidates(source, data, config, place)
     teacher = best(teachers)
     selection = select(shortlist, data, config, place, before) if shortlist else None

@@ -79,9 +79,9 @@ TRAINING = (
     ),
     Seed(
         "candidate-refused-by-noise",
-        "stages/distill/shortlist.py",
-        "file.low_ms <= limit_ms",
-        "file.high_ms <= limit_ms",
+        "stages/distill/limits.py",
+        "is_late(file.low_ms,",
+        "is_late(file.high_ms,",
         "one busy moment takes a network out that is within the budget",
         ("tests/stages/distill/test_shortlist.py",),
     ),

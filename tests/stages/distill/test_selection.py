@@ -16,12 +16,14 @@ from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
-from edgekit.measure.latency import Timed, Times
+from edgekit.measure.latency import Timed, Times, convert_plainly
 from edgekit.models.from_artifact import open_model
 from edgekit.report import plots, rejected, tables
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
 from edgekit.stages.distill import shortlist
+from edgekit.targets import evaluate
+from edgekit.training.resume import ResumeFolder
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, load_plan
 from tests.conftest import ROOT
@@ -33,14 +35,14 @@ CANDIDATES = [
 ]
 
 
-def plan_in(folder: Path, **options: Any) -> Plan:
+def plan_in(folder: Path, settings: tuple[str, ...] = (), **options: Any) -> Plan:
     given = yaml.safe_load((ROOT / "tests/configs/smallest.yaml").read_text())
     given["distill"] = {"epochs": 2, "batch_size": 16, "rounds": 10, "calls_per_round": 5, "candidates": CANDIDATES}
     given["distill"] |= options
     given |= {"targets": ["onnx"], "budget": {"accuracy_drop_pp": 100.0, "latency_p50_ms": 1000.0}}
     given["profile"]["epochs"] = 1
     (folder / "run.yaml").write_text(yaml.safe_dump(given))
-    return load_plan(folder / "run.yaml")
+    return load_plan(folder / "run.yaml", settings)
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +213,27 @@ def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:
     [legend] = figure.legends
     names = " ".join(text.get_text() for text in legend.get_texts())
     assert RESNET in names and DEPTHWISE in names and "budget, 1000 ms" in names
+
+
+def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_path: Path) -> None:
+    """Who is timed once is not timed again: the second limit is held to the rounds of the first."""
+    plan = plan_in(tmp_path)
+    data, steps = load(plan.data).withhold_test(), plan.run.preprocess
+    inputs = evaluate.network_inputs(data.calibration.x[:4], steps)
+    made, _ = convert_plainly({"theirs": home / "profile/model"}, inputs, ["onnx"], ["fp32"], tmp_path, 240.0)
+    theirs = shutil.copy(made["theirs-fp32-onnx"].paths[0], tmp_path / "theirs.onnx")
+    rival = f"benchmark.rivals=[{{path: {theirs}, preprocess: [{{step: scale, factor: 0.004}}]}}]"
+    place = ResumeFolder(tmp_path / "place", "key")
+
+    def shortened(ratio: float) -> shortlist.Shortlist:
+        limits = f"budget={{latency_p50: {{ratio: {ratio}, of: theirs.onnx}}, size: {{ratio: 50.0, of: baseline}}}}"
+        config: Any = plan_in(tmp_path, (rival, limits, "convert.models=[baseline, pruned]")).stages["distill"]
+        return shortlist.shorten(home / "profile/model", data, steps, config, place, None)
+
+    found = shortened(1000.0)
+    assert found.measured["in_time"] == [RESNET, DEPTHWISE]
+    assert [(one.model, one.target) for one in found.beside] == [("baseline", "onnx"), ("theirs.onnx", "onnx")]
+    assert found.beside[0].bytes == found.beside[1].bytes and set(found.timed) == {RESNET, DEPTHWISE}
+    said = r"p50 at most 0.0001 of theirs.onnx's p50; at most 50 of the float baseline.*where theirs.onnx has"
+    with pytest.raises(BudgetUnreachable, match=said):
+        shortened(0.0001)

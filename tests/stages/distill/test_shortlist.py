@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
-from edgekit.core.errors import StageError
+from edgekit.core.errors import ConversionError, StageError
 from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models.store import ModelSpec
 from edgekit.report import tables
@@ -190,3 +192,46 @@ def test_the_times_of_a_stopped_attempt_are_used_again_and_only_under_their_key(
     assert _stored_times(tmp_path / "a/b.json", "other") is None
     (tmp_path / "a/b.json").write_text("torn")
     assert _stored_times(tmp_path / "a/b.json", "key") is None
+
+
+def reference(p50_ms: float, model: str = "theirs.tflite", target: str = "tflite", size: int = 1000) -> Timed:
+    return replace(file(target, p50_ms, size), model=model)
+
+
+def test_a_limit_beside_a_reference_is_held_round_by_round() -> None:
+    """Both twice as slow in half of the rounds is no difference; both intervals alone would touch."""
+    pace = np.repeat([1.0, 2.0], 5)
+    own, theirs = (replace(file("tflite", 1.0), round_p50s_ms=tuple(p50 * pace)) for p50 in (0.7, 1.0))
+    beside = [replace(theirs, model="theirs.tflite")]
+    for ratio, met in ((0.7001, ["own"]), (0.6999, [])):
+        limits = budget(latency_p50={"ratio": ratio, "of": "theirs.tflite"})
+        assert choose({"own": [own]}, limits, 0, beside)["in_time"] == met
+    said = refusal("own", {"own": [own]}, {"in_time": [], "trained": []}, limits, 0, beside)
+    assert said == "p50 is over 0.6999 of theirs.tflite's p50 on every target"
+
+
+def test_each_file_is_held_to_the_limits_of_its_target() -> None:
+    own = {"onnx": {"latency_p50": {"ratio": 0.5, "of": "baseline"}, "size": {"ratio": 0.6, "of": "baseline"}}}
+    limits = budget(latency_p50_ms=1.5, targets=own)
+    beside = [reference(9.0, "baseline", "onnx"), reference(1.0, "baseline", "tflite")]
+    assert choose(FILES, limits, 0, beside)["in_time"] == ["quick"], "its onnx file is over half, its tflite in time"
+    assert choose({"quick": FILES["quick"][1:]}, limits, 0, beside)["in_time"] == []
+    assert choose({"quick": FILES["quick"][1:]}, limits, 0, [reference(10.5, "baseline", "onnx")])["in_time"] == [
+        "quick"
+    ]
+    none = {"in_time": list[str](), "trained": list[str]()}
+    assert refusal("slow", {"slow": FILES["slow"][1:]}, none, limits, 0, beside) == (
+        "its smallest file, 1,000 bytes, is over 600 (0.6 of the float baseline)"
+    )
+    assert refusal("slow", FILES, none, limits, 0, beside) == (
+        "p50 of every file that is small enough is over 1.5 ms (tflite), 0.5 of the float baseline's p50 (onnx) on "
+        "every target"
+    )
+
+
+def test_a_baseline_without_a_float_file_for_a_target_is_named() -> None:
+    limits = budget(latency_p50={"ratio": 0.5, "of": "baseline"})
+    with pytest.raises(
+        ConversionError, match="a limit of onnx is relative to baseline, which could not be timed there"
+    ):
+        choose(FILES, limits, 0, [reference(9.0, "baseline", "tflite")])
