@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SAMPLES = 4
-RESHAPING = ("ViewBackward", "UnsafeViewBackward", "ReshapeAliasBackward", "SqueezeBackward", "CloneBackward")
+RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
 """What torch calls the gradients of operations that leave every value as it is."""
 SAME = 1e-2
 """Share of the largest answer by which a sample's answers alone and among others may differ: not a rounding."""

@@ -120,7 +120,7 @@ def learnt(split: Split, path: Path) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(4)
         x = torch.from_numpy(split.x.reshape(len(split.x), -1).astype(np.float32))
-        y = torch.from_numpy(split.y)
+        y = torch.tensor(split.y)
         net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
     optimiser = torch.optim.Adam(net.parameters(), 0.003)
     for _ in range(150):
