@@ -121,14 +121,14 @@ def learnt(split: Split, path: Path) -> Path:
         torch.manual_seed(4)
         x = torch.from_numpy(split.x.reshape(len(split.x), -1).astype(np.float32))
         y = torch.tensor(split.y)
-        net = torch.nn.Sequential(torch.nn.Linear(x.shape[1], 32), torch.nn.ReLU(), torch.nn.Linear(32, 10))
+        first, last = torch.nn.Linear(x.shape[1], 32), torch.nn.Linear(32, 10)
+        net = torch.nn.Sequential(first, torch.nn.ReLU(), last)
     optimiser = torch.optim.Adam(net.parameters(), 0.003)
     for _ in range(150):
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(net(x / 255), y).backward()
         optimiser.step()
     assert (net(x / 255).argmax(dim=1) == y).all()
-    first, _, last = (part for part in net)
     stored = {"w": first.weight / 255, "b": first.bias, "v": last.weight, "c": last.bias}
     nodes = [
         helper.make_node("Flatten", ["x"], ["flat"]),
