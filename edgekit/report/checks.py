@@ -143,7 +143,7 @@ IF_SEEN = {
     "set data.validation_from to test, or give validation samples that it has not seen",
     "teacher": "It was chosen by an accuracy that it does not have: set data.validation_from to test, or name another "
     "teacher",
-    "rival": "Most likely it was trained on the pictures that validation is taken from: go by its accuracy on test "
+    "rival": "Most likely it was trained on the samples that validation is taken from: go by its accuracy on test "
     "alone",
 }
 """What follows from it, by what the model is in the run."""
