@@ -141,6 +141,18 @@ class TrainingStage(StageConfig, TrainOptions):
         return self
 
 
+TuneWith = Literal["distilled", "labels"]
+"""What fine-tuning minimises: what the distill stage kept, be that a loss under its teacher or not, or labels alone."""
+
+
+class TuningStage(TrainingStage):
+    """Options of every stage that fine-tunes the student."""
+
+    tune_with: TuneWith = Field(
+        "distilled", description="what fine-tuning minimises: what distill kept, or labels alone whatever that was"
+    )
+
+
 SHARED_FIELDS = ("seed", "device", "threads", "training", "budget", "targets", "name", "version", "task")
 """Top-level keys that are copied into every stage `Config` that declares a field of that name."""
 

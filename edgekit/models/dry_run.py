@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 SAMPLES = 4
+RESHAPING = tuple(f"{name}Backward" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone"))
+"""What torch calls the gradients of operations that leave every value as it is."""
 SAME = 1e-2
 """Share of the largest answer by which a sample's answers alone and among others may differ: not a rounding."""
 
@@ -45,6 +47,8 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
     _one_route(called, list(_routes(module, spec, x)))
     alone = torch.cat([_answer(module, spec, one) for one in x.split(1)])
     _plain(called, alone)
+    if spec.task == "classification":
+        _no_sigmoid(module, called, x[:1])
     if not torch.equal(alone, torch.cat([_answer(module, spec, one) for one in x.split(1)])):
         raise ModelError(
             f"{called}: answers the same sample differently each time, in eval mode; draw nothing at random there: "
@@ -127,6 +131,22 @@ def _plain(called: str, out: Tensor) -> None:
         raise ModelError(
             f"{called}: answers a sample of the data with NaN or infinity; look for a division by zero, a log, or "
             "NaN among the weights, and check preprocess: samples may come in unscaled"
+        )
+
+
+def _no_sigmoid(module: nn.Module, called: str, x: Tensor) -> None:
+    """ModelError where the last operation that changes the values of classes is a sigmoid; reshaping does not."""
+    try:
+        with torch.enable_grad():
+            node = joined(module(x.clone())).grad_fn
+    except FAULTS:  # it answers all the same; whether it can be trained is tried apart
+        return
+    while node is not None and node.name().startswith(RESHAPING):
+        node = node.next_functions[0][0]
+    if node is not None and node.name().startswith(("SigmoidBackward", "HardsigmoidBackward")):
+        raise ModelError(
+            f"{called}: ends in a sigmoid, and training and the runner apply softmax to what it gives; let it return "
+            "what stands before the sigmoid, or export it to ONNX and give the file as model.source, which keeps it"
         )
 
 

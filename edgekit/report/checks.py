@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact, verify
 from edgekit.core.config import Budget
@@ -76,10 +79,15 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
 
 
 def validation_unseen(benchmark: Artifact) -> None:
-    """Print whether a baseline trained elsewhere seems to know validation; no error, because only its owner knows."""
-    found = benchmark.metrics["seen_validation"]
-    if found:
+    """Print whether models trained elsewhere seem to know validation; no error, because only their owners know."""
+    for found in tested_for_validation(benchmark.metrics):
         print(f"{'✗' if found['known'] else '✓'} {seen_message(found)}")
+
+
+def tested_for_validation(source: Mapping[str, Any]) -> list[SeenValidation]:
+    """The rows of a result, or of the benchmark's metrics: the baseline, the teacher, then the rivals."""
+    baseline = source["seen_validation"]
+    return [*([baseline] if baseline else []), *(source.get("others_seen_validation") or [])]
 
 
 def decisions_follow(benchmark: Artifact) -> None:
@@ -137,8 +145,19 @@ def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
     return over
 
 
+IF_SEEN = {
+    "baseline": "Trained on validation samples, it makes every drop on validation look larger than it is: "
+    "set data.validation_from to test, or give validation samples that it has not seen",
+    "teacher": "It was chosen by an accuracy that it does not have: set data.validation_from to test, or name another "
+    "teacher",
+    "rival": "Most likely it was trained on the samples that validation is taken from: go by its accuracy on test "
+    "alone",
+}
+"""What follows from it, by what the model is in the run."""
+
+
 def seen_message(found: SeenValidation) -> str:
-    """The message about a baseline trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
+    """The message about a model trained elsewhere, from its row of `stages/benchmark/leakage.py`."""
     rates = (
         f"{found['accuracy_validation']:.2%} right of {found['samples_validation']} validation samples and "
         f"{found['accuracy_test']:.2%} of {found['samples_test']} of test"
@@ -146,11 +165,9 @@ def seen_message(found: SeenValidation) -> str:
     test = f"Fisher's exact test, p = {found['p_value']:.2g}, level {100 * found['level']:g} %"
     if not found["known"]:
         return f"{found['name']}: {rates}; nothing says that it was trained on validation samples ({test})"
-    return (
-        f"{found['name']} seems to know validation: {rates}, more than chance explains ({test}). "
-        "Trained on validation samples, it makes every drop on validation look larger than it is: "
-        "set data.validation_from to test, or give validation samples that it has not seen"
-    )
+    role = found.get("role", "baseline")
+    called = found["name"] if role == "baseline" else f"the {role} {found['name']}"
+    return f"{called} seems to know validation: {rates}, more than chance explains ({test}). {IF_SEEN[role]}"
 
 
 def _check(good: bool, found: str, fault: str) -> None:

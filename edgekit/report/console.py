@@ -106,9 +106,9 @@ def _under_load(result: Result) -> list[str]:
 
 
 def _seen(result: Result) -> list[str]:
-    """One line if the baseline seems to know validation."""
-    found = result["seen_validation"]
-    return [f"Validation: {checks.seen_message(found)}."] if found and found["known"] else []
+    """One line for each model that seems to know validation."""
+    tested = checks.tested_for_validation(result)
+    return [f"Validation: {checks.seen_message(found)}." for found in tested if found["known"]]
 
 
 def _steps_text(steps: list[WaterfallStep]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from edgekit.core.artifacts import Artifact
+from edgekit.core.config import TuneWith
 from edgekit.core.errors import ModelError
 from edgekit.models.features import Features
 from edgekit.models.spec import ModelSpec
@@ -32,12 +33,20 @@ class Tuning:
     row: dict[str, Any]
 
 
-def tuning(distill: Artifact, module: nn.Module, spec: ModelSpec, cache_folder: Path | None) -> Tuning:
-    """As the student was trained that `distill` kept; a teacher's logits are remembered below `answers`.
+def tuning(
+    distill: Artifact,
+    module: nn.Module,
+    spec: ModelSpec,
+    cache_folder: Path | None,
+    tune_with: TuneWith = "distilled",
+) -> Tuning:
+    """As the student was trained that `distill` kept; its teacher's logits are remembered in `cache_folder`.
 
     Where that loss compares feature maps, and `module`, of `spec`, shows none of the teacher's sizes,
-    the loss goes on without the maps.
+    the loss goes on without the maps. With `tune_with` labels it is by these alone, whatever was kept.
     """
+    if tune_with == "labels":
+        return Tuning(None, _row(None, None, "tune_with is labels"))
     decided = json.loads(distill.file(RECORD).read_text())
     [kept] = [row for row in decided["students"] if row["kept"]]
     teacher_name = decided["teacher"]["name"]
@@ -45,6 +54,8 @@ def tuning(distill: Artifact, module: nn.Module, spec: ModelSpec, cache_folder: 
         return Tuning(None, _row(None, None, f"distill kept the student that {teacher_name} did not teach"))
     teacher, options = chosen_teacher(distill), losses.parse(kept["options"])
     reason = f"distill kept the student that {options.loss} made"
+    if all(row["options"] for row in decided["students"]):
+        reason = f"{reason}, and trained none by labels alone"
     if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, spec)):
         reason = f"{reason}, and here it goes on without feature maps: {why}"
         options = without_features(options)

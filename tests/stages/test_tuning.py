@@ -14,6 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
+from edgekit.report import tables
 from edgekit.stages import prune, quantize
 from edgekit.training import losses
 from tests.stages.quantize.conftest import decided
@@ -32,7 +33,7 @@ def data() -> Data:
     return load(parse({"source": "digits", "size": 8, "limit": 200, "calibration_samples": 20})).withhold_test()
 
 
-def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1) -> Artifact:
+def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1, **more: Any) -> Artifact:
     """The stage's artifact where distill kept the student of this loss; networks are untrained, `teacher` is a seed."""
     found = None
     options = losses.parse({"loss": kept}).model_dump() if kept else None
@@ -45,7 +46,7 @@ def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1) -> Artifac
         found = artifacts.seal(out, stage=name, source=found, data_digest=data().digest, config={}, metrics={})
     assert found is not None
     module = {"prune": prune, "quantize": quantize}[stage]
-    given = {**SHORT[stage], "epochs": 1, "batch_size": 32, "threads": 1, "budget": BUDGET}
+    given = {**SHORT[stage], "epochs": 1, "batch_size": 32, "threads": 1, "budget": BUDGET, **more}
     return module.run(found, data(), module.Config.model_validate(given), root / f".{stage}.partial")
 
 
@@ -76,3 +77,12 @@ def test_a_taught_student_is_tuned_by_its_loss_under_its_teacher(stage: str, tmp
     assert len({found.key for found in made.values()}) == len(made)
     for name in ("soft_targets", "hints"):
         assert learnt(made[name]) != learnt(tuned(stage, tmp_path / f"{name}-other", name, teacher=7))
+
+
+def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None:
+    """To the bits that the lone student would have had, and as another key."""
+    asked = tuned("prune", tmp_path / "asked", "soft_targets", tune_with="labels")
+    assert asked.metrics["tuning"] == {"loss": None, "options": None, "teacher": None, "reason": "tune_with is labels"}
+    assert learnt(asked) == learnt(tuned("prune", tmp_path / "alone", None))
+    assert asked.key != tuned("prune", tmp_path / "taught", "soft_targets").key
+    assert "fine-tuned by labels alone: tune_with is labels" in repr(tables.prune(asked))

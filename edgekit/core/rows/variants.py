@@ -12,6 +12,8 @@ Model = Literal["baseline", "student", "pruned", "sparse"]
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
 GivenUpBy = Literal["distill", "prune", "quantize", "convert", "benchmark"]
 """Stages that try steps and give some of them up."""
+MadeElsewhere = Literal["baseline", "teacher", "rival"]
+"""What a model that was not trained in the run can be in it."""
 
 
 class Limits(TypedDict):
@@ -174,9 +176,10 @@ class Rival(RivalFacts, Latency):
 
 
 class SeenValidation(TypedDict):
-    """Whether a baseline that was trained elsewhere is more often right on validation than chance explains."""
+    """Whether a model that was trained elsewhere is more often right on validation than chance explains."""
 
     name: str
+    role: NotRequired[MadeElsewhere]
     accuracy_validation: float
     samples_validation: int
     accuracy_test: float

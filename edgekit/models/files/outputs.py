@@ -57,15 +57,21 @@ def logits(found: np.ndarray, step: float) -> np.ndarray:
     The logarithm of probabilities is the logits but for a constant in each row, which softmax, and so every loss of a
     distillation, takes away. Of sigmoids p it is log(p / (1 - p)). Softmax turns these into the probability of each
     class where exactly one holds, as in a classification. What was rounded to 0 or 1 counts as half a step from there,
-    or LEAST.
+    or LEAST, and as less where another value is nearer: a file whose likeliest class is unlikely keeps its answer.
     """
     kind, least = ends(found, step), step / 2 or LEAST
     if kind == "probabilities":
         return np.log(np.maximum(found, np.float32(least)))
     if kind == "sigmoids":
-        inside = np.clip(found.astype(np.float64), least, 1 - least)
+        shares = found.astype(np.float64)  # in which 1 - p is exact
+        inside = np.clip(shares, _for_nought(shares, least), 1 - _for_nought(1 - shares, least))
         return (np.log(inside) - np.log1p(-inside)).astype(np.float32)
     return found
+
+
+def _for_nought(shares: np.ndarray, least: float) -> float:
+    """What a 0 counts as: `least`, or half of the smallest share that is there."""
+    return min(least, float(shares[shares > 0].min()) / 2)
 
 
 def ends(found: np.ndarray, step: float) -> Ends:

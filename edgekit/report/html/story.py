@@ -226,9 +226,8 @@ def missed(result: Result) -> list[str]:
 
 
 def seen(result: Result) -> list[str]:
-    """A line where the baseline came from elsewhere: does it know validation?"""
-    found = result["seen_validation"]
-    return [f"{checks.seen_message(found)}."] if found else []
+    """A line for each model that came from elsewhere: does it know validation?"""
+    return [f"{checks.seen_message(found)}." for found in checks.tested_for_validation(result)]
 
 
 def shared_scale(quantize: Artifact | None) -> list[str]:

@@ -71,6 +71,7 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         "loads": metrics["loads"],
         **({"cost": cost} if cost else {}),
         "seen_validation": metrics["seen_validation"],
+        **({"others_seen_validation": others} if (others := metrics.get("others_seen_validation")) else {}),
         "by_class": metrics["by_class"],
         **({"devices": metrics["devices"]} if "devices" in metrics else {}),
         "streams": bundle.metrics["streams"] if bundle else {},

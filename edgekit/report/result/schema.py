@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from edgekit.core.config import STAGES, TRAINING, Strict, Target
+from edgekit.core.rows.variants import MadeElsewhere
 from edgekit.core.tasks import Task
 from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
@@ -160,9 +161,12 @@ class Rival(Latency):
 
 
 class SeenValidation(Strict):
-    """Whether a baseline that was trained elsewhere is more often right on validation than chance explains."""
+    """Whether a model that was trained elsewhere is more often right on validation than chance explains."""
 
     name: str = Field(description="the file, or what builds the network of the weights that were given")
+    role: MadeElsewhere | None = Field(
+        None, description="what it is in this run; absent from an edgekit that tested the baseline alone"
+    )
     accuracy_validation: Share = Field(description="on the split that decisions are made on")
     samples_validation: int = Field(gt=0, description="samples of that split")
     accuracy_test: Share = Field(description="on the split that is read once, for this record")
@@ -237,6 +241,9 @@ class Result(Strict):
     )
     seen_validation: SeenValidation | None = Field(
         description="whether the baseline knows validation; null where it was trained here, or not tested"
+    )
+    others_seen_validation: list[SeenValidation] | None = Field(
+        None, description="the same of the teacher's file and of the rivals; absent where no such file was tested"
     )
     by_class: ByClass = Field(description="accuracy class by class, of the baseline and of what ships")
     devices: DeviceClass | None = Field(

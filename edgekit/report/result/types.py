@@ -78,6 +78,7 @@ class Result(TypedDict):
     loads: Loads
     cost: NotRequired[Cost]
     seen_validation: SeenValidation | None
+    others_seen_validation: NotRequired[list[SeenValidation]]
     by_class: ByClass
     devices: NotRequired[DeviceClass]
     streams: dict[str, Streamed]

@@ -48,6 +48,7 @@ from edgekit.report.tables.samples import splits as splits
 from edgekit.report.tables.streams import streams as streams
 
 UNDISTURBED = "nothing disturbed the measurement"
+NO_LONE_STUDENT = "no student was trained by labels alone, so what the teacher brought is not known"
 
 
 def profile(artifact: Artifact) -> Table:
@@ -66,7 +67,7 @@ def profile(artifact: Artifact) -> Table:
 
 
 def distill(artifact: Artifact) -> Table:
-    """The teachers that were there, the student taught by labels alone, and by each loss."""
+    """The teachers that were there, and the student by each loss; by labels alone too, where one was so trained."""
     found = artifact.metrics
     students: list[StudentRow] = found["students"]
     small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
@@ -94,7 +95,8 @@ def distill(artifact: Artifact) -> Table:
     ]
     rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
     heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
-    return Table(heads, rows)
+    alone = any(row["options"] is None for row in students)
+    return Table(heads, rows, "" if alone else NO_LONE_STUDENT)
 
 
 def student_curves(artifact: Artifact) -> dict[str, list[Epoch]]:

@@ -1,4 +1,4 @@
-"""Leakage: a baseline trained elsewhere that knows validation is right there surely more often than on test.
+"""Leakage: a model trained elsewhere that knows validation is right there surely more often than on test.
 
 By Fisher's exact test (Fisher 1935), one-sided: of all that both splits hold, how often would chance put at least so
 many right answers into validation? It keeps its level for any number of samples. It serves accuracies that are the
@@ -12,20 +12,21 @@ import math
 import numpy as np
 
 from edgekit.core import tasks
-from edgekit.core.rows.variants import SeenValidation
+from edgekit.core.rows.variants import MadeElsewhere, SeenValidation
 from edgekit.core.tasks import Answered
 
 LEVEL = 0.01
-"""Of baselines that know neither split, so many are called to know validation, at most."""
+"""Of models that know neither split, so many are called to know validation, at most."""
 
 
-def check_leakage(name: str, validation: Answered, test: Answered) -> SeenValidation | None:
+def check_leakage(name: str, role: MadeElsewhere, validation: Answered, test: Answered) -> SeenValidation | None:
     """The row of metrics of what `name` answered of either split; None where accuracy is no share of right answers."""
     if not isinstance(validation, np.ndarray) or not isinstance(test, np.ndarray):
         return None
     p_value = by_chance(int(validation.sum()), len(validation), int(test.sum()), len(test))
     return {
         "name": name,
+        "role": role,
         "accuracy_validation": tasks.accuracy(validation),
         "samples_validation": len(validation),
         "accuracy_test": tasks.accuracy(test),

@@ -1,7 +1,7 @@
 """Rivals: external baselines, compared with the winner on the same samples and in the same rounds.
 
 A rival decides nothing and wins nothing. Its accuracy is that of the test split alone: its training data is
-unknown here and may have included the validation split.
+unknown here and may have included the validation split. Whether it surely has is told (`leakage.py`).
 """
 
 from __future__ import annotations
@@ -12,29 +12,31 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from edgekit.core import progress, tasks
-from edgekit.core.rows.variants import Facts, RivalFacts
+from edgekit.core.rows.variants import Facts, RivalFacts, SeenValidation
 from edgekit.core.rows.variants import Rival as RivalRow
 from edgekit.data.paths import expand
 from edgekit.measure.references import of_data
 from edgekit.models.files import detect
 from edgekit.stages.benchmark.account import with_interval
+from edgekit.stages.benchmark.file_answers import answered, seen_by
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.training.evaluate import score_samples
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-ANSWERS_LIMIT_S = 3600.0
-
 
 @dataclass(frozen=True)
 class Rival:
-    """What is known of it without a clock, and what opens it for calls."""
+    """What is known of it without a clock, and what opens it for calls.
+
+    `seen`: whether it knows validation; None where its task cannot tell.
+    """
 
     row: RivalFacts
     open: Callable[[], Callable[[], object]]
+    seen: SeenValidation | None
 
     @property
     def name(self) -> str:
@@ -43,7 +45,7 @@ class Rival:
 
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
-    """Each file answered the test split in a process of its own before it is opened here; ModelError names the file."""
+    """Each file answered both splits in a process of its own before it is opened here; ModelError names the file."""
     return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
 
 
@@ -68,21 +70,12 @@ def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
     model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
-    test = data.test
-    scores = model_file.logits(
-        model,
-        test.x,
-        classes=len(data.classes),
-        timeout_s=ANSWERS_LIMIT_S,
-        threads=threads,
-        task=data.task,
-        tensors=data.tensors or (),
-    )
+    test = answered(model, data.test, data, threads)
     row: RivalFacts = {
         "name": file.name,
         "sha256": model.sha256,
         "bytes": sum(path.stat().st_size for path in detect.members(model.path, model.kind)),
-        "accuracy_test": tasks.accuracy(score_samples(scores, test, model.preprocess, data.task)),
+        "accuracy_test": tasks.accuracy(test),
     }
-    called = partial(of_data(str(model.path), model.kind, model.preprocess, data).call, test.x[:1], threads)
-    return Rival(row, called)
+    called = partial(of_data(str(model.path), model.kind, model.preprocess, data).call, data.test.x[:1], threads)
+    return Rival(row, called, seen_by(file.name, "rival", model, data, threads, test))

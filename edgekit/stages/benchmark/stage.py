@@ -32,6 +32,7 @@ from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
 from edgekit.stages.benchmark.cost import measure_costs, source_of
 from edgekit.stages.benchmark.decide import check_all
+from edgekit.stages.benchmark.file_answers import seen_by_teacher
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
@@ -52,6 +53,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         deciding_hosts(config.hosts, config.where)  # a fault in there is better told before minutes of work
     energy = source_of(config.cost)  # a fault in there as well
     rivals = open_rivals(config.rivals, data, config.inference_threads)
+    seen_by_others = [seen_by_teacher(source, data, config.inference_threads), *(rival.seen for rival in rivals)]
     evaluated = _evaluate_all(source, data, config)
     rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
     threads_before = torch.get_num_threads()
@@ -99,6 +101,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
             "loads": loads,
             "cost": costs,
             "seen_validation": evaluated.seen,
+            "others_seen_validation": [each for each in seen_by_others if each is not None],
             "by_class": breakdown.by_class,
             "confusion": breakdown.confusion,
             "lost": {**breakdown.lost, "kind": data.kind},
@@ -202,7 +205,8 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
         rows.append(cast("VariantFacts", row))
         openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
-    return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
+    seen = check_leakage(spec.called, "baseline", reference, test) if elsewhere else None
+    return Evaluated(rows, openers, answers, seen)
 
 
 def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:

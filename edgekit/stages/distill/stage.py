@@ -1,4 +1,7 @@
-"""The student, trained with labels alone and with each loss, at equal epochs; the best on validation is kept."""
+"""The student, trained with each loss, and with labels alone unless the config leaves that out; the best is kept.
+
+All at equal epochs, and judged on validation.
+"""
 
 from __future__ import annotations
 

@@ -6,17 +6,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgekit.core.config import TARGETS, Budget, Target, TrainingStage
+from edgekit.core.config import TARGETS, Budget, Target, TuningStage
 from edgekit.core.errors import ConfigError
 from edgekit.training.teachers import model_file
 
 LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *model_file.LIBRARIES)
 
 
-class Config(TrainingStage):
+class Config(TuningStage):
     """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step.
 
-    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
+    What is minimised there is what distill kept: a loss under its teacher, or the labels alone (`tune_with`).
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))

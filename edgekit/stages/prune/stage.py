@@ -40,7 +40,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     student, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    followed = tuning(source, student, spec, place.teacher_cache)
+    followed = tuning(source, student, spec, place.teacher_cache, config.tune_with)
     tuner = _Tuner(baseline, followed.distillation, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from edgekit.core.config import Budget, TrainingStage
+from edgekit.core.config import Budget, TuningStage
 from edgekit.training.teachers import model_file
-
-if TYPE_CHECKING:
-    pass
 
 LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
 
 Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
-class Config(TrainingStage):
+class Config(TuningStage):
     """Options of the quantize stage; those of training are for quantization-aware fine-tuning.
 
-    What is minimised there is what distill kept: a loss under its teacher, or the labels alone.
+    What is minimised there is what distill kept: a loss under its teacher, or the labels alone (`tune_with`).
     """
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")

@@ -118,11 +118,10 @@ def _tune(
     source: Artifact, float_network: _Float, network: nn.Module, out: Path
 ) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """A tuned copy, its epochs, and for the record what it was tuned by."""
-    place = resume.of(out, "quantize", source, float_network.data.digest, float_network.config.model_dump(), LIBRARIES)
-    followed = tuning(source.ancestor("distill"), network, float_network.spec, place.teacher_cache)
-    tuned, epochs = qat.tune(
-        network, followed.distillation, float_network.data, float_network.spec.preprocess, float_network.config, place
-    )
+    data, config, spec = float_network.data, float_network.config, float_network.spec
+    place = resume.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
+    followed = tuning(source.ancestor("distill"), network, spec, place.teacher_cache, config.tune_with)
+    tuned, epochs = qat.tune(network, followed.distillation, data, spec.preprocess, config, place)
     return tuned, epochs, followed.row
 
 

@@ -71,6 +71,17 @@ def test_sigmoids_that_are_0_or_1_are_finite() -> None:
     assert np.allclose(integers[0], [np.log(1 / 511), np.log(511), np.log(511)], atol=1e-3)
 
 
+@pytest.mark.parametrize("step", [0.0, 1 / 255])
+def test_sigmoids_that_are_not_sure_keep_their_order(step: float) -> None:
+    """Floats are below half a step too where only what stands before them was rounded, or nothing was."""
+    low = np.array([[3e-9, 2e-8, 0], [1e-4, 5e-4, 2e-4], [0.5, 0, 1e-12]], np.float32)
+    found = outputs.logits(low, step)
+    assert np.isfinite(found).all() and (np.diff(np.take_along_axis(found, low.argsort(axis=1), 1), axis=1) > 0).all()
+    assert np.allclose(found[1], np.log(low[1] / (1 - low[1])), rtol=1e-4)
+    high = np.array([[1, 1 - 2**-24, 1 - 2**-23]], np.float32)
+    assert (np.diff(outputs.logits(high, 0.0)) < 0).all()
+
+
 @pytest.mark.parametrize("sides", [(), (1,), (1, 1)])
 def test_a_file_may_say_one_value(sides: tuple[int, ...]) -> None:
     """Of a regression: (n,) and (n, 1) are the same answer."""

@@ -46,6 +46,14 @@ TRAINING = (
         ("tests/models/files/test_outputs.py",),
     ),
     Seed(
+        "doubtful-sigmoids-made-equal",
+        "models/files/outputs.py",
+        "return min(least, float(shares[shares > 0].min()) / 2)",
+        "return least",
+        "a file whose likeliest class is unlikely names the first class, whatever it says itself",
+        ("tests/models/files/test_outputs.py",),
+    ),
+    Seed(
         "temperature-not-squared",
         "training/losses/soft_targets.py",
         "temperature**2 * functional.kl_div",

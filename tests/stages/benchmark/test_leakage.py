@@ -1,9 +1,10 @@
-"""Does a baseline from elsewhere know validation? Held to the level it states, and told where a run is told."""
+"""Does a model from elsewhere know validation? Held to the level it states, and told where a run is told."""
 
 from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +13,26 @@ import pytest
 from rich.console import Console
 from scipy.stats import binom, fisher_exact
 
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
 from edgekit.core.tasks import Marks
+from edgekit.data import Data, Split
+from edgekit.data import load as load_data
+from edgekit.models import store
+from edgekit.models.from_artifact import spec_for
 from edgekit.report import checks
 from edgekit.report import console as reports
 from edgekit.report import result as results
 from edgekit.report.html import story
 from edgekit.report.result import RESULT
+from edgekit.stages.benchmark.file_answers import seen_by_teacher
 from edgekit.stages.benchmark.leakage import LEVEL, by_chance, check_leakage
-from tests.conftest import FinishedRun
+from edgekit.stages.benchmark.rivals import open_rivals
+from edgekit.training.teachers.config import ModelFile
+from edgekit.training.teachers.from_artifact import FOLDER, RECORD, copy_file
+from edgekit.training.teachers.model_file import open_file
+from edgekit.workbook.plan import load_plan
+from tests.conftest import TINY, FinishedRun
 
 
 def answers(right: int, samples: int) -> np.ndarray:
@@ -53,17 +66,17 @@ def test_a_network_that_knows_neither_split_is_called_out_no_oftener_than_the_le
 
 
 def test_one_that_learnt_validation_is_called_out_and_one_that_did_not_is_not() -> None:
-    knows = check_leakage("net.keras", answers(359, 359), answers(316, 359))
+    knows = check_leakage("net.keras", "baseline", answers(359, 359), answers(316, 359))
     assert knows is not None and knows["known"] and knows["p_value"] < 1e-9
-    unlike = check_leakage("net.keras", answers(320, 359), answers(316, 359))
+    unlike = check_leakage("net.keras", "baseline", answers(320, 359), answers(316, 359))
     assert unlike is not None and not unlike["known"]
-    worse = check_leakage("net.keras", answers(200, 359), answers(316, 359))
+    worse = check_leakage("net.keras", "baseline", answers(200, 359), answers(316, 359))
     assert worse is not None and not worse["known"] and worse["p_value"] > 0.99
 
 
 def test_an_accuracy_that_is_no_share_of_right_answers_is_not_tested() -> None:
     marks = Marks("regression", np.zeros((4, 2)))
-    assert check_leakage("net.keras", marks, marks) is None
+    assert check_leakage("net.keras", "baseline", marks, marks) is None
 
 
 def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +87,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         (359, "✗ net.keras seems to know validation: 100.00% right of 359"),
         (317, "✓ net.keras: 88.30%"),
     ):
-        row = check_leakage("net.keras", answers(right, 359), answers(316, 359))
+        row = check_leakage("net.keras", "baseline", answers(right, 359), answers(316, 359))
         checks.validation_unseen(SimpleNamespace(metrics={"seen_validation": row}))  # type: ignore[arg-type]
         assert sign in capsys.readouterr().out
         changed = {**result, "seen_validation": row}
@@ -83,3 +96,87 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         stream = io.StringIO()
         reports.show(changed, tiny_run.folder, Console(file=stream, width=200))
         assert ("set data.validation_from to test" in stream.getvalue()) == (right == 359)
+        for role, remedy in (("teacher", "name another teacher"), ("rival", "go by its accuracy on test alone")):
+            others = [{**row, "role": role}] if row else []
+            changed = {**result, "others_seen_validation": others}
+            results.check(changed)
+            assert len(story.seen(changed)) == 1
+            stream = io.StringIO()
+            reports.show(changed, tiny_run.folder, Console(file=stream, width=200))
+            assert (f"the {role} net.keras seems" in stream.getvalue()) == (right == 359)
+            assert (remedy in stream.getvalue()) == (right == 359)
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return load_data(load_plan(TINY).data)
+
+
+def learnt(split: Split, path: Path) -> Path:
+    """An ONNX file over the pictures' bytes whose two layers were trained on the split until they knew all of it."""
+    import torch
+    from onnx import TensorProto, helper, numpy_helper
+
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        x = torch.from_numpy(split.x.reshape(len(split.x), -1).astype(np.float32))
+        y = torch.tensor(split.y)
+        first, last = torch.nn.Linear(x.shape[1], 32), torch.nn.Linear(32, 10)
+        net = torch.nn.Sequential(first, torch.nn.ReLU(), last)
+    optimiser = torch.optim.Adam(net.parameters(), 0.003)
+    for _ in range(150):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(x / 255), y).backward()
+        optimiser.step()
+    assert (net(x / 255).argmax(dim=1) == y).all()
+    stored = {"w": first.weight / 255, "b": first.bias, "v": last.weight, "c": last.bias}
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["wide"], transB=1),
+        helper.make_node("Relu", ["wide"], ["bent"]),
+        helper.make_node("Gemm", ["bent", "v", "c"], ["scores"], transB=1),
+    ]
+    source = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *split.x.shape[1:]])
+    result = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 10])
+    weights = [numpy_helper.from_array(value.detach().numpy(), name) for name, value in stored.items()]
+    graph = helper.make_graph(nodes, "made", [source], [result], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("split", ["validation", "train"])
+def test_a_rival_that_really_learnt_validation_is_found_and_an_honest_one_is_not(
+    split: str, data: Data, tmp_path: Path
+) -> None:
+    path = learnt(getattr(data, split), tmp_path / "theirs.onnx")
+    [rival] = open_rivals([ModelFile.model_validate({"path": str(path)})], data, 1)
+    assert rival.seen is not None and (rival.seen["name"], rival.seen["role"]) == ("theirs.onnx", "rival")
+    assert rival.seen["known"] == (split == "validation")
+    assert rival.seen["accuracy_test"] == rival.row["accuracy_test"]
+    assert (rival.seen["accuracy_validation"] == 1.0) == (split == "validation")
+
+
+def taught_by(path: Path, data: Data, root: Path, baseline: Path | None = None) -> Artifact:
+    """A distill artifact whose teacher is the file; the baseline is a network, or the file that is named."""
+    out = artifacts.begin(root / "profile")
+    if baseline:
+        source = store.Source(kind="onnx", file=baseline.name)
+        store.save_source(out / "model", baseline, spec_for(data, None, {}, [], source))
+    else:
+        spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": 4, "blocks": 1}, [])
+        store.save(out / "model", store.build(spec, 0), spec)
+    profile = artifacts.seal(out, stage="profile", source=None, data_digest=data.digest, config={}, metrics={})
+    out = artifacts.begin(root / "distill")
+    teacher = {"kind": "file", "name": path.name, "file": copy_file(open_file(path), out / FOLDER), "preprocess": []}
+    artifacts.write_json(out / RECORD, {"teacher": teacher})
+    return artifacts.seal(out, stage="distill", source=profile, data_digest=data.digest, config={}, metrics={})
+
+
+def test_a_teacher_that_really_learnt_validation_is_found_where_it_is_a_file_of_its_own(
+    data: Data, tmp_path: Path
+) -> None:
+    path = learnt(data.validation, tmp_path / "theirs.onnx")
+    found = seen_by_teacher(taught_by(path, data, tmp_path / "a"), data, 1)
+    assert found is not None and found["known"] and (found["name"], found["role"]) == ("theirs.onnx", "teacher")
+    assert seen_by_teacher(taught_by(path, data, tmp_path / "b", baseline=path), data, 1) is None

@@ -54,6 +54,8 @@ def test_a_rival_is_answered_and_timed_like_the_variant_that_it_is(sealed: Artif
     twin = next(each for each in sealed.metrics["rows"] if each["name"] == "baseline-fp32-onnx")
     assert found["accuracy_test"] == twin["accuracy_test"]
     assert found["bytes"] == twin["bytes"]
+    [seen] = sealed.metrics["others_seen_validation"]
+    assert seen["accuracy_validation"] == twin["accuracy_validation"] and not seen["known"]
     assert found["calls"] == twin["calls"]
     winner = next(each for each in sealed.metrics["rows"] if each["name"] == sealed.metrics["winner"])
     assert found["winner"] == winner["name"]

@@ -55,11 +55,13 @@ def test_without_a_lone_student_there_is_no_gain_to_tell(tiny_run: FinishedRun, 
     given = {**load_plan(TINY).stages["distill"].model_dump(), "epochs": 2, "lone_student": False}
     source = artifacts.load(tmp_path / "tiny" / "profile")
     data = load(load_plan(TINY).data).withhold_test()
-    found = run(source, data, Config.model_validate(given), tmp_path / "tiny" / "distill-again").metrics
+    made = run(source, data, Config.model_validate(given), tmp_path / "tiny" / "distill-again")
+    found = made.metrics
     [student] = found["students"]
     assert (student["name"], student["gain_pp"], student["gap_closed"]) == ("soft_targets", None, None)
     assert student["kept"] and list(found["history"]) == ["soft_targets"]
     assert found["reason"].endswith("; no student was trained by labels alone")
+    assert tables.NO_LONE_STUDENT in repr(tables.distill(made))
 
 
 def test_the_student_is_the_network_of_the_config(sealed: artifacts.Artifact) -> None:
