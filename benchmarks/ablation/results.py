@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def gap_closed(lone: float, taught: float, teacher: float | None) -> float | Non
     return (taught - lone) / (teacher - lone) if teacher is not None and teacher > lone else None
 
 
-def write(found: Mapping[str, Result], rows: Sequence[Recipe], folder: Path, conditions: dict[str, object]) -> str:
+def write(found: Mapping[str, Result], rows: Sequence[Recipe], folder: Path, conditions: dict[str, Any]) -> str:
     """`ablation.json` and `ablation.md` in `folder`; the table's text."""
     table = [_row(row, found) for row in rows if row.name in found]
     write_json(folder / "ablation.json", {"conditions": conditions, "rows": table})
@@ -111,7 +112,7 @@ def write(found: Mapping[str, Result], rows: Sequence[Recipe], folder: Path, con
     return text
 
 
-def _row(row: Recipe, found: Mapping[str, Result]) -> dict[str, object]:
+def _row(row: Recipe, found: Mapping[str, Result]) -> dict[str, Any]:
     mine = found[row.name]
     reference = found.get(row.against)
     apart = difference(reference.answers, mine.answers) if reference and reference is not mine else None
@@ -127,9 +128,9 @@ def _row(row: Recipe, found: Mapping[str, Result]) -> dict[str, object]:
     }
 
 
-def _cells(row: dict[str, object]) -> list[str]:
-    low, high = row["test_interval"]  # type: ignore[misc]
-    apart: dict[str, float] | None = row["difference"]  # type: ignore[assignment]
+def _cells(row: dict[str, Any]) -> list[str]:
+    low, high = row["test_interval"]
+    apart = row["difference"]
     return [
         str(row["name"]),
         str(row["says"]),
@@ -142,5 +143,5 @@ def _cells(row: dict[str, object]) -> list[str]:
         f"{apart['p']:.2g}" if apart else "",
         *("" if row[name] is None else f"{row[name]:.0%}" for name in ("gap_closed", "own_gap_closed")),
         "" if row["teacher"] is None else f"{row['teacher']:.2%}",
-        f"{row['cpu_s'] / 60:.1f}",  # type: ignore[operator]
+        f"{row['cpu_s'] / 60:.1f}",
     ]

@@ -76,7 +76,7 @@ def options_of(model: Model, *, leave_out: tuple[str, ...] = ()) -> list[Option]
 
 
 def every_section() -> Iterator[tuple[str, list[Option]]]:
-    """Every section of a config with its options: the top level, its parts, data sources, stages, augmentations and losses."""
+    """Every section of a config with its options: the top level, its parts, sources, stages, augmentations, losses."""
     yield "top level", options_of(RunConfig)
     yield from ((name, options_of(model)) for name, model in PARTS.items())
     yield "data", options_of(SourceConfig, leave_out=("task",))
