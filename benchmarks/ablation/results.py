@@ -86,7 +86,7 @@ def difference(reference: np.ndarray, right: np.ndarray) -> Difference:
     one_side = 1 - (1 - CONFIDENCE) / 2
     down = accuracy_drop.bounded(lost, gained, len(right), one_side)
     up = accuracy_drop.bounded(gained, lost, len(right), one_side)
-    return Difference(-down.drop_pp, -down.bound_pp, up.bound_pp, mcnemar(lost, gained))
+    return Difference(up.drop_pp, -down.bound_pp, up.bound_pp, mcnemar(lost, gained))
 
 
 def mcnemar(lost: int, gained: int) -> float:
