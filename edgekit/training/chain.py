@@ -30,7 +30,7 @@ class Chain:
         for apply, options in self.steps:
             samples, mix = apply(samples, options, random)
             if mix is not None:
-                share = mix.kept[:, None].astype(np.float32)
+                share: np.ndarray = mix.kept[:, None].astype(np.float32)
                 labels = share * labels + (1 - share) * labels[mix.partners]
         return samples, labels
 

@@ -103,7 +103,7 @@ def colour(images: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 def sharpness(images: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Nearer to the smoothed image, or away from it; its edge of one pixel stays."""
-    smooth = images.astype(np.float32)
+    smooth: np.ndarray = images.astype(np.float32)
     if min(images.shape[1:3]) > 2:
         around = np.lib.stride_tricks.sliding_window_view(smooth, (3, 3), axis=(1, 2))
         smooth[:, 1:-1, 1:-1] = (around * SMOOTH).sum(axis=(-2, -1))
