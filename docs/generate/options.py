@@ -28,7 +28,7 @@ from edgekit.data import SourceConfig, source_names, sources
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
-from edgekit.training import losses
+from edgekit.training import augmentations, losses
 from edgekit.training.teachers.config import ModelFile
 from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import stage_config
@@ -80,12 +80,13 @@ def options_of(model: Model, *, leave_out: tuple[str, ...] = ()) -> list[Option]
 
 
 def every_section() -> Iterator[tuple[str, list[Option]]]:
-    """Every section of a config with its options: the top level, its parts, data sources, stages and losses."""
+    """Every section of a config with its options: the top level, its parts, sources, stages, augmentations, losses."""
     yield "top level", options_of(RunConfig)
     yield from ((name, options_of(model)) for name, model in PARTS.items())
     yield "data", options_of(SourceConfig, leave_out=("task",))
     yield from ((f"data, source: {name}", source_options(name)) for name in source_names())
     yield from ((name, stage_options(name)) for name in STAGES)
+    yield from ((f"augmentations, kind: {name}", augmentation_options(name)) for name in augmentations.NAMES)
     yield from ((f"distill.losses, loss: {name}", loss_options(name)) for name in losses.NAMES)
 
 
@@ -144,6 +145,24 @@ def distillation_losses() -> str:
         f"#### `loss: {name}`\n\n{_summary(module_of_loss(name))}\n\n{_table(loss_options(name))}"
         for name in losses.NAMES
     )
+
+
+def sample_augmentations() -> str:
+    """A heading and a table for each augmentation."""
+    return "\n\n".join(
+        f"#### `kind: {name}`\n\n{_summary(module_of_augmentation(name))}\n\n{_table(augmentation_options(name))}"
+        for name in augmentations.NAMES
+    )
+
+
+def module_of_augmentation(name: str) -> str:
+    """The module of an augmentation."""
+    return f"{augmentations.__name__}.{name}"
+
+
+def augmentation_options(name: str) -> list[Option]:
+    """What one augmentation takes."""
+    return options_of(importlib.import_module(module_of_augmentation(name)).Options, leave_out=("kind",))
 
 
 def loss_options(name: str) -> list[Option]:

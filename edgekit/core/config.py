@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_serializer, model_validator
 from pydantic_core import ErrorDetails
 
 from edgekit.core.budget import Budget as Budget
@@ -101,6 +101,33 @@ class TrainOptions(Strict):
     patience_epochs: int = Field(
         0, ge=0, description="epochs without a better validation after which training stops; 0: never"
     )
+    schedule: Literal["cosine", "linear", "constant"] = Field(
+        "cosine", description="how the learning rate falls after its warm-up"
+    )
+    warmup_share: float = Field(
+        0.1, ge=0, lt=1, description="share of the steps over which the learning rate rises; 0: it begins at its peak"
+    )
+    ema_decay: float = Field(
+        0.0, ge=0, lt=1, description="decay of a moving average of the weights, which is validated and kept; 0: none"
+    )
+    augmentations: list[dict[str, Any]] = Field(
+        default_factory=list, description="further random changes of train samples, in this order, each with its kind"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, plain: Any) -> dict[str, Any]:
+        return without_later_defaults(plain(self))
+
+
+LATER = ("schedule", "warmup_share", "ema_decay", "augmentations")
+"""Options that older records do not know."""
+
+
+def without_later_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Train options for a record or a key: without later ones at their default, so that older keys stay."""
+    fields = TrainOptions.model_fields
+    same = {name for name in LATER if values.get(name) == fields[name].get_default(call_default_factory=True)}
+    return {name: value for name, value in values.items() if name not in same}
 
 
 class TrainingOptions(Strict):

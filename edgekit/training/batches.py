@@ -9,7 +9,9 @@ import numpy as np
 
 from edgekit.core.config import TrainOptions
 from edgekit.runner.preprocess.transform import pipeline
+from edgekit.training import augmentations
 from edgekit.training.augment import augment, augment_boxes, augment_masks, augment_windows
+from edgekit.training.chain import Chain
 from edgekit.training.prepared import Inputs, placed
 
 if TYPE_CHECKING:
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """One pass over the train split in a fresh order: raw samples (n, *sample), augmented, and labels (n,).
 
-    A copy of `random` gives the same batches: so a teacher can answer before the student asks.
+    Where samples are mixed, the labels are soft: (n, classes) float32. A copy of `random` gives the same batches: so a
+    teacher can answer before the student asks.
     """
-    train = data.train
+    train, chain = data.train, Chain(augmentations.active(options.augmentations, data), len(data.classes))
     for chosen in _orders(data, options, random):
         raw, labels = train.x[chosen], train.y[chosen]
         if data.task == "detection":
@@ -32,7 +35,7 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
             raw = augment(raw, options.augment, random)
         elif data.kind == "window":
             raw = augment_windows(raw, options.augment, random)
-        yield raw, labels
+        yield chain(raw, labels, random)
 
 
 class Prepared:
@@ -55,7 +58,7 @@ class Prepared:
 def _augments(data: Data, options: TrainOptions) -> bool:
     """Whether a sample may look another way each time: sounds, texts and vectors never do."""
     changes = data.task in ("detection", "segmentation") or data.kind in ("image", "window")
-    return changes and options.augment != "none"
+    return bool(augmentations.active(options.augmentations, data)) or (changes and options.augment != "none")
 
 
 def _orders(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[np.ndarray]:

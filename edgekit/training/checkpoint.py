@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core.hashing import canonical
 from edgekit.runner.files import make_folder, write_atomically
+from edgekit.training.moving_average import MovingAverage
 
 MOMENTUM = "momentum_buffer"
 GENERATOR = "torch_generator"
@@ -49,22 +50,34 @@ class Checkpoint:
 
 
 def tensors_of(
-    module: nn.Module, best: dict[str, Tensor], optimiser: torch.optim.Optimizer, beside: nn.Module | None
+    module: nn.Module,
+    best: dict[str, Tensor],
+    optimiser: torch.optim.Optimizer,
+    beside: nn.Module | None,
+    average: MovingAverage | None = None,
 ) -> dict[str, Tensor]:
-    """The network now and at its best, momenta, what is trained `beside` it, and torch's generator, by name."""
+    """The network now and at its best, momenta, what is trained `beside` it, and torch's generator, by name.
+
+    So is the `average` of its weights, where there is one.
+    """
     state = optimiser.state_dict()["state"]
     momenta = {str(place): kept[MOMENTUM] for place, kept in state.items() if kept.get(MOMENTUM) is not None}
     aside = beside.state_dict() if beside else {}
     parts = {"now": module.state_dict(), "best": best, "momentum": momenta, "beside": aside}
+    parts |= {"average": average.state} if average else {}
     found = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
     return {**found, GENERATOR: torch.get_rng_state()}
 
 
 def put_back(
-    tensors: dict[str, Tensor], module: nn.Module, optimiser: torch.optim.Optimizer, beside: nn.Module | None
+    tensors: dict[str, Tensor],
+    module: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    beside: nn.Module | None,
+    average: MovingAverage | None = None,
 ) -> dict[str, Tensor]:
     """The opposite of `tensors_of`; returns the network's best state."""
-    parts: dict[str, dict[str, Tensor]] = {"now": {}, "best": {}, "momentum": {}, "beside": {}}
+    parts: dict[str, dict[str, Tensor]] = {name: {} for name in ("now", "best", "momentum", "beside", "average")}
     for name, value in tensors.items():
         part, _, rest = name.partition("/")
         if part in parts:
@@ -72,6 +85,8 @@ def put_back(
     module.load_state_dict(parts["now"])
     if beside:
         beside.load_state_dict(parts["beside"])
+    if average:
+        average.put_back(parts["average"])
     state = {int(place): {MOMENTUM: value} for place, value in parts["momentum"].items()}
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(tensors[GENERATOR])

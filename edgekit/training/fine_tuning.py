@@ -17,6 +17,7 @@ from edgekit.models.spec import ModelSpec
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions, hints, soft_targets
 from edgekit.training.objective import Distillation
+from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.from_artifact import RECORD, chosen_teacher
 from edgekit.training.teachers.model_file import TeacherFile
 
@@ -66,6 +67,8 @@ def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module,
     """Why the teacher's feature maps cannot be compared with the module's; empty where they can."""
     if isinstance(teacher, TeacherFile):
         return f"the best teacher, {name}, is a file: its feature maps cannot be read"
+    if isinstance(teacher, Ensemble):
+        return f"the teacher, the {name}, is several networks: each has feature maps of its own"
     try:
         takes = spec.input_shape, spec.takes_ids
         with Features(module, *takes) as learnt, Features(teacher, *takes) as shown:

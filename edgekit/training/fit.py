@@ -6,7 +6,7 @@ import copy
 import math
 import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,13 @@ from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, checkpoint, losses, memory
 from edgekit.training.ahead import ahead
 from edgekit.training.checkpoint import Checkpoint
+from edgekit.training.moving_average import MovingAverage
 from edgekit.training.objective import Distillation, LabelObjective, objective
 from edgekit.training.precision import computing_in
 from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, to_input
 from edgekit.training.prepared import Inputs
 from edgekit.training.reproducible import reproducible
+from edgekit.training.schedule import learning_rate_at
 from edgekit.training.shares.division import threads_of_a_share
 from edgekit.training.shares.sharing import check_positives, sharing
 from edgekit.training.shares.team import Team
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 ALONE = TrainingOptions.model_validate({})
-MOMENTUM, WARMUP_FRACTION, SETTLED_RATE = 0.9, 0.1, 0.2
+MOMENTUM, SETTLED_RATE = 0.9, 0.2
 
 
 @dataclass(frozen=True)
@@ -78,16 +80,18 @@ def fit(
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
 ) -> History:
-    """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay.
+    """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay or another `schedule`.
 
     It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
     lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete, if
-    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. A teacher sees the same
-    augmented batches. `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With
-    `resume` the state is saved after each epoch, and a training that was stopped resumes from there to the same bits.
-    Then `on_epoch` is called for the new epochs only. It stops after `until` epochs, where that is fewer. With
-    `training.shares` above 1 the bits are others, and those of any number of processes: see `edgekit.training.shares`.
-    So are they with another `training.precision`: see `edgekit.training.precision`.
+    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. With `ema_decay` it is the
+    average of the weights that is validated and left. A teacher sees the same augmented batches.
+
+    `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With `resume` the state
+    is saved after each epoch, and a training that was stopped resumes from there to the same bits. Then `on_epoch` is
+    called for the new epochs only. It stops after `until` epochs, where that is fewer. With `training.shares` above 1
+    the bits are others, and those of any number of processes: see `edgekit.training.shares`. So are they with another
+    `training.precision`: see `edgekit.training.precision`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -151,8 +155,9 @@ class _Loop:
         # `foreach` gives the bits of one parameter after the other; `fused` rounds in other places
         self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
         self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
-        self.total_steps = total = self.steps_per_epoch * options.epochs
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, lambda step: learning_rate_at(step, total))
+        self.total_steps = self.steps_per_epoch * options.epochs
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, self._rate_at)
+        self.average = MovingAverage(module, options.ema_decay) if options.ema_decay else None
         self.results: list[EpochResult] = []
         self.best: EpochResult | None = None
         self.kept = copy.deepcopy(module.state_dict())
@@ -163,10 +168,10 @@ class _Loop:
             while len(self.results) < until and not self._finished():
                 epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
                 loss = self._epoch(epoch, after_step, shown)
-                result = EpochResult(epoch, loss, *self._validate(), rate)
-                self.results.append(result)
-                if self.best is None or self._rank(result) > self._rank(self.best):
-                    self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+                with self.average.inside(self.module) if self.average else nullcontext():
+                    if self.average and after_step is not None:
+                        after_step(self.module)  # an average of zeros is no zero where a weight once was
+                    result = self._judge(EpochResult(epoch, loss, *self._validate(), rate))
                 self._keep()
                 shown.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
                 if on_epoch is not None:
@@ -174,6 +179,13 @@ class _Loop:
         assert self.best is not None
         self.module.load_state_dict(self.kept)
         return History(tuple(self.results), self.best)
+
+    def _judge(self, result: EpochResult) -> EpochResult:
+        """Keep the weights that it belongs to, where it is the best so far."""
+        self.results.append(result)
+        if self.best is None or self._rank(result) > self._rank(self.best):
+            self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+        return result
 
     def _finished(self) -> bool:
         done, patience = len(self.results), self.options.patience_epochs
@@ -190,7 +202,8 @@ class _Loop:
             "random": self.random.bit_generator.state,
             "rates": [group["lr"] for group in self.optimiser.param_groups],
         }
-        self.resume.save(checkpoint.tensors_of(self.module, self.kept, self.optimiser, self.aim.beside), facts)
+        tensors = checkpoint.tensors_of(self.module, self.kept, self.optimiser, self.aim.beside, self.average)
+        self.resume.save(tensors, facts)
 
     def _restore(self) -> None:
         """Put back what `_keep` kept, if that is there."""
@@ -198,7 +211,7 @@ class _Loop:
         if self.resume is None or found is None:
             return
         tensors, facts = found
-        self.kept = checkpoint.put_back(tensors, self.module, self.optimiser, self.aim.beside)
+        self.kept = checkpoint.put_back(tensors, self.module, self.optimiser, self.aim.beside, self.average)
         for group, rate in zip(self.optimiser.param_groups, facts["rates"], strict=True):
             group["lr"] = rate
         self.results = [EpochResult(**row) for row in facts["epochs"]]
@@ -209,9 +222,12 @@ class _Loop:
         print(f"{self.resume.path.stem}: {how} after {len(self.results)} of {self.options.epochs} epochs")
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
-        ends_at = self.options.learning_rate * learning_rate_at(result.epoch * self.steps_per_epoch, self.total_steps)
+        ends_at = self.options.learning_rate * self._rate_at(result.epoch * self.steps_per_epoch)
         settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
         return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
+
+    def _rate_at(self, step: int) -> float:
+        return learning_rate_at(step, self.total_steps, self.options.schedule, self.options.warmup_share)
 
     def _epoch(self, epoch: int, after_step: AfterStep, shown: progress.Step) -> float:
         self.module.train()
@@ -225,6 +241,8 @@ class _Loop:
                 self.schedule.step()
                 if after_step is not None:
                     after_step(self.module)
+                if self.average is not None:
+                    self.average.update(self.module, self.schedule.last_epoch)
                 total += loss
         self.aim.end()
         mean = float(total) / self.steps_per_epoch
@@ -254,14 +272,6 @@ class _Loop:
             scores, wanted = scores[split.y == 0], wanted[split.y == 0]
         loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(wanted)))
         return float(loss), accuracy
-
-
-def learning_rate_at(step: int, total: int) -> float:
-    """Factor of the peak rate at a step: linear over the first tenth, then half a cosine down to zero."""
-    warm = max(1, round(total * WARMUP_FRACTION))
-    if step < warm:
-        return (step + 1) / warm
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
 
 
 def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ from edgekit.training import losses
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import History, fit
 from edgekit.training.objective import Distillation
+from edgekit.training.teachers import ensemble
+from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.model_file import TeacherFile
 
 PARALLEL = "EDGEKIT_PARALLEL"
@@ -129,6 +131,11 @@ def _to_json(training: Training, folder: Path) -> dict[str, Any]:
         if isinstance(lesson.teacher, TeacherFile):
             file = lesson.teacher
             taught["file"] = [str(file.path.absolute()), file.kind, file.preprocess, file.sha256]
+        elif isinstance(lesson.teacher, Ensemble):
+            place = folder / f"teacher-{id(lesson.teacher)}"
+            if not place.is_dir():
+                ensemble.save(place, lesson.teacher)
+            taught["ensemble"] = place.name
         else:
             assert training.teacher is not None
             place = folder / f"teacher-{id(lesson.teacher)}"
@@ -152,6 +159,8 @@ def _from_json(found: dict[str, Any], folder: Path) -> Training:
         if "file" in taught:
             path, *rest = taught["file"]
             model: nn.Module | TeacherFile = TeacherFile(Path(path), *rest)
+        elif "ensemble" in taught:
+            model = ensemble.load(folder / taught["ensemble"])
         else:
             model, teacher = store.load(folder / taught["folder"])
         lesson = Distillation(model, losses.parse(taught["loss"]), Path(taught["cache"]) if taught["cache"] else None)

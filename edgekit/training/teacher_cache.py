@@ -59,6 +59,7 @@ class TeacherCache:
             "augment": options.augment,
             "torch": torch.__version__,
             "code": {part: code_digest(part) for part in SHAPED_BY},
+            **({"augmentations": options.augmentations} if options.augmentations else {}),
             **conditions,
         }
         return cls(home / digest(stream)[:32])

@@ -64,6 +64,7 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     streams.check(data, bundle)
     at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
     _check_batches(plan, data)
+    _check_augmentations(plan, data)
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
@@ -151,6 +152,19 @@ def _check_batches(plan: Plan, data: Data) -> None:
             check_positives(data.train.y, options.batch_size, shares)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}" if shares > 1 else f"{where}.{error}") from None
+
+
+def _check_augmentations(plan: Plan, data: Data) -> None:
+    """ConfigError for an augmentation that makes no sense of these samples and labels."""
+    from edgekit.training import augmentations
+
+    trained = {stage: options for stage, options in plan.stages.items() if isinstance(options, TrainOptions)}
+    distill: Any = plan.stages.get("distill")
+    for place, teacher in enumerate(distill.teachers if distill else ()):
+        if teacher.training:
+            trained[f"distill.teachers.{place}.training"] = teacher.training
+    for where, options in trained.items():
+        augmentations.active(options.augmentations, data, f"{where}.{augmentations.FIELD}")
 
 
 def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -> None:

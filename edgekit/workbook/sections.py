@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import precision
-from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, check, cores, suggest
+from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, TrainingStage, check, cores, suggest
 from edgekit.core.faults import Faults
+from edgekit.training import augmentations
 from edgekit.workbook.run_config import RunConfig
 
 
@@ -76,6 +77,8 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     own = {name: value for name, value in section.items() if name in own_fields(config)}
     wanted = {name: value for name, value in shared.items() if name in config.model_fields}
     checked: StageConfig | None = faults.of(lambda: check(config, {**own, **wanted}, stage))
+    if isinstance(checked, TrainingStage):
+        faults.of(lambda: augmentations.parse_all(checked.augmentations, f"{stage}.{augmentations.FIELD}"))
     faults.raise_all()
     assert checked is not None
     return checked

@@ -26,7 +26,7 @@ from edgekit.core.config import SHARED_FIELDS, STAGES
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import TASKS
 from edgekit.data import arrays, source_names
-from edgekit.training import losses
+from edgekit.training import augmentations, losses
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import stage_config
@@ -142,7 +142,7 @@ def test_an_options_unit_is_stated(section: str, option: options.Option) -> None
 def test_every_section_of_a_config_has_its_options() -> None:
     text = page("config.md")
     for model in models():
-        for name in set(model.model_fields) - {"task", "loss", *SHARED_FIELDS}:
+        for name in set(model.model_fields) - {"task", "loss", *SHARED_FIELDS, *_key(model)}:
             assert f"\n| `{name}` |" in text, f"{model.__module__}.{model.__name__}.{name}"
     for stage in STAGES:
         assert f"\n## `{stage}`\n" in text
@@ -150,6 +150,13 @@ def test_every_section_of_a_config_has_its_options() -> None:
         assert f"\n### `source: {name}`\n" in text
     for name in losses.NAMES:
         assert f"\n#### `loss: {name}`\n" in text
+    for name in augmentations.NAMES:
+        assert f"\n#### `kind: {name}`\n" in text
+
+
+def _key(model: type[BaseModel]) -> set[str]:
+    """What stands in a heading of its own."""
+    return {"kind"} if issubclass(model, augmentations.AugmentationOptions) else set()
 
 
 def models() -> Iterator[type[BaseModel]]:
@@ -157,6 +164,7 @@ def models() -> Iterator[type[BaseModel]]:
     waiting: list[Any] = [RunConfig, *map(stage_config, STAGES)]
     waiting += [importlib.import_module(options.module_of_source(name)).Config for name in source_names()]
     waiting += [importlib.import_module(options.module_of_loss(name)).Options for name in losses.NAMES]
+    waiting += [importlib.import_module(options.module_of_augmentation(name)).Options for name in augmentations.NAMES]
     seen: set[type[BaseModel]] = set()
     while waiting:
         part = waiting.pop()

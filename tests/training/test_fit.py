@@ -10,7 +10,7 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.data import Data, Split
 from edgekit.models.conv1d import conv1d
 from edgekit.training.evaluate import evaluate
-from edgekit.training.fit import fit, learning_rate_at
+from edgekit.training.fit import fit
 from edgekit.training.losses import hints, soft_targets
 from edgekit.training.objective import Distillation
 from edgekit.training.predict import logits, pick_device
@@ -271,12 +271,3 @@ def test_an_absent_device_is_explained():
     if not torch.cuda.is_available():
         with pytest.raises(ModelError, match="'cuda' is not available"):
             pick_device("cuda")
-
-
-def test_the_rate_rises_then_falls_to_zero():
-    rates = [learning_rate_at(step, 100) for step in range(101)]
-    assert rates.index(max(rates)) in (9, 10)
-    assert max(rates) == 1
-    assert rates[0] == pytest.approx(0.1)
-    assert rates[100] == pytest.approx(0)
-    assert all(learning_rate_at(step, 1) > 0 for step in range(1))

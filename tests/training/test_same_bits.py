@@ -21,7 +21,8 @@ from edgekit.models.resnet import resnet8
 from edgekit.models.segmenter import segmenter
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, losses, prepared
-from edgekit.training.fit import fit, learning_rate_at
+from edgekit.training.fit import fit
+from edgekit.training.schedule import learning_rate_at
 from tests.core.tasks.test_detection import labels as boxes
 
 SCALE = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": [0.4], "std": [0.3]}]

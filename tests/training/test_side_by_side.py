@@ -22,6 +22,7 @@ from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.losses import soft_targets
 from edgekit.training.objective import Distillation
 from edgekit.training.side_by_side import FOLDER, PARALLEL, Training, ahead
+from edgekit.training.teachers.ensemble import Ensemble
 from tests.training.test_fit import blobs, data_of, options, same
 
 EPOCHS = 4
@@ -67,6 +68,21 @@ def test_what_was_made_ahead_is_recalled_to_the_same_bits(
         assert f"{one.checkpoint.path.stem}: was finished after 4 of 4 epochs" in capsys.readouterr().out
     ahead(made, data, tmp_path / "ahead")  # all are finished: nothing is started
     assert files == {path: path.stat().st_mtime_ns for path in files}
+
+
+def test_students_of_several_teachers_together_are_made_ahead_too(data: Data, tmp_path: Path) -> None:
+    specs = [spec_for(data, MLP, {"width": width, "depth": 1}, []) for width in (16, 24)]
+    teacher = Ensemble([store.build(spec, 5).eval() for spec in specs], specs, "probabilities")
+    made, here = (
+        [
+            replace(each, distillation=Distillation(teacher, soft_targets.Options()), teacher=None)
+            for each in trainings(data, tmp_path / place, 2)[1:]
+        ]
+        for place in ("ahead", "here")
+    )
+    ahead(made, data, tmp_path / "ahead")
+    for one, other in zip(made, here, strict=True):
+        assert one.is_finished and same(one.fit(data)[0], other.fit(data)[0])
 
 
 def test_a_killed_one_goes_on_from_its_checkpoint(

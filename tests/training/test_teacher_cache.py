@@ -62,12 +62,17 @@ def test_another_loss_and_more_epochs_share_them(images, tmp_path) -> None:
     assert teacher.asked == 18
 
 
-@pytest.mark.parametrize("change", ["seed", "batch_size", "augment", "teacher", "data", "steps"])
+@pytest.mark.parametrize("change", ["seed", "batch_size", "augment", "augmentations", "teacher", "data", "steps"])
 def test_what_they_rest_on_is_asked_anew(images, tmp_path, change) -> None:
     train(convolutions(), images, Counted(), tmp_path)
     teacher = Counted(2 if change == "teacher" else 1)
     data = replace(images, digest="1" * 64) if change == "data" else images
-    more = {"seed": {"seed": 1}, "batch_size": {"batch_size": 8}, "augment": {"augment": "none"}}.get(change, {})
+    more = {
+        "seed": {"seed": 1},
+        "batch_size": {"batch_size": 8},
+        "augment": {"augment": "none"},
+        "augmentations": {"augmentations": [{"kind": "erase"}]},
+    }.get(change, {})
     if change == "steps":
         fit(convolutions(), data, [{"step": "scale", "factor": 1 / 128}], options(2, augment="shift_flip"), seed=0,
             device="cpu", threads=1, distillation=Distillation(teacher, soft_targets.Options(), tmp_path))  # fmt: skip

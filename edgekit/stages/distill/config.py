@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
 
@@ -17,11 +17,12 @@ from edgekit.core.config import (
     TrainingStage,
     TrainOptions,
     arguments,
+    without_later_defaults,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 from edgekit.data.paths import PathText
-from edgekit.training import losses
+from edgekit.training import augmentations, losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import sha256_of
@@ -74,6 +75,14 @@ class TeacherConfig(Strict):
                 raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {kinds[0]}")
         return {**values, "sha256": sha256_of(values)} if isinstance(values.get("path"), str) else values
 
+    @model_validator(mode="after")
+    def _known_augmentations(self) -> TeacherConfig:
+        try:
+            augmentations.parse_all(self.training.augmentations if self.training else ())
+        except ConfigError as error:
+            raise ValueError(f"training.{error}") from None
+        return self
+
     @model_serializer(mode="wrap")
     def _only_what_is_set(self, plain: Any) -> dict[str, Any]:
         """Only what was said, and of a path its name."""
@@ -114,6 +123,9 @@ class Config(TrainingStage):
         default_factory=lambda: [TeacherConfig.model_validate({"baseline": True})],
         min_length=1,
         description="possible teachers, of which the best on validation teaches",
+    )
+    ensemble: Literal["none", "logits", "probabilities"] = Field(
+        "none", description="whether all teachers teach together, by the mean of their logits or of their probabilities"
     )
     losses: list[dict[str, Any]] = Field(
         default_factory=list, description="losses to compare, with one student each; none: soft targets alone"
@@ -159,7 +171,9 @@ class Config(TrainingStage):
     @model_serializer(mode="wrap")
     def _without_unused_options(self, plain: Any) -> dict[str, Any]:
         """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
-        values: dict[str, Any] = plain(self)
+        values = without_later_defaults(plain(self))
+        if self.ensemble == "none":
+            del values["ensemble"]
         if not self.candidates:
             return {name: value for name, value in values.items() if name not in OF_CANDIDATES}
         limits = {name: limit for name, limit in values["budget"].items() if not name.startswith("accuracy_")}
@@ -174,6 +188,8 @@ class Config(TrainingStage):
                     f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
                     f"{self.task}; use soft_targets or hints"
                 )
+        if self.ensemble != "none":
+            self._check_ensemble()
         if any(teacher.path for teacher in self.teachers):
             model_file.check_task("distill.teachers.path", self.task)
         if all(teacher.path for teacher in self.teachers):
@@ -183,6 +199,17 @@ class Config(TrainingStage):
                         f"distill.losses and distill.teachers disagree: {options.loss} compares feature maps, and a "
                         "file shows only its outputs; add a PyTorch teacher or leave that loss out"
                     )
+
+    def _check_ensemble(self) -> None:
+        where = f"distill.ensemble: got {self.ensemble}, and"
+        if len(self.teachers) < 2:
+            raise ConfigError(f"{where} there is one teacher; add another to distill.teachers, or leave ensemble out")
+        if files := [teacher.name for teacher in self.teachers if teacher.path]:
+            raise ConfigError(
+                f"{where} {files[0]} is a file; only PyTorch networks teach together: leave that file or ensemble out"
+            )
+        if self.ensemble == "probabilities" and self.task not in ("classification", "multi_label"):
+            raise ConfigError(f"{where} task is {self.task}, whose outputs are no probabilities; write logits")
 
     def loss_options(self) -> list[LossOptions]:
         """The losses' options; soft targets without any of their own have the stage's."""

@@ -21,7 +21,7 @@ from edgekit.stages.distill import losers
 from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
-from edgekit.stages.distill.teacher import Candidate, best, candidates
+from edgekit.stages.distill.teacher import Candidate, best, candidates, together
 from edgekit.stages.distill.training import ALONE, Student, Trainer, best_so_far
 from edgekit.training import losses, resume, side_by_side
 from edgekit.training.evaluate import answered
@@ -41,7 +41,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     recorded = replay.read(source.path.parent, "distill")
     shortlist = shorten(source.path / "model", data, steps, config, place, recorded) if config.candidates else None
     teachers = candidates(source, data, config, place)
-    teacher = best(teachers)
+    teacher = best(teachers) if config.ensemble == "none" else together(teachers, data, config.ensemble)
     selection = select(shortlist, data, config, place, before) if shortlist else None
     trainer = selection.trainer if selection else _single_student(data, steps, config, place)
     spec = trainer.spec
@@ -66,7 +66,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         "kept": kept.name,
         "accuracy": {student.name: student.accuracy for student in students},
         "teacher": {**teacher.row(), **teacher.save(out)},
-        "teachers": [{**each.row(), "teaches": each is teacher} for each in teachers],
+        "teachers": [{**each.row(), "teaches": each is teacher} for each in _shown(teachers, teacher)],
         "students": [_row(student, alone, teacher, kept, before) for student in students],
         "skipped": skipped,
         "reason": _reason(kept, alone, distilled, teacher),
@@ -110,6 +110,11 @@ def _usable_losses(
         why = without_maps(teacher.model, teacher.name, store.build(spec), spec)
     skipped = {options.loss: why for options in wanted if why and losses.needs_features(options)}
     return [options for options in wanted if options.loss not in skipped], skipped
+
+
+def _shown(teachers: list[Candidate], teacher: Candidate) -> list[Candidate]:
+    """Each teacher, and the one that they are together, where that teaches."""
+    return teachers if any(each is teacher for each in teachers) else [*teachers, teacher]
 
 
 def _named(name: str, students: list[Student]) -> Student:

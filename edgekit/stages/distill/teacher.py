@@ -10,6 +10,7 @@ from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.artifacts import Artifact
+from edgekit.core.errors import ModelError
 from edgekit.data import Data
 from edgekit.data.paths import expand
 from edgekit.models import store
@@ -22,18 +23,22 @@ from edgekit.training.evaluate import evaluate, score_samples
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
-from edgekit.training.teachers import model_file
-from edgekit.training.teachers.from_artifact import FOLDER, copy_file
+from edgekit.training.teachers import ensemble, model_file
+from edgekit.training.teachers.ensemble import Ensemble
+from edgekit.training.teachers.from_artifact import ENSEMBLE, FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
 from edgekit.training.training_key import training_key
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected."""
+    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected.
+
+    `wanted` is None where it is several of them.
+    """
 
     name: str
-    wanted: TeacherConfig
+    wanted: TeacherConfig | None
     model: nn.Module | TeacherFile
     accuracy: float
     spec: store.ModelSpec | None = None
@@ -48,7 +53,10 @@ class Candidate:
         """Leave it in the artifact `out` unless it is the baseline; what `chosen_teacher` needs to find it."""
         if isinstance(self.model, TeacherFile):
             return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.model.preprocess}
-        if self.wanted.builder is None:
+        if isinstance(self.model, Ensemble):
+            ensemble.save(out / FOLDER, self.model)
+            return {"kind": ENSEMBLE}
+        if self.wanted is None or self.wanted.builder is None:
             return {"kind": "baseline"}
         assert self.spec is not None
         store.save(out / FOLDER, self.model, self.spec)
@@ -89,6 +97,28 @@ def _names(wanted: list[TeacherConfig]) -> list[str]:
 def best(found: list[Candidate]) -> Candidate:
     """The highest validation accuracy; of equals the first."""
     return max(found, key=lambda each: each.accuracy)
+
+
+def together(found: list[Candidate], data: Data, mean: str) -> Candidate:
+    """All of them as one teacher, whose answer is the mean of theirs; ModelError where one is a file."""
+    members, specs = [], []
+    for each in found:
+        if isinstance(each.model, TeacherFile) or each.spec is None:
+            raise ModelError(
+                f"distill.ensemble: {each.name} is a file; only PyTorch networks teach together: leave it out of "
+                "distill.teachers, or write ensemble: none"
+            )
+        members.append(each.model)
+        specs.append(each.spec)
+    network = Ensemble(members, specs, mean).eval()
+    costs = [each.cost for each in found if each.cost is not None]
+    return Candidate(
+        f"mean {mean} of {' and '.join(each.name for each in found)}",
+        None,
+        network,
+        evaluate(network, data.validation, specs[0].preprocess, data.task),
+        cost={name: sum(each[name] for each in costs) for name in costs[0]},
+    )
 
 
 def _evaluated(

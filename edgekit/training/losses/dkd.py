@@ -32,15 +32,31 @@ class Options(LossOptions):
 def loss(student: Outputs, teacher: Outputs, labels: Tensor, options: Options) -> Tensor:
     """Cross entropy + T^2 * (alpha * TCKD + beta * NCKD), the paper's section 3.2; mean over the batch.
 
-    TCKD compares (p, 1 - p) of the label's class, NCKD the other classes' shares of 1 - p. Nothing is masked by a
-    large number: the label's logit is left out, so wild logits stay finite, and so do their gradients.
+    Labels are classes (N,), or the shares (N, classes) of mixed samples. TCKD compares (p, 1 - p) of the label's class,
+    NCKD the other classes' shares of 1 - p. Nothing is masked by a large number: the label's logit is left out, so wild
+    logits stay finite, and so do their gradients.
     """
     from torch.nn import functional
 
-    target_s, others_s = _apart(student.logits / options.temperature, labels)
-    target_t, others_t = _apart(teacher.logits / options.temperature, labels)
-    decoupled = options.alpha * _divergence(target_s, target_t) + options.beta * _divergence(others_s, others_t)
+    decouple = _of_mixed if labels.is_floating_point() else _decoupled
+    decoupled = decouple(student.logits / options.temperature, teacher.logits / options.temperature, labels, options)
     return functional.cross_entropy(student.logits, labels) + options.temperature**2 * decoupled
+
+
+def _decoupled(student: Tensor, teacher: Tensor, labels: Tensor, options: Options, each: str = "batchmean") -> Tensor:
+    """alpha * TCKD + beta * NCKD of softened logits; `each` "none": of every sample, (N,)."""
+    (target_s, others_s), (target_t, others_t) = _apart(student, labels), _apart(teacher, labels)
+    parts = _divergence(target_s, target_t, each), _divergence(others_s, others_t, each)
+    return options.alpha * parts[0] + options.beta * parts[1]
+
+
+def _of_mixed(student: Tensor, teacher: Tensor, labels: Tensor, options: Options) -> Tensor:
+    """The same of samples with several labels: the mean over each one's labels (N, classes), by their shares."""
+    import torch
+
+    shares, classes = labels.topk(int((labels > 0).sum(1).max()), dim=1)
+    parts = [_decoupled(student, teacher, label, options, "none") for label in classes.unbind(1)]
+    return (shares * torch.stack(parts, dim=1)).sum(dim=1).mean()
 
 
 def _apart(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,13 +69,11 @@ def _apart(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat((logits.gather(1, label), others.logsumexp(1, keepdim=True)), dim=1), others
 
 
-def _divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """KL(teacher || student) of two sets of logits, mean over the batch."""
+def _divergence(student: Tensor, teacher: Tensor, each: str = "batchmean") -> Tensor:
+    """KL(teacher || student) of two sets of logits, mean over the batch; `each` "none": of every sample, (N,)."""
     from torch.nn import functional
 
-    return functional.kl_div(
-        functional.log_softmax(student, dim=1),
-        functional.log_softmax(teacher, dim=1),
-        reduction="batchmean",
-        log_target=True,
+    found = functional.kl_div(
+        functional.log_softmax(student, dim=1), functional.log_softmax(teacher, dim=1), reduction=each, log_target=True
     )
+    return found.sum(dim=1) if each == "none" else found

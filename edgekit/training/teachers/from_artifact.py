@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FOLDER = "teacher"
 """Where the stage leaves a teacher that is not the baseline."""
 RECORD = "decision.json"
+ENSEMBLE = "ensemble"
+"""The kind of a teacher that is several."""
 
 
 def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
@@ -30,6 +32,10 @@ def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
     for name in distill.files:
         if name.startswith(f"{FOLDER}/"):
             distill.file(name)
+    if recorded["kind"] == ENSEMBLE:
+        from edgekit.training.teachers import ensemble
+
+        return ensemble.load(distill.path / FOLDER)
     return open_file(distill.path / recorded["file"], recorded["preprocess"])
 
 

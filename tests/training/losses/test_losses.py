@@ -154,3 +154,18 @@ class TestContract:
             Outputs(each.logits[:1], tuple(x[:1] for x in each.features)) for each in (outputs(0), outputs(1))
         )
         assert torch.isfinite(losses.function(losses.parse({"loss": name}))(student, teacher, LABELS[:1]))
+
+    def test_labels_of_one_sample_alone_count_the_same_as_shares(self, name: str) -> None:
+        """Mixed samples have the shares of their labels (N, classes)."""
+        bound = losses.function(losses.parse({"loss": name}))
+        student, teacher = outputs(0), outputs(1)
+        shares = torch.eye(4, dtype=torch.float64)[LABELS]
+        assert torch.isclose(bound(student, teacher, shares), bound(student, teacher, LABELS), rtol=1e-6)
+
+    def test_the_loss_of_mixed_labels_is_mixed_by_their_shares(self, name: str) -> None:
+        """As Zhang et al. 2018 minimise it: share * loss(one) + (1 - share) * loss(other)."""
+        bound = losses.function(losses.parse({"loss": name}))
+        student, teacher, others = outputs(0), outputs(1), (LABELS + 1) % 4
+        one, other = (torch.eye(4, dtype=torch.float64)[labels] for labels in (LABELS, others))
+        expected = 0.3 * bound(student, teacher, LABELS) + 0.7 * bound(student, teacher, others)
+        assert torch.isclose(bound(student, teacher, 0.3 * one + 0.7 * other), expected, rtol=1e-6)

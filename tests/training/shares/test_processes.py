@@ -16,7 +16,7 @@ from torch import nn
 from edgekit.core.errors import StageError
 from edgekit.models.resnet import resnet8
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.losses import hints
+from edgekit.training.losses import dkd, hints
 from edgekit.training.objective import Distillation
 from edgekit.training.shares.environment import asking
 from tests.conftest import ROOT
@@ -84,6 +84,19 @@ def test_one_two_and_four_processes_give_one_network(images) -> None:
     assert histories.count(histories[0]) == 3
     assert seen == [0, 0, 1, 1, 3, 3]
     assert workers(os.getpid()) == []
+
+
+def test_mixed_samples_and_averaged_weights_are_the_same_for_any_number_of_processes(images) -> None:
+    chosen = options(
+        2, augment="shift_flip", ema_decay=0.9, augmentations=[{"kind": "cutmix"}, {"kind": "rand_augment"}]
+    )
+    networks, histories = [residual(), residual()], []
+    for count, network in zip((1, 2), networks, strict=True):
+        with asking(count):
+            lesson = Distillation(residual(8, 1), dkd.Options())
+            histories.append(trained(network, images, 2, SCALE, chosen, distillation=lesson))
+    assert same(*networks)
+    assert histories[0] == histories[1]
 
 
 def test_a_killed_process_ends_the_training_in_words_and_the_next_one_goes_on(vectors, tmp_path) -> None:

@@ -1,0 +1,1 @@
+"""What each change of a distillation is worth; see `benchmarks/ablation/__main__.py`."""
