@@ -19,7 +19,10 @@ LIST = "variants.json"
 
 @dataclass(frozen=True)
 class Variant:
-    """One deployable candidate: model × precision × target. `files` are members of the convert artifact."""
+    """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
+
+    `folding` says what became of the preprocess steps, where they were to be folded into the file.
+    """
 
     name: str
     model: str
@@ -35,6 +38,7 @@ class Variant:
     quantization: dict[str, Any] | None
     boundaries: tuple[Agreement, ...]
     debris: tuple[LeftBehind, ...]
+    folding: str = ""
 
     @property
     def input(self) -> TensorSpec:

@@ -167,11 +167,13 @@ class Model:
         try:
             started = perf_counter_ns()
             sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
-            x = self.prepare(sample)
+            self.check(sample)
+            x = self._encode(sample)
             prepared = perf_counter_ns()
             outputs = self.execute(x) if states is None else self.execute(x, states)
-            times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
-            return self.answer(sample, outputs, top_k, times_ms, size=size)
+            executed = perf_counter_ns()
+            times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
+            return self.answer(sample, outputs, top_k, times_ms, None, size)
         except RunnerError as error:
             self.observers.refused(error)
             raise
@@ -209,8 +211,12 @@ class Model:
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
-        answer: Prediction = self._answer(outputs, postprocess.at_least_one(top_k), timing_ms, *also)
+        count = postprocess.at_least_one(top_k)
+        answer: Prediction
+        if self._steps is None:
+            answer = self._answer(outputs, count, timing_ms)
+        else:
+            answer = self._answer(outputs, count, timing_ms, _in_order(self._steps(raw) if sample is None else sample))
         if size is not None and self._in_picture is not None:
             answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6

@@ -200,7 +200,8 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
-        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
+        takes_bytes = spec.raw.get("dtype") == variant.input.dtype == "uint8"
+        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x, takes_bytes)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
 
@@ -214,9 +215,14 @@ def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:
     return found
 
 
-def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
+def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray, takes_bytes: bool) -> Callable[[], object]:
+    """A call of the variant for `x`, float32; where the device gives it the sample's bytes, they are made before."""
     backend = open_variant(source, variant, threads)
-    return lambda: backend.run(x)
+    encode, decode, invoke = backend.encode, backend.decode, backend.invoke
+    if not takes_bytes or encode is None:
+        return lambda: backend.run(x)
+    given = encode(x)
+    return lambda: invoke(given) if decode is None else decode(invoke(given))
 
 
 def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:
