@@ -110,8 +110,10 @@ def float_file() -> bytes:
     """One dense layer over floats, without the operator that makes them of integers."""
     model = flatbuffer.parse(integers.tflite(SHAPE, "uint8", 1.0, 0))
     graph = model.subgraphs[0]
-    graph.operators.pop(0)
-    graph.inputs = [1]
+    graph.tensors.pop(0)
+    dense = graph.operators.pop()
+    dense.inputs, dense.outputs = [0, 1, -1], [2]
+    graph.operators, graph.inputs, graph.outputs = [dense], [0], [2]
     return flatbuffer.completed(flatbuffer.write(model))
 
 
@@ -172,9 +174,10 @@ def test_a_float_file_whose_steps_round_otherwise_stays_as_it_is(tmp_path: Path)
 
 @pytest.mark.parametrize("steps", [[SCALE], DIGITS])
 def test_in_int8_each_byte_is_a_level_whatever_calibration_shows(steps: list[dict[str, Any]], tmp_path: Path) -> None:
-    model, dim = saved(tmp_path, steps), evaluate.network_inputs((RAW // 3 + 20).astype(np.uint8), steps)
-    plain = convert.convert(model, "int8", dim, tmp_path / "plain")
-    made = convert.convert(model, "int8", dim, tmp_path / "folded", fold=True)
+    model, dim = saved(tmp_path, steps), (RAW // 3 + 20).astype(np.uint8)
+    shown = evaluate.network_inputs(dim, steps)
+    plain = convert.convert(model, "int8", shown, tmp_path / "plain")
+    made = convert.convert(model, "int8", shown, tmp_path / "folded", fold=True)
     assert (made.input.dtype, plain.folding) == ("int8", "") and made.folding.startswith("folded: each byte is a level")
     every = np.resize(np.arange(256), (9, *SHAPE)).astype(np.uint8)
     (_, looked_up), (backend, given) = (
@@ -183,8 +186,8 @@ def test_in_int8_each_byte_is_a_level_whatever_calibration_shows(steps: list[dic
     )
     assert all(np.array_equal(given(each)[0], each.astype(np.int16) - 128) for each in every)
     assert not np.array_equal(np.stack([looked_up(each)[0] for each in every]), every.astype(np.int16) - 128)
-    real = transform.apply(steps, RAW).reshape(len(RAW), -1) @ integers.dense(SHAPE).T
-    found = np.concatenate([backend.decode(backend.invoke(given(each))) for each in RAW])
+    real = transform.apply(steps, dim).reshape(len(dim), -1) @ integers.dense(SHAPE).T
+    found = np.concatenate([backend.decode(backend.invoke(given(each))) for each in dim])
     assert np.abs(found - real).max() < 0.03 * np.ptp(real)
 
 
