@@ -171,8 +171,7 @@ class Model:
             x = self._encode(sample)
             prepared = perf_counter_ns()
             outputs = self.execute(x) if states is None else self.execute(x, states)
-            executed = perf_counter_ns()
-            times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (executed - prepared) / 1e6}
+            times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
             return self.answer(sample, outputs, top_k, times_ms, None, size)
         except RunnerError as error:
             self.observers.refused(error)
@@ -211,12 +210,8 @@ class Model:
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        count = postprocess.at_least_one(top_k)
-        answer: Prediction
-        if self._steps is None:
-            answer = self._answer(outputs, count, timing_ms)
-        else:
-            answer = self._answer(outputs, count, timing_ms, _in_order(self._steps(raw) if sample is None else sample))
+        also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
+        answer: Prediction = self._answer(outputs, postprocess.at_least_one(top_k), timing_ms, *also)
         if size is not None and self._in_picture is not None:
             answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
 from edgekit.core.tasks import Answered, Marks
-from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
+from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
 from edgekit.measure import lane
 from edgekit.measure.devices.deciding import deciding_hosts
@@ -200,8 +200,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
-        takes_bytes = spec.raw.get("dtype") == variant.input.dtype == "uint8"
-        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x, takes_bytes)
+        openers[variant.name] = partial(one_call, source, variant, x, spec.raw.get("dtype"), config.inference_threads)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     return Evaluated(rows, openers, answers, check_leakage(spec.called, reference, test) if elsewhere else None)
 
@@ -213,16 +212,6 @@ def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:
         both = {"validation": second.of(validation), "test": second.of(test)}
         found["second_accuracy"] = {"metric": second.metric, **both}
     return found
-
-
-def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray, takes_bytes: bool) -> Callable[[], object]:
-    """A call of the variant for `x`, float32; where the device gives it the sample's bytes, they are made before."""
-    backend = open_variant(source, variant, threads)
-    encode, decode, invoke = backend.encode, backend.decode, backend.invoke
-    if not takes_bytes or encode is None:
-        return lambda: backend.run(x)
-    given = encode(x)
-    return lambda: invoke(given) if decode is None else decode(invoke(given))
 
 
 def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:

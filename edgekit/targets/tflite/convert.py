@@ -223,9 +223,9 @@ def _quantize(
     found = ranges.get_model_qsvs()
     if quantization.ranges == "percentile":
         found = percentiles.clip_ranges(content, samples, found)
-    if ends is not None:
-        place = found[sources[0].name]
-        place["min"], place["max"] = (np.full_like(place[end], value) for end, value in zip(("min", "max"), ends))
+    if ends is not None and sources[0].name in found:  # layers kept in float may leave the input in float too
+        known = found[sources[0].name]
+        known.update({end: np.full_like(known[end], value) for end, value in zip(("min", "max"), ends, strict=True)})
     maker = quantizer.Quantizer(keep_biases(content, found))
     maker.load_quantization_recipe(recipe)
     return bytes(maker.quantize(found).quantized_model)
