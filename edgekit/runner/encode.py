@@ -34,16 +34,12 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     steps, layout = manifest.preprocess, manifest.input.layout
     if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
         return _unchanged(steps, layout, backend.dtype)
-    pipeline = transform.pipeline(steps)
+    pipeline, is_plain = transform.pipeline(steps), backend.encode is None and layout != "NCHW"
 
     def encode(raw: np.ndarray) -> np.ndarray:
-        return tensor(pipeline(raw), layout, backend)
+        x = pipeline(raw)
+        return np.ascontiguousarray(x[None]) if is_plain else tensor(x, layout, backend)
 
-    def plain(raw: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(pipeline(raw)[None])
-
-    if backend.encode is None and layout != "NCHW":
-        encode = plain
     operations = len(steps) + (backend.encode is not None)
     if manifest.raw.dtype != "uint8" or operations < 2 or any(step["step"] not in ELEMENTWISE for step in steps):
         return encode
