@@ -10,9 +10,10 @@ import pytest
 
 from edgekit.runner import postprocess
 from edgekit.runner.errors import BackendError
+from edgekit.runner.few import FEW
 from edgekit.runner.postprocess.classification import Classification, probabilities, softmax
 
-MANY = postprocess.FEW + 1
+MANY = FEW + 1
 
 
 def answered(scores: np.ndarray, top_k: int, activation: str = "softmax") -> Classification:
@@ -22,7 +23,7 @@ def answered(scores: np.ndarray, top_k: int, activation: str = "softmax") -> Cla
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, postprocess.FEW, MANY, 1000])
+@pytest.mark.parametrize("count", [1, 2, 10, FEW, MANY, 1000])
 def test_the_best_labels_and_their_probabilities(count: int) -> None:
     scores = np.random.default_rng(count).normal(0, 5, count).astype(np.float32)
     exact = np.exp(scores.astype(np.float64) - scores.max())

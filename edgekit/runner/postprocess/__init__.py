@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.few import FEW
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -52,10 +53,6 @@ def placer(manifest: Manifest) -> Callable[..., Any] | None:
         importlib.import_module(f"{__name__}.{manifest.task}"), "in_picture", None
     )
     return found
-
-
-FEW = 32
-"""Outputs up to which Python's own arithmetic is faster than a call of numpy."""
 
 
 def check_finite(outputs: np.ndarray) -> None:

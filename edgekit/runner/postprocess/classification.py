@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.postprocess import FEW
+from edgekit.runner.few import FEW
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
