@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import Agreement, LeftBehind
@@ -14,12 +14,18 @@ from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, joined_input
 from edgekit.runner.native_stderr import quiet_native
 
+if TYPE_CHECKING:
+    import numpy as np
+
 LIST = "variants.json"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One deployable candidate: model × precision × target. `files` are members of the convert artifact."""
+    """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
+
+    `folding` says what became of the preprocess steps, where they were to be folded into the file.
+    """
 
     name: str
     model: str
@@ -35,6 +41,7 @@ class Variant:
     quantization: dict[str, Any] | None
     boundaries: tuple[Agreement, ...]
     debris: tuple[LeftBehind, ...]
+    folding: str = ""
 
     @property
     def input(self) -> TensorSpec:
@@ -56,6 +63,21 @@ def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backe
     """The variant in the interpreter that it will meet on the device: the runner's own backend."""
     with quiet_native():
         return open_backend(variant.target, members(convert, variant), variant.inputs, variant.outputs, threads)
+
+
+def one_call(
+    convert: Artifact, variant: Variant, x: np.ndarray, raw_dtype: str | None, threads: int = 1
+) -> Callable[[], object]:
+    """A call of the opened variant for `x`, the float32 input of one sample, to be timed.
+
+    Where a device gives the variant a sample's bytes as they are, they are made of `x` before, and not in the call.
+    """
+    backend = open_variant(convert, variant, threads)
+    invoke, encode, decode = backend.invoke, backend.encode, backend.decode
+    if encode is None or not (raw_dtype == variant.input.dtype == "uint8"):
+        return lambda: backend.run(x)
+    given = encode(x)
+    return lambda: invoke(given) if decode is None else decode(invoke(given))
 
 
 def zipped_bytes(contents: Iterable[bytes]) -> int:

@@ -167,11 +167,12 @@ class Model:
         try:
             started = perf_counter_ns()
             sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
-            x = self.prepare(sample)
+            self.check(sample)
+            x = self._encode(sample)
             prepared = perf_counter_ns()
             outputs = self.execute(x) if states is None else self.execute(x, states)
             times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
-            return self.answer(sample, outputs, top_k, times_ms, size=size)
+            return self.answer(sample, outputs, top_k, times_ms, None, size)
         except RunnerError as error:
             self.observers.refused(error)
             raise

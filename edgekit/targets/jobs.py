@@ -44,7 +44,8 @@ class Files:
 
     `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
     `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
-    `free_batch` says that an ONNX file takes any number of samples a call; its tensors state one.
+    `free_batch` says that an ONNX file takes any number of samples a call; its tensors state one. `folding` says what
+    became of the preprocess steps, where they were to be folded into the file.
     """
 
     names: tuple[str, ...]
@@ -54,6 +55,7 @@ class Files:
     not_offered: tuple[str, ...] = ()
     debris: tuple[Finding, ...] = ()
     free_batch: bool = False
+    folding: str = ""
 
     @property
     def input(self) -> TensorSpec:
@@ -73,12 +75,16 @@ class Files:
             not_offered=tuple(fields["not_offered"]),
             debris=tuple(Finding(**one) for one in fields["debris"]),
             free_batch=fields.get("free_batch", False),  # a variant's record says nothing of it
+            folding=fields.get("folding", ""),
         )
 
 
 @dataclass(frozen=True)
 class Step:
-    """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT)."""
+    """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT).
+
+    `fold` is for targets that `FOLD_PREPROCESS` names.
+    """
 
     precision: str
     method: Method
@@ -86,6 +92,7 @@ class Step:
     out: Path
     nncf_folder: Path | None = None
     quantization: Quantization = MINMAX
+    fold: bool = False
 
     @property
     def key(self) -> str:
@@ -120,6 +127,7 @@ class Job:
                     "out": str(step.out),
                     "nncf_folder": str(step.nncf_folder) if step.nncf_folder else None,
                     "quantization": step.quantization.to_json(),
+                    "fold": step.fold,
                 }
                 for step in self.steps
             ],
@@ -139,6 +147,7 @@ class Job:
                     out=Path(step["out"]),
                     nncf_folder=Path(step["nncf_folder"]) if step["nncf_folder"] else None,
                     quantization=Quantization.from_json(step["quantization"]),
+                    fold=step["fold"],
                 )
                 for step in fields["steps"]
             ),

@@ -43,9 +43,9 @@ def main(path: Path) -> int:
             _note(journal, begins=step.key)
             started = time.perf_counter()
             try:
-                files = target.convert(
-                    step.model_folder, step.precision, calibration, step.out, step.nncf_folder, step.quantization
-                )
+                more = {"fold": True} if step.fold else {}
+                made_by = (step.nncf_folder, step.quantization)
+                files = target.convert(step.model_folder, step.precision, calibration, step.out, *made_by, **more)
                 # an interpreter that dies of it is to die here
                 evaluate.file_outputs(step.precision, job.target, step.out, files, calibration[:1])
             except Exception as error:

@@ -89,3 +89,24 @@ def test_another_integer_type_is_refused(tmp_path: Path) -> None:
     for other in (np.uint8, np.int16, np.float32):
         with pytest.raises(InputError, match=r"the bundle takes int8\[7\] \(vector\)"):
             model.prepare(samples[0].astype(other))
+
+
+@pytest.mark.parametrize(("dtype", "grid"), [("uint8", (1 / 255, 0)), ("int8", (1 / 255, -128))])
+@pytest.mark.parametrize("kind", ["image", "vector"])
+def test_bytes_whose_steps_the_inputs_scale_undoes_go_in_as_they_are(
+    kind: str, dtype: str, grid: tuple[float, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`convert.fold_preprocess` makes such files; the bits are those of the steps and the quantization."""
+    monkeypatch.setitem(GRIDS, dtype, grid)
+    steps: list[dict[str, object]] = [{"step": "scale", "factor": 1 / 255}]
+    samples = every_value("uint8", SHAPES[kind])
+    reach = samples if dtype == "uint8" else samples.astype(np.int16) - 128
+    model = load(packed(tmp_path, kind, dtype, "uint8", steps, samples, reach), trial=False)
+    assert model.selftest().ok
+    for sample in (*samples, np.asfortranarray(samples[0])):
+        kept, quantize = sample.copy(), model.backend.encode
+        x = model.prepare(sample)
+        assert quantize is not None and np.array_equal(x, quantize(apply(steps, sample)[None]))
+        assert x.dtype == dtype and x.shape == (1, *SHAPES[kind]) and x.flags.c_contiguous
+        model.predict(sample)
+        assert np.array_equal(sample, kept)

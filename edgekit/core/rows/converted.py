@@ -50,7 +50,10 @@ class LeftBehind(TypedDict):
 
 
 class ConvertedVariant(Named):
-    """A converted file, and every boundary that it crossed."""
+    """A converted file, and every boundary that it crossed.
+
+    `folding` says what became of the preprocess steps, where they were to be folded into the file.
+    """
 
     method: str
     quantization: dict[str, Any] | None
@@ -62,6 +65,7 @@ class ConvertedVariant(Named):
     not_offered: list[str]
     debris: list[LeftBehind]
     boundaries: list[Agreement]
+    folding: NotRequired[str]
 
 
 class LastBoundary(Agreement):

@@ -77,9 +77,14 @@ class TfliteBackend(Opened):
         self._source = self._sources[0] if len(sources) == 1 else None
         self._fed = [(sides[0][before]["index"], sides[1][after]["index"]) for before, after in ends.states]
         self._result = self._results[0] if len(results) == 1 else None
+        self._is_plain = self._source is not None and self._result is not None and not states
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
+        if self._is_plain:
+            self._set(self._source, x)
+            self._invoke()
+            return self._get(self._result)
         if self._fed:
             return self.step(x, self.zeros())[0]
         self._feed(x)

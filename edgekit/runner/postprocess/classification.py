@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import exp, fsum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from edgekit.runner.few import FEW
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Classification:
     """A class. `scores` are the model's own (classes,) float32; `top` holds (label, probability), best first."""
 
@@ -21,6 +24,12 @@ class Classification:
     top: list[tuple[str, float]]
     scores: np.ndarray
     timing_ms: dict[str, float]
+
+    def __init__(
+        self, label: str, index: int, top: list[tuple[str, float]], scores: np.ndarray, timing_ms: dict[str, float]
+    ) -> None:
+        """In half the time of a frozen dataclass's own, which sets each field by a call."""
+        self.__dict__.update(label=label, index=index, top=top, scores=scores, timing_ms=timing_ms)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -34,6 +43,8 @@ class Classification:
 def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
     """See the package."""
     labels, is_logits = manifest.labels, manifest.activation == "softmax"
+    if len(labels) <= FEW:
+        return _of_few(labels, is_logits)
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
         probabilities = softmax(scores) if is_logits else scores
@@ -42,6 +53,38 @@ def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], C
         return Classification(top[0][0], int(best[0]), top, scores, timing_ms)
 
     return answer
+
+
+def _of_few(labels: list[str], is_logits: bool) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
+    """The same in Python's doubles: of ten classes in less than half the time, for each call of numpy costs as much."""
+    places = range(len(labels))
+
+    def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
+        values = scores.tolist()
+        best = sorted(places, key=values.__getitem__, reverse=True)[:top_k]  # stable: the first of equal ones leads
+        first = best[0]
+        if is_logits:
+            highest = values[first]
+            parts = [exp(value - highest) for value in values]
+            whole = fsum(parts)
+            top = [(labels[index], parts[index] / whole) for index in best]
+        else:
+            top = [(labels[index], values[index]) for index in best]
+        return Classification(labels[first], first, top, scores, timing_ms)
+
+    return answer
+
+
+def probabilities(scores: np.ndarray) -> list[float]:
+    """Of each class, as an answer has them, of scores (classes,) that are logits."""
+    if len(scores) > FEW:
+        found: list[float] = softmax(scores).tolist()
+        return found
+    values = scores.tolist()
+    highest = max(values)
+    parts = [exp(value - highest) for value in values]
+    whole = fsum(parts)
+    return [part / whole for part in parts]
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:

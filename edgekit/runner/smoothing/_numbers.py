@@ -16,7 +16,9 @@ def numbers(answer: Any, manifest: Manifest) -> list[float]:
     """A probability for each label, a regression's values, or the score of an anomaly detection."""
     if manifest.task == "classification":
         scores = answer.scores
-        found: list[float] = (classification.softmax(scores) if manifest.activation == "softmax" else scores).tolist()
+        if manifest.activation == "softmax":
+            return classification.probabilities(scores)
+        found: list[float] = scores.tolist()
         return found
     if manifest.task == "anomaly":
         return [answer.score]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
 from edgekit.core.tasks import Answered, Marks
-from edgekit.core.variants import Variant, members, open_variant, read, zipped_bytes
+from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
 from edgekit.measure import lane
 from edgekit.measure.devices.deciding import deciding_hosts
@@ -203,7 +203,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
-        openers[variant.name] = partial(_open, source, variant, config.inference_threads, x)
+        openers[variant.name] = partial(one_call, source, variant, x, spec.raw.get("dtype"), config.inference_threads)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     seen = check_leakage(spec.called, "baseline", reference, test) if elsewhere else None
     return Evaluated(rows, openers, answers, seen)
@@ -216,11 +216,6 @@ def _accuracies(validation: Answered, test: Answered) -> dict[str, Any]:
         both = {"validation": second.of(validation), "test": second.of(test)}
         found["second_accuracy"] = {"metric": second.metric, **both}
     return found
-
-
-def _open(source: Artifact, variant: Variant, threads: int, x: np.ndarray) -> Callable[[], object]:
-    backend = open_variant(source, variant, threads)
-    return lambda: backend.run(x)
 
 
 def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:

@@ -164,7 +164,7 @@ class Checker:
 
 def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> ConvertedVariant:
     paths = [step.out / name for name in files.names]
-    return {
+    found: ConvertedVariant = {
         "name": step.out.name,
         "model": job.model,
         "precision": step.precision,
@@ -180,6 +180,9 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
         "debris": [cast("LeftBehind", one.to_json()) for one in files.debris],
         "boundaries": boundaries,
     }
+    if files.folding:
+        found["folding"] = files.folding
+    return found
 
 
 def _set_by_target(job: Job, step: Step) -> bool:

@@ -56,6 +56,11 @@ class Config(StageConfig):
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
+    fold_preprocess: bool = Field(
+        False,
+        description="whether TFLite files take a sample's bytes: scale and normalize become the input's scale, where "
+        "that is proven to be the same",
+    )
     reference_preprocess: str = Field(
         "",
         pattern=f"^$|{BUILDER_PATTERN}",

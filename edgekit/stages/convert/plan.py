@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConversionError, StageError
-from edgekit.targets import model_file, precisions
+from edgekit.targets import FOLD_PREPROCESS, model_file, precisions
 from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Network:
             offered = model_file.offered(target, precisions(target), self.folder)
             wanted = [precision for precision in offered if precision in config.precisions]
             steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
+            if config.fold_preprocess and target in FOLD_PREPROCESS:
+                steps = tuple(replace(step, fold=True) for step in steps)
             jobs += [Job(self.name, target, calibration, steps)] if steps else []
         return jobs
 

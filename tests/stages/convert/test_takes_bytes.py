@@ -1,0 +1,53 @@
+"""`convert.fold_preprocess`: TFLite files take bytes and cross the same boundaries, and each says what became of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from convert_runs import seal_run
+
+from edgekit.core.variants import one_call, open_variant, read
+from edgekit.data import Data
+from edgekit.stages import convert
+from edgekit.stages.convert import Config, plan
+from edgekit.targets import FOLD_PREPROCESS
+from edgekit.targets.jobs import Job
+
+pytestmark = pytest.mark.numerics
+SCALE = [{"step": "scale", "factor": 1 / 255}]
+
+
+def test_files_that_take_bytes_cross_every_boundary(trained: Any, data: Data, tmp_path: Path) -> None:
+    module, spec = trained("tiny")
+    source = seal_run(tmp_path, data, {"baseline": (module, spec.model_copy(update={"preprocess": SCALE}))})
+    config = Config(targets=["tflite"], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
+    sealed = convert.run(source, data, config, tmp_path / "convert")
+    plain, int8 = read(sealed)
+    assert (plain.input.dtype, int8.input.dtype) == ("uint8", "int8")
+    assert plain.folding.startswith("folded: the input takes bytes")
+    assert int8.folding.startswith("folded: each byte is a level")
+    assert sealed.metrics["notes"][-2:] == [f"{each.name}: fold_preprocess: {each.folding}" for each in (plain, int8)]
+    assert all(one["ok"] for each in (plain, int8) for one in each.boundaries)
+    assert plain.boundaries[0]["snr_db"] > 100
+    every = np.resize(np.arange(256, dtype=np.uint8), (4, 8, 8, 3))
+    for variant, lowest in ((plain, 0), (int8, -128)):
+        backend, x = open_variant(sealed, variant), every[:1] * np.float32(1 / 255)
+        assert np.array_equal(one_call(sealed, variant, x, "uint8")(), backend.run(x))  # what a benchmark times
+        encode = backend.encode
+        assert encode is not None
+        assert np.array_equal(encode(every * np.float32(1 / 255)), every.astype(np.int16) + lowest)
+
+
+def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    [network], _ = plan.networks(source, ["baseline"])
+    for wanted in (False, True):
+        jobs = network.jobs(Config(fold_preprocess=wanted), tmp_path / "calibration.npy", tmp_path)
+        assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
+        for job in jobs:
+            assert all(step.fold == (wanted and job.target in FOLD_PREPROCESS) for step in job.steps)
+            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
