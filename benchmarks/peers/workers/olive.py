@@ -18,6 +18,8 @@ from olive.workflows import run
 from benchmarks.peers import given
 from benchmarks.peers.given import SAMPLES, Given
 
+UNCHOSEN = "olive_parameter_type"
+"""In what Olive records of an option that another option switches off."""
 ONE_THREAD = {"inference_settings": {"onnx": {"session_options": {"intra_op_num_threads": 1}}}}
 
 
@@ -119,7 +121,8 @@ def found(footprint: dict[str, Any], out: Path, took_s: float) -> list[dict[str,
         told = node["metrics"]["value"]
         name = f"olive-{len(rows) + 1}.onnx"
         shutil.copyfile(node["model_config_data"]["config"]["model_path"], out / name)
-        options = {key: value for key, value in node["pass_run_config"].items() if key != "data_config"}
+        given_options = node["pass_run_config"].items()
+        options = {key: value for key, value in given_options if key != "data_config" and UNCHOSEN not in str(value)}
         rows.append(
             {
                 "file": name,
