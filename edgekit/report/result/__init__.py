@@ -38,9 +38,10 @@ CODE = (
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of result.json."""
+    from edgekit.report.result.published import FieldsOfModels
     from edgekit.report.result.schema import Result
 
-    made = Result.model_json_schema(mode="serialization")
+    made = Result.model_json_schema(mode="serialization", schema_generator=FieldsOfModels)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
