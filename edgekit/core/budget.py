@@ -25,6 +25,14 @@ class Relative(Strict):
         description="reference: file name of one of benchmark.rivals, or baseline, its float file on the same target",
     )
 
+    @model_validator(mode="after")
+    def _baseline_is_not_known(self) -> Self:
+        """The float file of the baseline is made by the run, so nothing is known of it before."""
+        known = [name for name in ("sha256", "bytes") if getattr(self, name, None) is not None]
+        if self.of == BASELINE and known:
+            raise ValueError(f"{known[0]}: got {getattr(self, known[0])}, and {BASELINE} is no file yet; leave it out")
+        return self
+
     @model_serializer(mode="wrap")
     def _without_unknown(self, plain: Any) -> dict[str, Any]:
         return {name: value for name, value in plain(self).items() if value is not None}
@@ -154,16 +162,17 @@ class Budget(Strict):
         )
 
     def with_rivals(self, rivals: Mapping[str, Rival]) -> Budget:
-        """With what is known of the rivals filled in; ValueError where something else was given."""
+        """With what is known of the rivals filled in; ValueError where something else was given, with its place."""
         values = self.model_dump()
-        for limits in (values, *values.get("targets", {}).values()):
+        places = {"": values, **{f"targets.{target}.": own for target, own in values.get("targets", {}).items()}}
+        for place, limits in places.items():
             for name, key in (("latency_p50", "sha256"), ("size", "bytes")):
                 relative = limits.get(name)
                 if relative and relative["of"] in rivals:
                     found = getattr(rivals[relative["of"]], key)
                     if relative.setdefault(key, found) != found:
                         raise ValueError(
-                            f"{name}.{key}: got {relative[key]}, and {relative['of']} has {found}; leave it out"
+                            f"{place}{name}.{key}: got {relative[key]}, and {relative['of']} has {found}; leave it out"
                         )
         filled = Budget.model_validate(values)
         for _, each in filled.relatives():
@@ -225,11 +234,11 @@ class Limits:
         return self.latency_p50_ms is not None and low_ms > self.latency_p50_ms
 
     def most_bytes(self, baseline_bytes: int | None = None) -> int | None:
-        """The largest size; None without a limit, and beside a baseline of unknown bytes."""
+        """The largest size, of a relative one at least a byte; None without, and beside a baseline of unknown bytes."""
         if self.size is None:
             return self.size_bytes
         of = baseline_bytes if self.size.of == BASELINE else self.size.bytes
-        return None if of is None else int(self.size.ratio * of + 1e-9)
+        return None if of is None else max(1, int(self.size.ratio * of + 1e-9))
 
     def latency_words(self) -> str:
         """`0.052 ms`, or `0.6 of theirs.tflite's p50`; empty without a limit."""

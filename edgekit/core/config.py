@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, model_serializer, model_validator
 from pydantic_core import ErrorDetails
@@ -247,10 +247,13 @@ def _explain(model: type[BaseModel], fault: ErrorDetails, where: str) -> str:
 
 
 def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    is_key = False
     for part in path:
-        if part.isdigit():  # a place in a list: the list's own field has led to its members
+        if is_key or part.isdigit():  # a place in a dict or list: its own field has led to its members
+            is_key = False
             continue
         field = model.model_fields.get(part)
+        is_key = field is not None and get_origin(field.annotation) is dict
         inner = _model_in(field.annotation) if field else None
         if inner is None:
             return []

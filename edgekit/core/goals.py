@@ -11,6 +11,8 @@ from typing import Any
 
 TYPES = ("threshold", "max-degradation", "min-improvement", "percent-max-degradation", "percent-min-improvement")
 BASELINE = "baseline"
+MOST = 1e15
+"""Largest value of a goal: a petabyte, or thirty thousand years."""
 
 
 def translated(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
@@ -35,8 +37,8 @@ def _parts(where: str, goal: Any) -> tuple[str, str, float]:
     kind, value = goal["type"], goal["value"]
     if kind not in TYPES:
         raise ValueError(f"{where}.type: got {kind!r}; use {', '.join(TYPES)}")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise ValueError(f"{where}.value: got {value!r}; write a number from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise ValueError(f"{where}.value: got {repr(value)[:40]}; write a number from 0 to {MOST:g}")
     return where, kind, float(value)
 
 

@@ -30,12 +30,14 @@ PathText = Annotated[str, AfterValidator(_variables_are_set)]
 
 
 def expand(text: str, key: str) -> Path:
-    """The path meant by `text`; ConfigError if a variable has vanished since the config was checked."""
+    """The path meant by `text`; ConfigError for a user without a home, or a variable that has vanished meanwhile."""
     try:
         _variables_are_set(text)
+        return Path(_VARIABLE.sub(lambda found: os.environ[found[1]], text)).expanduser()
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from None
-    return Path(_VARIABLE.sub(lambda found: os.environ[found[1]], text)).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{key}: got {text!r}; {text.split('/')[0]} has no home folder; write out the path") from None
 
 
 def existing(text: str, key: str) -> Path:

@@ -20,6 +20,8 @@ from edgekit.training.teachers import model_file
 if TYPE_CHECKING:
     from edgekit.data import Data
 
+ASKED_LIMIT_S = 600.0
+
 
 @dataclass(frozen=True)
 class RivalFile:
@@ -63,14 +65,27 @@ class References:
 
 
 def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, RivalFile]:
-    """The files that limits of latency of these targets name, by name; ModelError for one that is gone."""
+    """The files that limits of latency of these targets name, by name; ModelError for one that is gone or no model.
+
+    Each answers a sample in a process of its own first, which a broken one may take with it.
+    """
     found = {}
     for name, limit in budget.timed_beside(targets).items():
         if name != BASELINE:
             file = model_file.open_file(
                 expand(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
             )
-            found[name] = of_data(str(file.path), file.kind, file.preprocess, data)
+            made = of_data(str(file.path), file.kind, file.preprocess, data)
+            model_file.logits(
+                file,
+                data.calibration.x[:1],
+                classes=made.classes,
+                timeout_s=ASKED_LIMIT_S,
+                threads=1,
+                task=made.task,
+                tensors=made.tensors,
+            )
+            found[name] = made
     return found
 
 

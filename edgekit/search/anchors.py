@@ -81,8 +81,10 @@ def _read(path: Path) -> dict[str, Any] | None:
         known: dict[str, Any] = json.loads(path.read_text())
         contents = [Content.from_json(each) for each in known["anchors"].values()]
         known["accuracy"] = float(known["accuracy"])
-        samples = [known["input"], *([known["beside"]["raw"]] if known.get("beside") else [])]
-        whole = all(Path(each).is_file() for each in samples) and all(content.is_whole() for content in contents)
+        needed = [known["input"]]
+        if beside := known.get("beside"):
+            needed += [beside["raw"], *(each["path"] for each in beside["files"].values())]
+        whole = all(Path(each).is_file() for each in needed) and all(content.is_whole() for content in contents)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return known if whole else None

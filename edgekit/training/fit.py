@@ -171,7 +171,7 @@ class _Loop:
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
                         after_step(self.module)  # an average of zeros is no zero where a weight once was
-                    result = self._judge(EpochResult(epoch, loss, *self._validate(), rate))
+                    result = self._record(EpochResult(epoch, loss, *self._validate(), rate))
                 self._keep()
                 shown.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
                 if on_epoch is not None:
@@ -180,7 +180,7 @@ class _Loop:
         self.module.load_state_dict(self.kept)
         return History(tuple(self.results), self.best)
 
-    def _judge(self, result: EpochResult) -> EpochResult:
+    def _record(self, result: EpochResult) -> EpochResult:
         """Keep the weights that it belongs to, where it is the best so far."""
         self.results.append(result)
         if self.best is None or self._rank(result) > self._rank(self.best):

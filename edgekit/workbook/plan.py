@@ -179,6 +179,7 @@ def agree(plan: Plan) -> None:
     except RunnerError as error:
         faults.add(f"preprocess: {error}")
     faults.of(lambda: _reached(plan))
+    faults.of(lambda: _teach_together(plan))
     faults.of(lambda: references.agree(plan.run.budget, plan.stages))
     for config in plan.stages.values():
         faults.of(config.agree)
@@ -196,3 +197,13 @@ def _reached(plan: Plan) -> None:
         )
     if plan.source and "baseline" in models:
         compatibility.check(plan.source, converted.targets, alone=not trains or models == {"baseline"})
+
+
+def _teach_together(plan: Plan) -> None:
+    """Only networks do; a baseline that came as a file is found to be none when the others have been trained."""
+    distill: Any = plan.stages.get("distill")
+    if plan.source and distill and distill.ensemble != "none" and any(each.baseline for each in distill.teachers):
+        raise ConfigError(
+            f"distill.ensemble and model.source disagree: got {distill.ensemble}, and the baseline is a file; only "
+            "PyTorch networks teach together: leave baseline: true out of distill.teachers, or write ensemble: none"
+        )

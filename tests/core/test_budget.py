@@ -71,8 +71,15 @@ def test_what_is_known_of_a_rival_is_filled_in_and_another_is_refused() -> None:
     assert Budget.model_validate(found.model_dump()).with_rivals(THEIRS) == found, "a recorded budget is read again"
     with pytest.raises(ValueError, match=r"size.bytes: got 7, and theirs.tflite has 98496; leave it out"):
         budget(size={**BESIDE, "bytes": 7}).with_rivals(THEIRS)
-    with pytest.raises(ValueError, match=r"latency_p50.sha256: got 777"):
+    with pytest.raises(ValueError, match=r"^targets.onnx.size.bytes: got 7"):
+        budget(targets={"onnx": {"size": {**BESIDE, "bytes": 7}}}).with_rivals(THEIRS)
+    with pytest.raises(ValueError, match=r"^latency_p50.sha256: got 777"):
         budget(latency_p50={**BESIDE, "sha256": "7" * 64}).with_rivals(THEIRS)
+
+
+def test_a_share_of_less_than_a_byte_is_a_limit_of_one() -> None:
+    found = budget(size={"ratio": 1e-9, "of": "theirs.tflite"}).with_rivals(THEIRS)
+    assert found.limits("onnx").most_bytes() == 1, "result.json holds no limit of nothing"
 
 
 def test_limits_are_told_once_or_target_by_target() -> None:
@@ -105,6 +112,9 @@ def test_without_its_latency_a_budget_keeps_the_rest() -> None:
         ({"latency_p50": {"ratio": 0.6}}, "budget.latency_p50.of: missing"),
         ({"targets": {"coreml": {}}}, "budget.targets.coreml"),
         ({"targets": {"onnx": {"accuracy_drop_pp": 1.0}}}, "budget.targets.onnx.accuracy_drop_pp: unknown key"),
+        ({"targets": {"onnx": {"size_byte": 1}}}, 'size_byte: unknown key, did you mean "size_bytes"?'),
+        ({"size": {"ratio": 0.5, "of": "baseline", "bytes": 5}}, "budget.size: bytes: got 5, and baseline is no file"),
+        ({"latency_p50": {"ratio": 0.5, "of": "baseline", "sha256": "a"}}, "budget.latency_p50: sha256: got a"),
         ({"targets": {"onnx": {"size": BESIDE, "size_bytes": 1}}}, "budget.targets.onnx: size_bytes and size"),
     ],
 )
@@ -148,6 +158,8 @@ def test_a_goal_of_olive_is_the_same_limit_as_one_of_ours(goals: dict[str, Any],
         ({"latency_p50": {"type": "percent-min-improvement", "value": 100}}, "more than 99 % is no goal"),
         ({"latency_p50": {"type": "faster", "value": 3}}, "goals.latency_p50.type: got 'faster'; use threshold"),
         ({"latency_p50": {"type": "threshold", "value": "3"}}, "goals.latency_p50.value: got '3'"),
+        ({"latency_p50": {"type": "threshold", "value": 10**400}}, "write a number from 0 to 1e+15"),
+        ({"size": {"type": "threshold", "value": float("nan")}}, "goals.size.value: got nan"),
         ({"latency_p50": 3}, "goals.latency_p50: got 3; write type and value"),
         ({"latency_avg": {"type": "threshold", "value": 3}}, "goals.latency_avg: no such metric here; use accuracy"),
         ({"size": {"type": "threshold", "value": 1.5}}, "a whole number of bytes"),

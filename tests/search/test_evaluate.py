@@ -50,8 +50,9 @@ class World:
 
     def baseline(self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> Any:
         self.content("input.npy")
-        sha256s = rivals(load_plan(Path(config), settings, known=True), targets)
-        beside = {"raw": str(self.folder / "input.npy"), "files": {sha256: {} for sha256 in sha256s}}
+        found = rivals(load_plan(Path(config), settings, known=True), targets)
+        sha256s = {sha256: {"path": limit.file["path"]} for sha256, limit in found.items()}
+        beside = {"raw": str(self.folder / "input.npy"), "files": sha256s}
         return {
             **({"beside": beside} if sha256s else {}),
             "anchors": {"tflite": self.content("anchor")},
@@ -245,6 +246,19 @@ def test_a_study_that_was_not_measured_beside_the_rival_is_measured_again(tmp_pa
     evaluator = Evaluator(limited, tmp_path / "t", OBJECTIVES, world.pool, replay=tmp_path / "s")
     [outcome] = evaluator([a_trial(0, 4)], Context(tmp_path / "t", 0, (), (), lambda *_: None))
     assert "latency_p50" in outcome["constraints"] and next(world.rounds) > 1
+
+
+def test_a_rival_that_was_moved_is_timed_where_it_lies_now(tmp_path: Path) -> None:
+    world, [rival, *settings] = World(tmp_path / "w"), beside_a_rival(tmp_path)
+    settings.append("budget.latency_p50={ratio: 0.5, of: theirs.tflite}")
+    batch(world, tmp_path / "s", [a_trial(0, 4)], rival, *settings)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "theirs.tflite").rename(tmp_path / "new" / "theirs.tflite")
+    moved = rival.replace(str(tmp_path), str(tmp_path / "new"))
+    _, evaluator, _ = batch(world, tmp_path / "s", [a_trial(1, 8)], moved, *settings)
+    assert world.pool.did.count("baseline") == 2 and evaluator._anchors is not None
+    [found] = evaluator._anchors.beside["files"].values()
+    assert found["path"] == str(tmp_path / "new" / "theirs.tflite")
 
 
 def test_a_size_beside_the_baselines_counts_from_the_anchor(tmp_path: Path) -> None:

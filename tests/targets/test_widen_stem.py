@@ -141,6 +141,7 @@ def test_a_convolution_alone_is_widened() -> None:
         {"zero": 3},  # a weight of zero would be none
         {"axis": 1},
         {"groups": 3, "outputs": 18},
+        {"channels": 6, "groups": 2},  # each sees three, and seven are no multiple of two
         {"twice": True},  # another operator takes three channels
     ],
 )

@@ -18,6 +18,7 @@ from edgekit.workbook.run_config import RunConfig
 from edgekit.workbook.sections import stage_config
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
+from tests.runner.handmade import onnx
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "configs" / "digits.yaml"
@@ -325,3 +326,15 @@ def test_a_limit_of_devices_chooses_no_student_on_this_machine() -> None:
     assert here.stages["distill"].budget.latency_p50_ms == 0.5  # type: ignore[attr-defined]
     assert there.stages["distill"].budget.latency_p50_ms is None  # type: ignore[attr-defined]
     assert there.stages["benchmark"].budget.latency_p50_ms == 0.5  # type: ignore[attr-defined]
+
+
+def test_a_baseline_from_a_file_and_a_network_do_not_teach_together(tmp_path: Path) -> None:
+    """It would be found out when the network has been trained."""
+    (tmp_path / "net.onnx").write_bytes(onnx(13, 8))
+    given = [
+        f"model={{source: {tmp_path}/net.onnx}}",
+        "distill.teachers=[{baseline: true}, {builder: edgekit.models.ds_cnn:ds_cnn}]",
+    ]
+    with pytest.raises(ConfigError, match=r"distill\.ensemble and model\.source disagree: got logits"):
+        load_plan(TINY, [*given, "distill.ensemble=logits"])
+    load_plan(TINY, given)

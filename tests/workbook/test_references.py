@@ -60,6 +60,11 @@ def test_a_rival_whose_file_is_gone_is_one_fault(tmp_path: Path) -> None:
     assert len(said.splitlines()) == 1 and said.startswith("benchmark.rivals") and "no such file" in said
 
 
+def test_the_home_of_nobody_is_one_fault() -> None:
+    said = fault("benchmark.rivals=[{path: ~nobody-is-called-so/theirs.tflite}]", SPEED)
+    assert len(said.splitlines()) == 1 and "~nobody-is-called-so has no home folder; write out the path" in said
+
+
 def test_a_target_that_the_run_lacks_is_refused() -> None:
     said = fault("targets=[onnx]", "budget.targets.tflite.size_bytes=5")
     assert said == "budget.targets.tflite: this run has the targets onnx; leave it out"

@@ -121,8 +121,9 @@ def _over(trial: TrialRow, limits: Mapping[str, object]) -> float:
     """The worst excess, as a share of its limit where that is known."""
     shares = []
     for name, by in trial["constraints"].items():
-        limit = limits.get(name) or _relative(name, limits)
-        shares.append(by / limit if isinstance(limit, (int, float)) and limit > 0 else by)
+        known = limits.get(name)
+        limit = known if isinstance(known, (int, float)) else _relative(name, limits)
+        shares.append(by / limit if limit and limit > 0 else by)
     return max(shares, default=0.0)
 
 

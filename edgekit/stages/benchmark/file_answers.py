@@ -12,6 +12,7 @@ from edgekit.core.tasks import Answered
 from edgekit.models import store
 from edgekit.stages.benchmark.leakage import check_leakage
 from edgekit.training.evaluate import score_samples
+from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.from_artifact import chosen_teacher
 from edgekit.training.teachers.model_file import TeacherFile, open_file
@@ -19,16 +20,17 @@ from edgekit.training.teachers.model_file import TeacherFile, open_file
 if TYPE_CHECKING:
     from edgekit.data import Data, Split
 
-ANSWERS_LIMIT_S = 3600.0
+LIMITS_S: dict[MadeElsewhere, float] = {"rival": 3600.0, "teacher": TEACHER_LIMIT_S}
+"""Longest time for the answers of one split. A teacher has as long as where it taught: hours of work come before."""
 
 
-def answered(file: TeacherFile, split: Split, data: Data, threads: int) -> Answered:
+def answered(role: MadeElsewhere, file: TeacherFile, split: Split, data: Data, threads: int) -> Answered:
     """How right it is on each sample of the split; ModelError names the file."""
     scores = model_file.logits(
         file,
         split.x,
         classes=len(data.classes),
-        timeout_s=ANSWERS_LIMIT_S,
+        timeout_s=LIMITS_S[role],
         threads=threads,
         task=data.task,
         tensors=data.tensors or (),
@@ -44,14 +46,17 @@ def seen_by(
     Validation is not asked where nothing can be told from it.
     """
     if test is None:
-        test = answered(file, data.test, data, threads)
+        test = answered(role, file, data.test, data, threads)
     if not isinstance(test, np.ndarray):
         return None
-    return check_leakage(name, role, answered(file, data.validation, data, threads), test)
+    return check_leakage(name, role, answered(role, file, data.validation, data, threads), test)
 
 
 def seen_by_teacher(source: Artifact, data: Data, threads: int) -> SeenValidation | None:
-    """The same of the teacher that distill chose; None where that is no file, or the baseline's own."""
+    """The same of the teacher that distill chose; None where that is no file, or the baseline's own.
+
+    Nothing is timed here, so `threads` may be those that it taught with; 0: all cores.
+    """
     if not source.made_by("distill"):
         return None
     teacher = chosen_teacher(source.ancestor("distill"))

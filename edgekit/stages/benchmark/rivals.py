@@ -70,7 +70,7 @@ def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings
 
 def _open(file: ModelFile, data: Data, threads: int) -> Rival:
     model = model_file.open_file(expand(file.path, "benchmark.rivals"), file.preprocess)
-    test = answered(model, data.test, data, threads)
+    test = answered("rival", model, data.test, data, threads)
     row: RivalFacts = {
         "name": file.name,
         "sha256": model.sha256,

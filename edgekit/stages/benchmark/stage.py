@@ -53,7 +53,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         deciding_hosts(config.hosts, config.where)  # a fault in there is better told before minutes of work
     energy = source_of(config.cost)  # a fault in there as well
     rivals = open_rivals(config.rivals, data, config.inference_threads)
-    seen_by_others = [seen_by_teacher(source, data, config.inference_threads), *(rival.seen for rival in rivals)]
+    seen_by_others = [seen_by_teacher(source, data, config.threads), *(rival.seen for rival in rivals)]
     evaluated = _evaluate_all(source, data, config)
     rows, openers, answers = evaluated.rows, evaluated.openers, evaluated.answers
     threads_before = torch.get_num_threads()

@@ -64,6 +64,8 @@ def _stem(graph: Any) -> tuple[Any, Any] | None:
     dequantize = makers.get(chain[-1].input[1])
     if dequantize is None or dequantize.op_type != "DequantizeLinear" or len(takers[chain[-1].input[1]]) != 1:
         return None
+    if any(one.name == "group" and one.i != 1 for one in chain[-1].attribute):
+        return None  # two groups of three channels are six
     weights = constants.get(dequantize.input[0])
     if weights is None or len(takers[weights.name]) != 1 or not _fits(weights, dequantize, constants):
         return None

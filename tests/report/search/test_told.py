@@ -63,6 +63,18 @@ def test_a_study_without_a_feasible_trial_says_which_came_nearest(tmp_path: Path
     assert "No trial is inside the budget." in terminal(study)
 
 
+def test_how_near_a_trial_came_to_a_limit_beside_a_reference_is_a_share_of_it_too(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=12, budget={"accuracy_drop_pp": 0.0})
+    study.row["budget"] = {"accuracy_drop_pp": 1.0, "latency_p50": {"ratio": 0.1, "of": "theirs.tflite"}}
+    late, worse, *others = study.complete
+    late["constraints"], worse["constraints"] = {"latency_p50": 0.2}, {"accuracy_drop_pp": 0.5}
+    for each in others:
+        each["constraints"] = {"accuracy_drop_pp": 9.0}
+    assert words.nearest(study).startswith(f"Nearest is trial {worse['number']}, "), (
+        "the other is over by twice its limit"
+    )
+
+
 def test_a_study_that_no_trial_went_through_says_what_to_widen(tmp_path: Path) -> None:
     study = read(tmp_path, trials=8, budget={"latency_p50_ms": 0.001})
     assert words.trials(study) == "8 trials in 2 batches: 8 over the budget by a cheap rung."

@@ -15,6 +15,7 @@ from scipy.stats import binom, fisher_exact
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
+from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Marks
 from edgekit.data import Data, Split
 from edgekit.data import load as load_data
@@ -25,7 +26,7 @@ from edgekit.report import console as reports
 from edgekit.report import result as results
 from edgekit.report.html import story
 from edgekit.report.result import RESULT
-from edgekit.stages.benchmark.file_answers import seen_by_teacher
+from edgekit.stages.benchmark.file_answers import LIMITS_S, seen_by_teacher
 from edgekit.stages.benchmark.leakage import LEVEL, by_chance, check_leakage
 from edgekit.stages.benchmark.rivals import open_rivals
 from edgekit.training.teachers.config import ModelFile
@@ -180,3 +181,14 @@ def test_a_teacher_that_really_learnt_validation_is_found_where_it_is_a_file_of_
     found = seen_by_teacher(taught_by(path, data, tmp_path / "a"), data, 1)
     assert found is not None and found["known"] and (found["name"], found["role"]) == ("theirs.onnx", "teacher")
     assert seen_by_teacher(taught_by(path, data, tmp_path / "b", baseline=path), data, 1) is None
+
+
+def test_a_slow_teacher_has_as_long_as_where_it_taught(
+    data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rival has an hour, and a network that taught for longer must not end the run now."""
+    monkeypatch.setitem(LIMITS_S, "rival", 0.01)
+    path = learnt(data.train, tmp_path / "theirs.onnx")
+    assert seen_by_teacher(taught_by(path, data, tmp_path / "a"), data, 0) is not None
+    with pytest.raises(ModelError, match=r"theirs.onnx: not finished after 0.01 s"):
+        open_rivals([ModelFile.model_validate({"path": str(path)})], data, 1)
