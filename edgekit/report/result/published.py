@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import CoreSchema
 
 
 class FieldsOfModels(GenerateJsonSchema):
     """Of a model with a serializer around its own: its fields, where pydantic would tell any object."""
 
-    def ser_schema(self, schema: CoreSchema) -> JsonSchemaValue | None:
+    def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
         """None, which means the model itself, where the serializer only leaves fields out."""
         return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
