@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from edgekit.core.config import Target
 from edgekit.core.rows.devices import OnDeciding
@@ -16,6 +16,31 @@ MadeElsewhere = Literal["baseline", "teacher", "rival"]
 """What a model that was not trained in the run can be in it."""
 
 
+class RelativeLatency(TypedDict):
+    """A limit of the p50, beside that of a reference; `sha256` of a rival."""
+
+    ratio: float
+    of: str
+    sha256: NotRequired[str]
+
+
+class RelativeSize(TypedDict):
+    """A limit of the bytes, beside those of a reference; `bytes` of a rival."""
+
+    ratio: float
+    of: str
+    bytes: NotRequired[int]
+
+
+class TargetLimits(TypedDict):
+    """Limits of one target, each in place of the budget's own; null: no limit."""
+
+    latency_p50_ms: NotRequired[float | None]
+    size_bytes: NotRequired[int | None]
+    latency_p50: NotRequired[RelativeLatency | None]
+    size: NotRequired[RelativeSize | None]
+
+
 class Limits(TypedDict):
     """The budget: what a variant must meet, on validation and on the machine that decides."""
 
@@ -23,9 +48,9 @@ class Limits(TypedDict):
     accuracy_confidence: float
     latency_p50_ms: float | None
     size_bytes: int | None
-    latency_p50: NotRequired[dict[str, Any]]
-    size: NotRequired[dict[str, Any]]
-    targets: NotRequired[dict[str, dict[str, Any]]]
+    latency_p50: NotRequired[RelativeLatency]
+    size: NotRequired[RelativeSize]
+    targets: NotRequired[dict[str, TargetLimits]]
 
 
 class RowLimits(TypedDict):
