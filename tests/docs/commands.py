@@ -151,6 +151,7 @@ ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without o
 COLLECTED = "a suite runs it; here its tests are collected"
 LABELS = "takes labels that a person wrote; tests/cli/field/test_pack.py writes some, packs and inspects them"
 SEARCHES = "searches for minutes; tests/search/test_search.py does so on a smaller config, and replays it"
+CIFAR_SEARCH = "edgekit search configs/cifar10.yaml --space configs/spaces/cifar10.yaml"
 HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
@@ -304,6 +305,7 @@ ELSEWHERE = {
     f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml": "trains for an hour and a half",
+    f"{CIFAR_SEARCH} --minutes 42 --trials 8 --set threads=2 --set training.precision=auto": "trains for over an hour",
     "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
     "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (
         "needs a bundle of one's own; tests/workbook/test_reproduce.py allows and refuses such functions"
