@@ -32,6 +32,7 @@ class Kept:
         self.folder, self.per_day, self.most_bytes = Path(folder), per_day, most_bytes
         try:
             self._make()
+            self._bytes(self.folder)  # the bundle's facts, which a killed process may have been writing
             self._days = {day.name: self._bytes(day) for day in days(self.folder)}
         except OSError as error:
             raise ResourceError(f"keep: {self.folder}: {error.strerror or error}; name a folder to write in") from None

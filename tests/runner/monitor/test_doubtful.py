@@ -326,6 +326,16 @@ def test_kills_at_any_moment_leave_whole_files_within_the_limits(bundles: dict[s
     assert not list(folder.rglob("*.tmp"))
 
 
+def test_what_a_killed_process_was_writing_of_the_bundle_is_removed_too(model: Model, tmp_path: Path) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    left, under_way = (tmp_path / f".0123abcd.{process}.tmp" for process in (killed.pid, os.getpid()))
+    left.write_text("{")
+    under_way.write_text("{")
+    Doubtful.of(model, tmp_path).close()
+    assert not left.exists() and under_way.exists()
+
+
 FULL = """
 import sys, warnings, numpy as np
 warnings.simplefilter("ignore")
