@@ -103,7 +103,10 @@ def test_ids_go_over_the_protocol_as_int32(server: Server, path: Path, tmp_path:
         tensor.set_data_from_numpy(x, binary_data=binary)
         found = triton.infer("texts", [tensor])
         said = [json.loads(each) for each in found.as_numpy("answer").ravel()]
-        assert said == [told(model.predict(sample).to_dict()) for sample in samples]
+        alone = [told(model.predict(sample).to_dict()) for sample in samples]
+        for one, other in zip(said, alone, strict=True):  # a batch's last bits may be others than those of one sample
+            assert one["label"] == other["label"]
+            assert dict(one["top"]) == pytest.approx(dict(other["top"]), abs=1e-6)
     for sample in samples:
         reply = server.post("/v2/models/texts/infer", sample.astype("<i4").tobytes(), RAW)
         place = int(reply.headers["inference-header-content-length"])
