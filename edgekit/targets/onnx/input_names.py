@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgekit.targets.onnx.subgraphs import graphs_of
+
 
 def placeholders(names: Sequence[str]) -> list[str]:
     """What the exporter calls the inputs, in their order, until `give`."""
@@ -16,7 +18,7 @@ def placeholders(names: Sequence[str]) -> list[str]:
 
 def give(model: Any, names: Sequence[str]) -> None:
     """Call the inputs of an exported model so, in place."""
-    graphs = list(_graphs(model.graph))
+    graphs = list(graphs_of(model.graph))
     known = {name for graph in graphs for name in _names(graph)}
     called = dict(zip(placeholders(names), names, strict=True))
     for name in names:
@@ -25,15 +27,6 @@ def give(model: Any, names: Sequence[str]) -> None:
             known.add(called[name])
     for graph in graphs:
         _rename(graph, called)
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    """The graph and those inside its operators."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _graphs(inner)
 
 
 def _ports(graph: Any) -> Iterator[Any]:

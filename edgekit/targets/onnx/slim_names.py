@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from edgekit.targets.onnx.subgraphs import graphs_of
+
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "metadata_props",
            "training_info")  # fmt: skip
@@ -25,7 +27,7 @@ def shorten(content: bytes) -> bytes:
     import onnx
 
     model = onnx.load_model_from_string(content)
-    graphs = list(_graphs(model.graph))
+    graphs = list(graphs_of(model.graph))
     kept = {port.name for port in (*model.graph.input, *model.graph.output)}
     short = _short(graphs, kept)
     for graph in graphs:
@@ -37,15 +39,6 @@ def shorten(content: bytes) -> bytes:
     model.graph.name = "g"  # an empty one is refused
     _drop_unused_sets(model, graphs)
     return bytes(model.SerializeToString(deterministic=True))
-
-
-def _graphs(graph: Any) -> Iterator[Any]:
-    """The graph and those inside its operators, each before its own."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _graphs(inner)
 
 
 def _weights(graph: Any) -> Iterator[Any]:
