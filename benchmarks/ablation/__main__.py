@@ -1,6 +1,6 @@
 """What each change of a distillation is worth: one at a time against today's recipe, and curves of two of them.
 
-    python -m benchmarks.ablation CONFIG [--epochs N] [--only NAME] [--candidate N] [--loss NAME] [--set KEY=VALUE]
+    python -m benchmarks.ablation CONFIG [--epochs N] [--only NAME,…] [--candidate N] [--loss NAME] [--set KEY=VALUE]
 
 Today's recipe is the config's: its student, or one of its candidates, taught by its first teacher that is trained, or
 by its baseline, trained anew. Each row trains one student from the same initial weights on the same order of samples,
@@ -120,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("config", type=Path)
     parser.add_argument("--epochs", type=int, default=0, help="of students and teachers; 0: the config's")
-    parser.add_argument("--only", default="", metavar="NAME", help="one row, and those that it is compared with")
+    parser.add_argument("--only", default="", metavar="NAME,…", help="rows, and those that they are compared with")
     parser.add_argument("--candidate", type=int, default=1, metavar="N", help="which of distill.candidates is taught")
     parser.add_argument("--loss", default="", help="which of distill.losses; none: the first")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the config")
@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace) -> None:
         raise ConfigError(f"{options.config}: has no distill section; name a student, or candidates")
     folder = options.out or ROOT / "build" / "ablation" / plan.run.name
     work = Ablation(plan, folder, _loss(plan, options.loss))
-    rows = needed(_recipes(plan, work.data, options), options.only)
+    rows = needed(_recipes(plan, work.data, options), list(filter(None, options.only.split(","))))
     if options.list:
         print("\n".join(f"{row.name}: {row.says}" for row in rows))
         return

@@ -80,14 +80,15 @@ def named(rows: Sequence[Recipe], name: str) -> Recipe:
     return next(row for row in rows if row.name == name)
 
 
-def needed(rows: Sequence[Recipe], only: str) -> list[Recipe]:
-    """That row, and those without which it says nothing; all where `only` is empty. ConfigError for an unknown one."""
+def needed(rows: Sequence[Recipe], only: Sequence[str]) -> list[Recipe]:
+    """Those rows, and those without which they say nothing; all where `only` is empty. ConfigError for an unknown one."""
     if not only:
         return list(rows)
-    if only not in {row.name for row in rows}:
-        raise ConfigError(f"--only: got {only!r}; it must be one of {', '.join(row.name for row in rows)}")
-    chosen = named(rows, only)
-    wanted = {ALONE, TODAY, only, chosen.against, chosen.alone}
+    if unknown := set(only) - {row.name for row in rows}:
+        names = ", ".join(row.name for row in rows)
+        raise ConfigError(f"--only: got {', '.join(sorted(unknown))}; each must be one of {names}")
+    chosen = [named(rows, name) for name in only]
+    wanted = {ALONE, TODAY}.union(*({row.name, row.against, row.alone} for row in chosen))
     return [row for row in rows if row.name in wanted]
 
 
