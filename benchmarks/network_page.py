@@ -20,6 +20,15 @@ GROUPS = (
     ("Windows of 128 moments and 6 channels", "Conv1d"),
     ("Spectra of 98 frames and 40 mels", "DS-CNN"),
 )
+HEAD = """# What each reference network costs
+
+`python -m benchmarks.network_rows` makes the files, times them and writes the tables of this page.
+[Your own network](../how-to/your-own-network.md#reference-networks) lists the builders.
+Each network has its builder's own keywords, which are small: the papers' networks are for pictures of 224×224.
+RepVGG's branches are [merged](../how-to/your-own-network.md#branches-that-only-training-needs), as on every device.
+MCUNet-like has blocks set by hand from MCUNet's space; it is none of the networks that were found there by search.
+Weights are random where bytes and times are concerned, for they decide nothing about them.
+"""
 CALLED = {
     "resnet8": "ResNet-8",
     "ds_cnn": "DS-CNN",
@@ -48,8 +57,7 @@ def write() -> None:
 def text(times: dict[str, dict[str, Any]]) -> str:
     """The page; `times` by target as `network_rows.time` writes them."""
     some = next(iter(times.values()))
-    head = (ROOT / "benchmarks" / "network_page.head.md").read_text()
-    lines = [head.rstrip(), ""]
+    lines = [HEAD.rstrip(), *_taught(), ""]
     for (title, first), group in zip(GROUPS, SHOWN, strict=True):
         lines += [f"## {title}", "", *_costs(group, times), "", *_ratios(group, first, times), ""]
     machine = some["machine"]
@@ -61,6 +69,19 @@ def text(times: dict[str, dict[str, Any]]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _taught() -> list[str]:
+    """How those were trained that were."""
+    rows = [row for group in SHOWN for network in group if (row := _read(f"train-{network}"))]
+    if not rows:
+        return ["No accuracy stands here: none of them was trained for this page."]
+    row = rows[0]
+    return [
+        f"Top-1 is of the {row['test_samples']:,} test pictures of CIFAR-10, after {row['epochs']} epochs of "
+        f"{row['train_samples']:,} pictures, alike for all.",
+        "That is what is learned in a hurry. It says little about what a network can learn.",
+    ]
 
 
 def _costs(group: tuple[str, ...], times: dict[str, dict[str, Any]]) -> list[str]:

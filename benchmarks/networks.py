@@ -61,7 +61,8 @@ def make(network: str, precision: str, target: str) -> Path:
     shape, steps = tuple(spec.raw["shape"]), STEPS if spec.raw["kind"] == "image" else []
     work = HOME / f"{network}-{precision}-{target}"
     shutil.rmtree(work, ignore_errors=True)
-    store.save(work / "model", store.build(spec), spec)
+    model = HOME / "models" / network  # all precisions share it, and so the float model that they are made from
+    store.save(model, store.build(spec), spec)
     random = np.random.default_rng(0)
     if steps:
         samples = random.integers(0, 256, (64, *shape)).astype(np.uint8)
@@ -69,7 +70,7 @@ def make(network: str, precision: str, target: str) -> Path:
     else:
         samples = calibration = random.normal(0, 1, (64, *shape)).astype(np.float32)
     made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
-        work / "model", precision, calibration, work / "out"
+        model, precision, calibration, work / "out"
     )
     files = {name: (work / "out" / name).read_bytes() for name in made.names}
     manifest = Manifest(
