@@ -28,7 +28,24 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilenet_v2": ("edgekit.models.mobilenet_v2:mobilenet_v2", {}),
     "tiny": ("edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 2, "block_strides": [2, 2]}),
 }
-SHAPE = (32, 32, 3)
+SMALL_DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mobilenet_v3_small": ("edgekit.models.mobilenet_v3:mobilenet_v3_small", {}),
+    "mobilenet_v4_small": ("edgekit.models.mobilenet_v4:mobilenet_v4_small", {}),
+    "efficientnet_lite0": ("edgekit.models.efficientnet_lite:efficientnet_lite0", {}),
+    "mcunet": ("edgekit.models.mcunet:mcunet", {}),
+    "repvgg": ("edgekit.models.repvgg:repvgg", {}),
+}
+WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "conv1d": ("edgekit.models.conv1d:conv1d", {}),
+    "tc_resnet": ("edgekit.models.tc_resnet:tc_resnet", {}),
+}
+SPECTRA: dict[str, tuple[str, dict[str, Any]]] = {
+    "ds_cnn_sounds": ("edgekit.models.ds_cnn:ds_cnn", {}),
+    "bc_resnet": ("edgekit.models.bc_resnet:bc_resnet", {}),
+}
+"""These three are timed by `benchmarks.network_rows` alone."""
+EVERY = {**NETWORKS, **SMALL_DEVICES, **WINDOWS, **SPECTRA}
+SHAPE, WINDOW, SPECTRUM = (32, 32, 3), (128, 6), (98, 40, 1)
 LABELS = [str(number) for number in range(10)]
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 
@@ -40,18 +57,20 @@ def make(network: str, precision: str, target: str) -> Path:
         return path
     from edgekit.models import store
 
-    builder, kwargs = NETWORKS[network]
-    raw = {"kind": "image", "shape": list(SHAPE), "dtype": "uint8"}
-    spec = store.ModelSpec(
-        builder=builder, kwargs=kwargs, input_shape=(3, 32, 32), num_classes=10, classes=tuple(LABELS), raw=raw
-    )
+    spec = spec_of(network)
+    shape, steps = tuple(spec.raw["shape"]), STEPS if spec.raw["kind"] == "image" else []
     work = HOME / f"{network}-{precision}-{target}"
     shutil.rmtree(work, ignore_errors=True)
-    store.save(work / "model", store.build(spec), spec)
-    samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
-    calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
+    model = HOME / "models" / network  # all precisions share it, and so the float model that they are made from
+    store.save(model, store.build(spec), spec)
+    random = np.random.default_rng(0)
+    if steps:
+        samples = random.integers(0, 256, (64, *shape)).astype(np.uint8)
+        calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
+    else:
+        samples = calibration = random.normal(0, 1, (64, *shape)).astype(np.float32)
     made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
-        work / "model", precision, calibration, work / "out"
+        model, precision, calibration, work / "out"
     )
     files = {name: (work / "out" / name).read_bytes() for name in made.names}
     manifest = Manifest(
@@ -59,10 +78,10 @@ def make(network: str, precision: str, target: str) -> Path:
         version="0",
         target=target,
         variant=f"{network}-{precision}-{target}",
-        raw=RawSpec("image", SHAPE, "uint8"),
+        raw=RawSpec(spec.raw["kind"], shape, spec.raw["dtype"]),
         inputs=made.inputs,
         outputs=made.outputs,
-        preprocess=STEPS,
+        preprocess=steps,
         labels=LABELS,
         model_files=sorted(files),
         golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
@@ -74,6 +93,27 @@ def make(network: str, precision: str, target: str) -> Path:
     bundle.write(path, manifest, {**files, "inputs.npy": npy(samples[:8]), "outputs.npy": npy(outputs)})
     shutil.rmtree(work)
     return path
+
+
+def spec_of(network: str) -> Any:
+    """The network as it is built: for pictures, for spectra, which are pictures too, or for windows."""
+    from edgekit.models import store
+
+    builder, kwargs = EVERY[network]
+    shape = WINDOW if network in WINDOWS else SPECTRUM if network in SPECTRA else SHAPE
+    image = len(shape) == 3
+    return store.ModelSpec(
+        builder=builder,
+        kwargs=kwargs,
+        input_shape=(shape[2], *shape[:2]) if image else shape,
+        num_classes=10,
+        classes=tuple(LABELS),
+        raw={
+            "kind": "image" if image else "window",
+            "shape": list(shape),
+            "dtype": "uint8" if image else "float32",
+        },
+    )
 
 
 def decoded(backend: Any, x: np.ndarray) -> np.ndarray:

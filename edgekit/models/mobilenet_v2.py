@@ -5,29 +5,12 @@ ReLU stands for the paper's ReLU6: every exporter fuses it, and int8 needs no cl
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
-from edgekit.models.layers import conv_bn, conv_bn_relu, image_channels, rounded
+from edgekit.models.layers import InvertedResidual, conv_bn_relu, image_channels, rounded
 
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """(expansion, channels, repeats, first stride): the paper's table 2 but for the strides."""
-
-
-class InvertedResidual(nn.Module):
-    """Widen by 1x1, filter by depthwise 3x3, narrow by 1x1 without activation; added to the input if shapes agree."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
-        super().__init__()
-        hidden = inputs * expansion
-        widen = [conv_bn_relu(inputs, hidden, 1)] if expansion != 1 else []
-        self.body = nn.Sequential(
-            *widen, conv_bn_relu(hidden, hidden, 3, stride, groups=hidden), conv_bn(hidden, outputs, 1)
-        )
-        self.residual = stride == 1 and inputs == outputs
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.body(x)
-        return x + y if self.residual else y
 
 
 def mobilenet_v2(
@@ -45,7 +28,7 @@ def mobilenet_v2(
     for expansion, channels, repeats, first in BLOCKS:
         outputs = rounded(channels * alpha)
         for index in range(repeats):
-            layers.append(InvertedResidual(inputs, outputs, first if index == 0 else 1, expansion))
+            layers.append(InvertedResidual(inputs, outputs, first if index == 0 else 1, inputs * expansion))
             inputs = outputs
     layers.append(conv_bn_relu(inputs, last, 1))
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, num_classes))

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_serializer, model_validator
 
 from edgekit.core.config import Builder, Strict
 from edgekit.core.errors import ModelError
@@ -54,6 +54,7 @@ class ModelSpec(Strict):
     Of several inputs it is (width,), of the vector that joins them. The network has a `builder`, or came as the file
     that `source` describes. `output_shape` is (num_classes,) where it is None.
     `classes` are the names of its outputs, and of an anomaly detection, whose output is a reconstruction, what it says.
+    `reparameterized`: the builder's network was merged by its method of that name (`edgekit.models.reparameterize`).
     """
 
     builder: Builder | None = None
@@ -65,9 +66,15 @@ class ModelSpec(Strict):
     output_shape: Annotated[tuple[int, ...] | None, BeforeValidator(_as_tuple)] = None
     classes: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
     preprocess: list[dict[str, Any]] = Field(default_factory=list)
+    reparameterized: bool = False
     raw: dict[str, Any] = Field(
         description="kind, shape, dtype and range of one raw sample, as in the bundle's manifest"
     )
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_so(self, plain: Any) -> dict[str, Any]:
+        """Without `reparameterized` where it is false: older records and their digests stay."""
+        return {name: value for name, value in plain(self).items() if name != "reparameterized" or value}
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:

@@ -26,6 +26,7 @@ from edgekit.core.hashing import write_json
 from edgekit.models import output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported, input_layout, wanted
 from edgekit.models.files.op_count import OpCount
+from edgekit.models.reparameterize import reparameterized
 from edgekit.models.resize import resize
 from edgekit.models.spec import FORMAT, SPEC
 from edgekit.models.spec import ModelSpec as ModelSpec
@@ -187,6 +188,8 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
         module.eval()
     except FAULTS as error:
         raise failure(f"{spec.builder}: cannot be put in eval mode", error, module) from error
+    if spec.reparameterized:
+        module = reparameterized(module)
     return several_inputs.wrapped(module, spec)
 
 

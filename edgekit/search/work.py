@@ -27,6 +27,7 @@ from edgekit.measure.latency import Converted, convert_plainly
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
+from edgekit.models.reparameterize import merge
 from edgekit.runner.errors import RunnerError
 from edgekit.search import files, stages
 from edgekit.search.anchors import rivals
@@ -151,7 +152,7 @@ def _built(plan: Plan, data: Data) -> tuple[dict[str, Any], store.ModelSpec]:
     if options.student is None:
         raise ConfigError("distill.candidates: a trial trains one student; name distill.student.builder in the space")
     spec = spec_for(data, options.student.builder, options.student.kwargs, plan.run.preprocess)
-    student = store.build(spec, seed=plan.run.seed)
+    student, spec, _ = merge(store.build(spec, seed=plan.run.seed), spec, store.zeros(spec))
     return {"student": student, "pruned": _pruned(student, spec, plan.stages["prune"], data)}, spec
 
 

@@ -42,6 +42,13 @@ from tests.data.sources.test_wav_folder import sound
 from tests.data.sources.test_wav_track import alternating, recording
 from tests.data.test_file_list import listed
 
+
+def students(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The student, or the candidates for it."""
+    section = values["distill"]
+    return [section["student"]] if "student" in section else section["candidates"]
+
+
 EVERY_TASK = [task for task in TASKS if task not in ("detection", "segmentation")]
 """Those that arrays of any kind serve."""
 
@@ -152,10 +159,44 @@ def test_the_networks_take_the_samples_and_the_student_is_smaller(kind: str, tmp
         pytest.skip(f"{values['model']['builder']} is not there yet")
     data = load(plan.data)
     counts = []
-    for network in (values["model"], values["distill"]["student"]):
+    for network in (values["model"], *students(values)):
         module = store.build(spec_for(data, network["builder"], network["kwargs"], plan.run.preprocess), seed=0)
         counts.append(sum(parameter.numel() for parameter in module.parameters()))
     assert counts[1] < counts[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("side", "builders"),
+    [
+        (20, ["resnet8"]),
+        (32, ["resnet8", "repvgg", "mobilenet_v4_small"]),
+        (96, ["resnet8", "mobilenet_v3_small", "mcunet"]),
+    ],
+)
+def test_larger_pictures_have_candidates_that_suit_their_size(side: int, builders: list[str], tmp_path: Path) -> None:
+    values = written("--data", images(tmp_path / "data.npz", side=side), out=tmp_path)
+    assert [network["builder"].partition(":")[2] for network in students(values)] == builders
+    if len(builders) > 1:
+        options = values["distill"]
+        assert options["most_trained"] == 2 and 1 <= options["candidate_epochs"] < options["epochs"]
+        reductions = {network["kwargs"]["reduction"] for network in students(values)[1:]}
+        assert reductions == {8 if side == 32 else 16}
+
+
+@pytest.mark.parametrize(
+    ("kind", "builder"), [("folder of sounds", "bc_resnet"), ("folder of recordings", "tc_resnet")]
+)
+def test_sounds_and_windows_have_a_candidate_of_their_own(kind: str, builder: str, tmp_path: Path) -> None:
+    values = written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
+    assert [network["builder"].partition(":")[2] for network in students(values)][1:] == [builder]
+
+
+def test_only_classes_are_learned_by_candidates() -> None:
+    from edgekit.cli.init import networks
+
+    assert networks.candidates("embedding", "image", (64, 64, 3)) == []
+    assert networks.candidates("regression", "window", (128, 3)) == []
+    assert len(networks.candidates("multi_label", "image", (64, 64, 3))) == 2
 
 
 def test_what_was_found_is_said(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ def pruned(module: torch.nn.Module, spec: ModelSpec, ratio: float = 0.4) -> torc
 def test_the_folder_holds_the_promised_builders():
     names = {builder.split(":")[1] for builder in BUILDERS}
     assert {"resnet", "resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2", "conv1d"} <= names
+    assert {"mobilenet_v3_small", "mobilenet_v4_small", "efficientnet_lite0", "mcunet", "repvgg"} <= names
+    assert {"tc_resnet", "bc_resnet"} <= names
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
@@ -222,6 +224,13 @@ class TestContract:
         ("edgekit.models.ds_cnn:ds_cnn", {"blocks": 2, "block_strides": [1]}, "2 blocks"),
         ("edgekit.models.mobilenet_v1:mobilenet_v1", {"alpha": 0.0}, "above 0"),
         ("edgekit.models.mobilenet_v2:mobilenet_v2", {"alpha": -1.0}, "above 0"),
+        ("edgekit.models.mobilenet_v3:mobilenet_v3_small", {"alpha": 0}, "needs alpha above 0, got 0"),
+        ("edgekit.models.mobilenet_v4:mobilenet_v4_small", {"reduction": 12}, "power of 2 from 1 to 32, got 12"),
+        ("edgekit.models.efficientnet_lite:efficientnet_lite0", {"last": 0}, "needs last above 0, got 0"),
+        ("edgekit.models.mcunet:mcunet", {"reduction": 64}, "power of 2 from 1 to 32, got 64"),
+        ("edgekit.models.repvgg:repvgg", {"blocks": [1, 2]}, r"blocks for 4 stages, .* got \[1, 2\]"),
+        ("edgekit.models.tc_resnet:tc_resnet", {"kernel": 8}, "odd kernel from 3, got blocks 1, kernel 8"),
+        ("edgekit.models.bc_resnet:bc_resnet", {"alpha": -1}, "needs alpha above 0, got -1"),
         ("edgekit.models.conv1d:conv1d", {"kernel": 4}, "odd kernel from 3, got width 16, blocks 3, kernel 4"),
         ("edgekit.models.conv1d:conv1d", {"blocks": 0}, "blocks 0"),
         ("edgekit.models.segmenter:segmenter", {"block": "sep"}, "got block 'sep'; known: separable, residual"),

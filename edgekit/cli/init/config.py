@@ -21,6 +21,7 @@ WIDTH = 120
 FAST, SLOW, ANOMALY_RATE = 0.1, 0.05, 0.2
 PICTURE_ANOMALY_RATE = 0.02
 """Every pixel's error reaches all weights of a convolution, so steps must be shorter: it diverges from 0.05 to 0.1."""
+MOST_TRAINED = 2
 ANY_PP = 5.0
 """A budget where the number of samples says nothing about it."""
 MOVED = {
@@ -49,7 +50,7 @@ class Draft:
 
     def text(self) -> str:
         """The config, as YAML."""
-        model, student = networks.pair(self.task, self.data.kind, self.data.raw_shape)
+        model, _ = networks.pair(self.task, self.data.kind, self.data.raw_shape)
         sizes = self.sizes
         # drawn by whole recordings they may be more than were asked for, or fewer
         calibrating = min(self.section["calibration_samples"], sizes.calibration)
@@ -88,8 +89,7 @@ class Draft:
             }),
             "",
             "distill:",
-            "  student: # the same network, half as wide",
-            *_entries(student, indent=4),
+            *self._students(),
             *_entries({**training, "epochs": max(1, round(1.5 * sizes.epochs))}),
             "",
             "prune:",
@@ -113,6 +113,22 @@ class Draft:
             why = several if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
             return [f"preprocess: [] # {why}"]
         return ["preprocess:", *(line for step, note in found for line in _step(step, note))]
+
+    def _students(self) -> list[str]:
+        """The student, or the networks that it is chosen from: all are timed, and few of them trained."""
+        _, student = networks.pair(self.task, self.data.kind, self.data.raw_shape)
+        others = networks.candidates(self.task, self.data.kind, self.data.raw_shape)
+        if not others:
+            return ["  student: # the same network, half as wide", *_entries(student, indent=4)]
+        return [
+            "  candidates: # all are timed untrained; the fastest learn a little, and the best of those is the student",
+            f"    - {scalar(student)} # as the model, half as wide",
+            *(f"    - {scalar(each)}" for each in others),
+            *_entries(
+                {"candidate_epochs": max(1, self.sizes.epochs // 2), "most_trained": MOST_TRAINED},
+                {"candidate_epochs": "before the choice", "most_trained": "candidates, the fastest first"},
+            ),
+        ]
 
     def _bundle(self) -> list[str]:
         """What a device that listens is asked for: fewer false alarms."""

@@ -1,4 +1,4 @@
-"""A reference network for samples of a kind, and the same network half as wide as its student."""
+"""A reference network for samples of a kind, and networks for its student: the same half as wide, and others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,24 @@ ANY = "edgekit.models.resnet:resnet8"
 SMALLEST_FOR_RESNET = 16
 LARGE = 64
 """Pixels from which on the first convolution halves the picture, as networks for photographs do."""
+SMALLEST_FOR_OTHERS = 32
+"""Pixels from which on the candidates have maps left to filter."""
 HALVED = ("width", "bottleneck")
+CHOSEN_BY = ("classification", "multi_label")
+"""Tasks whose student is chosen from candidates."""
+SMALL_PICTURES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("repvgg:repvgg", {"alpha": 0.125, "top": 0.25, "reduction": 8}),
+    ("mobilenet_v4:mobilenet_v4_small", {"alpha": 0.25, "last": 128, "reduction": 8}),
+)
+"""At few pixels kernels are wide enough soon, and whole 3x3 convolutions cost less time than depthwise ones."""
+LARGE_PICTURES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("mobilenet_v3:mobilenet_v3_small", {"alpha": 0.35, "last": 128, "reduction": 16}),
+    ("mcunet:mcunet", {"alpha": 0.5, "reduction": 16}),
+)
+OTHERS: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
+    "audio": (("bc_resnet:bc_resnet", {"alpha": 1.0}),),
+    "window": (("tc_resnet:tc_resnet", {"alpha": 0.5}),),
+}
 
 
 def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network]:
@@ -26,6 +43,16 @@ def pair(task: str, kind: str, shape: tuple[int, ...]) -> tuple[Network, Network
     student = {key: value // 2 if key in HALVED else value for key, value in kwargs.items()}
     builder = f"edgekit.models.{name}"
     return {"builder": builder, "kwargs": kwargs}, {"builder": builder, "kwargs": student}
+
+
+def candidates(task: str, kind: str, shape: tuple[int, ...]) -> list[Network]:
+    """Networks to choose the student from beside that of `pair`; none where that is the only one."""
+    if task not in CHOSEN_BY:
+        return []
+    found = OTHERS.get(kind, ())
+    if kind == "image" and min(shape[:2]) >= SMALLEST_FOR_OTHERS:
+        found = LARGE_PICTURES if min(shape[:2]) >= LARGE else SMALL_PICTURES
+    return [{"builder": f"edgekit.models.{name}", "kwargs": dict(kwargs)} for name, kwargs in found]
 
 
 def _reference_network(task: str, kind: str, shape: tuple[int, ...]) -> tuple[str, dict[str, int]]:

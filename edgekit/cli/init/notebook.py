@@ -64,7 +64,7 @@ print(tables.disturbed(artifact))
 tables.steps(artifact)"""
 NEXT_TEXT = """## Next
 
-The whole run distils a student of half the width, prunes it and quantizes it. It converts everything to TFLite, \
+The whole run distils a smaller student, prunes it and quantizes it. It converts everything to TFLite, \
 OpenVINO and ONNX, measures all of it together, and packs the winners. `edgekit run` starts from what this notebook \
 has made.
 

@@ -104,9 +104,14 @@ def left_behind(convert: Artifact, result: Result) -> Grid:
 
 
 def _badness(row: Mapping[str, Any]) -> float:
-    """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong."""
+    """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong.
+
+    Of merged branches the share that the outputs moved.
+    """
     if "snr_db" in row:
         return -float(row["snr_db"])
+    if row["to"] == "merged":
+        return float(row["max_abs"] / row["largest"])
     return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
 
 

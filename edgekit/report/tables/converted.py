@@ -80,7 +80,10 @@ def transposes(artifact: Artifact) -> Table:
 
 
 def ends(artifact: Artifact) -> Table:
-    """The boundaries before and behind the converters: raw sample to input, calibration to ranges, scores to answer."""
+    """The boundaries before and behind the converters: raw sample to input, calibration to ranges, scores to answer.
+
+    Of a network whose branches were merged after its training, that too.
+    """
     return Table(
         ("model", "boundary", "samples", "what was found"),
         [
@@ -100,6 +103,11 @@ def _end(row: Mapping[str, Any]) -> str:
         return (
             f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
             f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
+        )
+    if row["to"] == "merged":
+        return (
+            f"max |Δ| {row['max_abs']:.2g}, the largest output {row['largest']:.3g}; {count(row['parameters_before'])} "
+            f"parameters became {count(row['parameters'])}"
         )
     if "metric" in row:
         return f"{row['metric']} {'-' if row['accuracy'] is None else percent(row['accuracy'])}"

@@ -15,7 +15,7 @@ from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
 from edgekit.core.rows.variants import LeftOut
 from edgekit.data import overlap
 from edgekit.models import store
-from edgekit.stages.convert import answer, calibrated, inputs, left_out, numerics
+from edgekit.stages.convert import answer, calibrated, inputs, left_out, merged, numerics
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.config import LIBRARIES, Config
 from edgekit.stages.convert.plan import SPEC, networks
@@ -37,7 +37,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     data = calibrated.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
-    ends = [row for checker in checkers.values() for row in check_ends(checker, data)]
+    ends = [*merged.rows(source, chosen), *(row for each in checkers.values() for row in check_ends(each, data))]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"

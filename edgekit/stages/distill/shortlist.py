@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from edgekit.core.config import Budget, NetworkConfig
 from edgekit.core.errors import BudgetUnreachable, ConversionError, ModelError, StageError
 from edgekit.core.hashing import write_json
@@ -23,6 +25,7 @@ from edgekit.measure.latency import Lost, Timed, Times, measure
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
+from edgekit.models.reparameterize import merge
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.limits import Beside, in_time, referred, size_words, too_slow, within_size
 from edgekit.targets import evaluate
@@ -190,7 +193,7 @@ def _unreachable(timed: Mapping[str, Sequence[Timed]], config: Config, beside: B
 def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int) -> Entry:
     spec = spec_for(data, network.builder, network.kwargs, preprocess)
     try:
-        network_cost = cost(store.build(spec, seed=seed), spec.input_shape, spec.takes_ids)
+        network_cost = cost(_untrained(spec, seed)[0], spec.input_shape, spec.takes_ids)
     except ModelError as error:
         raise ModelError(f"candidate {network.title}: {error}") from error
     return Entry(network.title, spec, network_cost.parameters, network_cost.macs)
@@ -204,7 +207,7 @@ def _timed(entries: Sequence[Entry], data: Data, config: Config, baseline: Path)
     beside = references.of(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
         for name, entry in names.items():
-            store.save(Path(folder) / name, store.build(entry.spec, seed=config.seed), entry.spec)
+            store.save(Path(folder) / name, *_untrained(entry.spec, config.seed))
         found, lost = measure(
             {name: Path(folder) / name for name in names},
             samples,
@@ -221,6 +224,11 @@ def _timed(entries: Sequence[Entry], data: Data, config: Config, baseline: Path)
     }
     theirs = [one for one in found if one.model in beside.names]
     return {**times, **({BESIDE: Times(theirs, [])} if theirs else {})}
+
+
+def _untrained(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
+    """The network as a device would get it, its branches merged."""
+    return merge(store.build(spec, seed=seed), spec, store.zeros(spec))[:2]
 
 
 def _file_name(title: str, number: int) -> str:

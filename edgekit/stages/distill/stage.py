@@ -14,8 +14,9 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.trained import StudentRow
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.models import store
+from edgekit.models import reparameterize, store
 from edgekit.models.cost import cost
+from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill import losers
 from edgekit.stages.distill.config import LIBRARIES, Config
@@ -61,7 +62,9 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     kept = max([*distilled, *_given(alone)], key=lambda student: student.accuracy)
     students = [*_given(alone), *(_named(options.loss, [*distilled, *ended.values()]) for options in wanted)]
 
-    store.save(out / "model", kept.module, spec)
+    looked_at = eager_input(data.validation.x[: reparameterize.SAMPLES], steps)
+    module, spec, merged = reparameterize.merge(kept.module.cpu(), spec, looked_at)
+    store.save(out / "model", module, spec)
     decision = {
         "kept": kept.name,
         "accuracy": {student.name: student.accuracy for student in students},
@@ -80,7 +83,8 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         **decision,
         **selection_metrics(shortlist, selection.rows if selection else [], config),
         "candidate_history": selection.history if selection else {},
-        "student_cost": asdict(cost(kept.module, spec.input_shape, spec.takes_ids)),
+        "student_cost": asdict(cost(module, spec.input_shape, spec.takes_ids)),
+        **({"reparameterized": merged.row()} if merged else {}),
         "history": {student.name: student.history for student in students},
         "teacher_history": {each.name: list(each.history) for each in teachers if each.history},
     }

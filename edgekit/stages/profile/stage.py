@@ -12,7 +12,7 @@ from torch import nn
 from edgekit.core import artifacts, progress
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.models import dry_run, store
+from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import spec_for
@@ -30,13 +30,15 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text())
-    history = None
+    history, merged = None, None
     if "source" in origin["model"]:
         module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
         spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
         place = resume.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
         module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
+        looked_at = eager_input(data.validation.x[: reparameterize.SAMPLES], spec.preprocess)
+        module, spec, merged = reparameterize.merge(module.cpu(), spec, looked_at)
         store.save(out / "model", module, spec)
     module = module.cpu().eval()
 
@@ -60,7 +62,12 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**quality, **evidence, **({"data_notes": list(data.notes)} if data.notes else {})},
+        metrics={
+            **quality,
+            **evidence,
+            **({"reparameterized": merged.row()} if merged else {}),
+            **({"data_notes": list(data.notes)} if data.notes else {}),
+        },
         libraries=LIBRARIES,
     )
 

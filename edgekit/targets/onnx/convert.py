@@ -90,9 +90,10 @@ def _float_model(model_folder: Path) -> bytes:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from edgekit.models import store
+    from edgekit.models.reparameterize import reparameterized
 
-    module, spec = store.load(model_folder)
-    sample = store.zeros(spec)
+    saved, spec = store.load(model_folder)
+    module, sample = reparameterized(saved), store.zeros(spec)
     try:
         model = _exported(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:

@@ -1,0 +1,53 @@
+"""A network like those of MCUNet (Lin et al. 2020, "MCUNet: Tiny Deep Learning on IoT Devices").
+
+It is like them and none of them: theirs are found by search, for a memory of so many bytes. Blocks, kernels and
+expansions here are set by hand from the same space (kernels 3 to 7, expansions 3 to 6). As in theirs, the early blocks
+are narrow, for the largest maps fill the memory; wide kernels stand where maps are small.
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from edgekit.models.layers import (
+    InvertedResidual,
+    check_multiple,
+    classifier,
+    conv_bn_relu,
+    image_channels,
+    reduced,
+    rounded,
+)
+
+STEM = 16
+BLOCKS = (
+    (3, 1, 8, 1),
+    (5, 3, 16, 2),
+    (3, 4, 16, 1),
+    (5, 4, 24, 2),
+    (7, 4, 24, 1),
+    (5, 5, 40, 2),
+    (7, 4, 40, 1),
+    (5, 4, 48, 1),
+    (7, 5, 96, 2),
+    (5, 4, 96, 1),
+    (7, 6, 160, 1),
+)
+"""(kernel, expansion, channels, stride)."""
+
+
+def mcunet(input_shape: tuple[int, ...], num_classes: int, alpha: float = 1.0, reduction: int = 8) -> nn.Module:
+    """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels.
+
+    `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 1, 10 classes:
+    382,778 parameters on 1 channel, 383,066 on 3; 18.0 M multiply-adds at 32x32x3.
+    """
+    check_multiple("mcunet", alpha=alpha)
+    stem_stride, *strides = reduced((2, *(block[-1] for block in BLOCKS)), reduction)
+    inputs = rounded(STEM * alpha)
+    layers: list[nn.Module] = [conv_bn_relu(image_channels(input_shape), inputs, 3, stem_stride)]
+    for (kernel, expansion, channels, _), stride in zip(BLOCKS, strides, strict=True):
+        outputs = rounded(channels * alpha)
+        layers.append(InvertedResidual(inputs, outputs, stride, inputs * expansion, kernel))
+        inputs = outputs
+    return nn.Sequential(*layers, *classifier(inputs, num_classes))
