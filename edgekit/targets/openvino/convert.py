@@ -21,7 +21,7 @@ from edgekit.targets import float_ops, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import graph as operator_graph
-from edgekit.targets.openvino import slim_xml
+from edgekit.targets.openvino import drop_relu, slim_xml
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -66,6 +66,8 @@ def convert(
         import nncf
 
         model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+    if precision == "int8" and not finished:
+        drop_relu.drop(model)
     name_layers(model)
     _name_ends(model, taken)
     out.mkdir(parents=True, exist_ok=True)
