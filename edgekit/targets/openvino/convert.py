@@ -20,8 +20,8 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import float_ops, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.openvino import drop_relu, slim_xml
+from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
