@@ -1,6 +1,6 @@
 """ReLUs of an int8 model that stand before FakeQuantize alone, whose range begins at zero or above: it clamps alike.
 
-Each costs a layer and an edge in the .xml, 180 bytes. OpenVINO's plug-in fuses them with the convolution before. Without
+Each costs a layer and an edge in the .xml, 180 bytes. The plug-in fuses them with the convolution before. Without
 them it fuses the FakeQuantize alone, and the answers are the same bits.
 """
 
