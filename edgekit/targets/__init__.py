@@ -14,8 +14,8 @@ FURTHER = ("w8", "dynamic")
 CARRY_RANGES = ("openvino",)
 """Targets whose int8 model carries the ranges that QAT learnt; the others set their own for the tuned weights."""
 
-FOLD_PREPROCESS = ("tflite",)
-"""Targets that can take a sample's bytes, by an option `fold` of their `convert`; a file of theirs states a scale."""
+FOLD_PREPROCESS = ("tflite", "openvino", "onnx")
+"""Targets that can take a sample's bytes, by an option `fold` of their `convert`."""
 
 
 def precisions(target: str) -> tuple[str, ...]:

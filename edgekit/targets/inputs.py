@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import ConversionError
+from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.input_vector import split
 
@@ -25,8 +26,13 @@ def in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorS
     return tuple(by_name[name] for name in names)
 
 
-def parts(x: np.ndarray, inputs: Sequence[TensorSpec]) -> list[np.ndarray]:
-    """What each input takes of samples (n, …), as its plain dtype; quantized inputs are not for this."""
+def parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"") -> list[np.ndarray]:
+    """What each input takes of samples (n, …), as its plain dtype; quantized inputs are not for this.
+
+    The `content` of a file may say that it takes bytes (`runner/backends/_takes_bytes.py`).
+    """
+    to_bytes = _takes_bytes.encoding(content, inputs)
+    x = x if to_bytes is None else to_bytes(x)
     arrays = [x] if len(inputs) == 1 else split(x, [each.shape[1:] for each in inputs])
     return [
         np.ascontiguousarray(array.astype(each.dtype, copy=False)) for array, each in zip(arrays, inputs, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -156,3 +157,30 @@ def test_tools_that_look_into_a_file_take_the_short_one(both: tuple[Files, Path,
         store.save(short.parent / "wrong", module, spec)
         found = first_divergence.find(short.parent / "wrong", "openvino", short, files, inputs, "fp32")
         assert found.layer == "deep.0", found.message
+
+
+def test_a_convolution_says_only_what_is_not_the_default(tmp_path: Path) -> None:
+    import openvino
+    from openvino import opset13 as ops
+
+    x = ops.parameter([1, 2, 9, 9], np.float32, name="x")
+    weights = np.random.default_rng(0).normal(size=(3, 2, 3, 3)).astype(np.float32)
+    plain = ops.convolution(x, weights, [1, 1], [0, 0], [0, 0], [1, 1])
+    other = ops.convolution(x, weights, [2, 1], [1, 0], [0, 1], [1, 2])
+    openvino.save_model(openvino.Model([plain, other], [x], "m"), tmp_path / "model.xml", compress_to_fp16=False)
+    xml, weights_file = (tmp_path / "model.xml").read_bytes(), (tmp_path / "model.bin").read_bytes()
+    short = slim_xml.shorten(xml)
+    written = [each for each in short.split(b"<layer ") if b'type="Convolution"' in each]
+    said = sorted(each.partition(b"<data")[2].partition(b"/>")[0] for each in written)
+    assert [b"strides" in each for each in said] == [False, True] and b'dilations="1,2"' in said[1]
+    sides = [[list(port.shape) for port in opened(each, weights_file).outputs] for each in (xml, short)]
+    assert sides[0] == sides[1] == [[1, 3, 7, 7], [1, 3, 4, 6]]
+    assert all(map(np.array_equal, answers(opened(xml, weights_file)), answers(opened(short, weights_file))))
+
+
+def test_the_layers_with_most_edges_have_the_shortest_numbers(tmp_path: Path) -> None:
+    xml, _ = saved("arithmetic", tmp_path)
+    net = ElementTree.fromstring(slim_xml.shorten(xml))
+    ends = [edge.get(side) for edge in net.iterfind("edges/edge") for side in ("from-layer", "to-layer")]
+    counts = [ends.count(str(place)) for place in range(len(net.findall("layers/layer")))]
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]

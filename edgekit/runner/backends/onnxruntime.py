@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
+from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.backends._common import (
     Opened,
     agree,
@@ -25,6 +26,7 @@ from edgekit.runner.backends._common import (
 )
 
 if TYPE_CHECKING:
+    from edgekit.runner.backends._common import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("onnx",)
@@ -82,7 +84,7 @@ def open(
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, inputs, outputs, batch, states)
+    return OnnxruntimeBackend(made, inputs, outputs, batch, states, _takes_bytes.encoding(model, inputs))
 
 
 @functools.cache
@@ -121,6 +123,7 @@ class OnnxruntimeBackend(Opened):
         outputs: Sequence[TensorSpec],
         batch: int = 1,
         states: Sequence[StateSpec] = (),
+        to_bytes: Convert = None,
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
         ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
@@ -129,7 +132,7 @@ class OnnxruntimeBackend(Opened):
         for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), facts, ends[:2]):
             for spec, port in zip(specs, ports):
                 agree(what, spec, *side[port], batch)
-        encodes = [encoding(each.dtype) for each in inputs]
+        encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
         super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)
         self._run = session.run

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
+from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.backends._common import (
     Opened,
     agree,
@@ -28,11 +29,13 @@ from edgekit.runner.backends._common import (
 )
 
 if TYPE_CHECKING:
+    from edgekit.runner.backends._common import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 TARGETS = ("openvino", "onnx")
 DISTRIBUTION = "openvino"
 PACKAGE = "openvino"
+END = b"\n"
 
 
 def available() -> bool:
@@ -57,7 +60,8 @@ def open(
         core = openvino.Core()
         model = _read(core, files, batch, inputs, states)
         compiled = core.compile_model(model, device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states)
+        to_bytes = _takes_bytes.encoding(_graph(files), inputs)
+        return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
 
@@ -69,7 +73,10 @@ def compiled(
     device: str = "CPU",
     states: Sequence[StateSpec] = (),
 ) -> bytes:
-    """The compiled model as this OpenVINO on this CPU can load it again, for `restore`."""
+    """The compiled model as this OpenVINO on this CPU can load it again, for `restore`.
+
+    What a file says of the bytes that it takes stands in front, in a line of its own.
+    """
     import io
 
     telemetry.off()
@@ -78,7 +85,8 @@ def compiled(
     core = openvino.Core()
     stream = io.BytesIO()
     core.compile_model(_read(core, files, 1, inputs, states), device, _settings(threads, device)).export_model(stream)
-    return stream.getvalue()
+    said = _takes_bytes.written(_graph(files))
+    return (said + END if said else b"") + stream.getvalue()
 
 
 def restore(
@@ -96,11 +104,19 @@ def restore(
 
         import openvino
 
-        core = openvino.Core()
+        core, said = openvino.Core(), b""
+        if blob.startswith(_takes_bytes.BEGIN.encode()):
+            said, _, blob = blob.partition(END)
         model = core.import_model(io.BytesIO(blob), device, _settings(threads, device))
-        return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states)
+        to_bytes = _takes_bytes.encoding(said, inputs)
+        return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
+
+
+def _graph(files: Mapping[str, bytes]) -> bytes:
+    """The file that says what is computed, with weights or without."""
+    return only(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
 
 
 def _read(
@@ -152,6 +168,7 @@ class OpenvinoBackend(Opened):
         outputs: Sequence[TensorSpec],
         batch: int = 1,
         states: Sequence[StateSpec] = (),
+        to_bytes: Convert = None,
     ) -> None:
         sides = compiled.inputs, compiled.outputs
         ends = find_ends([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
@@ -159,7 +176,7 @@ class OpenvinoBackend(Opened):
         for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
             for spec, place in zip(specs, ends[side]):
                 agree(what, spec, *_facts(sides[side][place]), batch)
-        encodes = [encoding(each.dtype) for each in inputs]
+        encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
         super().__init__("openvino", DISTRIBUTION, inputs, encodes, decode, batch, states)
         self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]

@@ -58,8 +58,8 @@ class Config(StageConfig):
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     fold_preprocess: bool = Field(
         False,
-        description="whether TFLite files take a sample's bytes: scale and normalize become the input's scale, where "
-        "that is proven to be the same",
+        description="whether files take a sample's bytes: scale and normalize become a TFLite input's scale where that "
+        "is proven to be the same, and operators in front of the others",
     )
     reference_preprocess: str = Field(
         "",

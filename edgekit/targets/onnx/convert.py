@@ -21,9 +21,18 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import error_causes, float_ops, inputs, layers, model_file
+from edgekit.targets import error_causes, float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import free_batch, input_names, slim_names, unshare_biases, widen_stem
+from edgekit.targets.onnx import (
+    float_answers,
+    free_batch,
+    global_pool,
+    input_names,
+    raw_bytes,
+    slim_names,
+    unshare_biases,
+    widen_stem,
+)
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -39,16 +48,18 @@ def convert(
     out: Path,
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
+    fold: bool = False,
 ) -> Files:
     """Write `model.onnx`, weights inside, into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
+    With `fold` the file takes a sample's bytes, where its steps are affine.
     """
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
-    found, results = _ends(content)
+    ports, results = _ends(content)
     results = results if source_file is None else source_file.wanted.ordered(results)
-    sources = inputs.in_order(found, model_file.tensor_names(model_folder))
+    sources = inputs.in_order(ports, model_file.tensor_names(model_folder))
     if len(sources) == 1:
         [source] = sources
         if source_file is None:
@@ -76,11 +87,15 @@ def convert(
         content = free_batch.free(fixed, _float_model(model_folder))
     is_free = content != fixed
     if precision == "int8" and not (source_file is not None and source_file.is_quantized):
-        content = widen_stem.widen(content)
+        content = float_answers.keep(global_pool.rename(widen_stem.widen(content)))
+    folding = ""
+    if fold:
+        found = fold_preprocess.of_folder(model_folder)
+        content, sources, folding = raw_bytes.fold(content, found, sources)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(slim_names.shorten(content))  # last: the lists above name layers
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
-    return Files((FILE,), sources, results, still_float, not_offered, debris, is_free)
+    return Files((FILE,), sources, results, still_float, not_offered, debris, is_free, folding)
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it

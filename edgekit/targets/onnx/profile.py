@@ -20,6 +20,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     """Operators of the graph as the runtime optimised it, in their order."""
     import onnxruntime
 
+    path = folder / files.names[0]
     with tempfile.TemporaryDirectory(prefix="edgekit-trace-") as scratch:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -27,8 +28,10 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         options.add_free_dimension_override_by_name(runner.BATCH, 1)  # as the runner opens it
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(scratch) / "trace")
-        session = runner.session(str(folder / files.names[0]), options)
-        given = {each.name: part for each, part in zip(files.inputs, parts(x, files.inputs), strict=True)}
+        session = runner.session(str(path), options)
+        given = {
+            each.name: part for each, part in zip(files.inputs, parts(x, files.inputs, path.read_bytes()), strict=True)
+        }
         for _ in range(WARM_UP + calls):
             session.run(None, given)
         events = json.loads(Path(session.end_profiling()).read_text())

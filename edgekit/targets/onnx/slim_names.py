@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from edgekit.runner.backends import _takes_bytes
 from edgekit.targets.onnx.subgraphs import graphs_of
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "metadata_props",
-           "training_info")  # fmt: skip
+REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "training_info")
 STANDARD = {"", "ai.onnx"}
 """Two spellings of ONNX's own operators."""
 
@@ -36,6 +36,9 @@ def shorten(content: bytes) -> bytes:
             graph.ClearField(part)
     for part in REMARKS:
         model.ClearField(part)
+    said = [each for each in model.metadata_props if each.key == _takes_bytes.KEY]
+    model.ClearField("metadata_props")
+    model.metadata_props.extend(said)
     model.graph.name = "g"  # an empty one is refused
     _drop_unused_sets(model, graphs)
     return bytes(model.SerializeToString(deterministic=True))

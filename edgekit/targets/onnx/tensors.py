@@ -22,7 +22,8 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     import onnxruntime
 
     [name] = files.names
-    model = onnx.load_from_string((folder / name).read_bytes())
+    content = (folder / name).read_bytes()
+    model = onnx.load_from_string(content)
     nodes = _fed(model.graph)
     outputs = {one.name for one in model.graph.output}
     for node in nodes:
@@ -34,7 +35,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     options.log_severity_level = 4
     session = runner.session(model.SerializeToString(), options)
     wanted = [node.output[0] for node in nodes if node.op_type != "QuantizeLinear"]
-    names, given = [each.name for each in files.inputs], parts(inputs, files.inputs)
+    names, given = [each.name for each in files.inputs], parts(inputs, files.inputs, content)
     rows = [
         session.run(wanted, {name: x[None] for name, x in zip(names, one, strict=True)})
         for one in zip(*given, strict=True)

@@ -17,11 +17,11 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files.openvino import called
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops, inputs, layers, model_file
+from edgekit.targets import float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
+from edgekit.targets.openvino import drop_relu, raw_bytes, slim_xml
 from edgekit.targets.openvino import graph as operator_graph
-from edgekit.targets.openvino import slim_xml
 from edgekit.targets.percentiles import OUTSIDE
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8")
@@ -35,10 +35,12 @@ def convert(
     out: Path,
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
+    fold: bool = False,
 ) -> Files:
     """Write `model.xml` and `model.bin` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
-    With `nncf_folder` the int8 model carries the ranges that QAT learnt, and `calibration` is not used.
+    With `nncf_folder` the int8 model carries the ranges that QAT learnt, and `calibration` is not used. With `fold` the
+    file takes a sample's bytes, where its steps are affine.
     """
     import openvino
 
@@ -66,6 +68,11 @@ def convert(
         import nncf
 
         model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+    if precision == "int8" and not finished:
+        drop_relu.drop(model)
+    folding = ""
+    if fold:
+        model, folding = raw_bytes.fold(model, fold_preprocess.of_folder(model_folder), layout, precision)
     name_layers(model)
     _name_ends(model, taken)
     out.mkdir(parents=True, exist_ok=True)
@@ -77,7 +84,7 @@ def convert(
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
     debris = operator_graph.read(out / FILES[0])
     slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
-    return Files(FILES, sources, results, still_float, debris=debris)
+    return Files(FILES, sources, results, still_float, debris=debris, folding=folding)
 
 
 def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tuple[int, ...], tuple[str, ...]]:

@@ -34,7 +34,10 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     }
     model = next(name for name in files.names if name.endswith(".xml"))
     request = openvino.Core().compile_model(folder / model, "CPU", settings).create_infer_request()
-    given = {each.name: part for each, part in zip(files.inputs, parts(x, files.inputs), strict=True)}
+    given = {
+        each.name: part
+        for each, part in zip(files.inputs, parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
+    }
     for _ in range(WARM_UP):
         request.infer(given)
     kinds, cold_ms = _averages(request)

@@ -8,6 +8,7 @@ an output port alone (`xml_deserialize_util.cpp`), so that stays. Constants of t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,14 +16,21 @@ from xml.etree.ElementTree import Element
 
 DECLARATION = b'<?xml version="1.0"?>'
 ENDS = ("Parameter", "Result")
+SIDES = ("from-layer", "to-layer")
 OPSET = "opset"
 """Where other layers come from, nothing but the file may know the shapes of their outputs."""
 REMARKS = {"OpenVINO Runtime", "Runtime_version", "conversion_parameters", "legacy_frontend", "nncf", "optimization"}
 """Of the model: how it was made. Others may be asked for when it is compiled, such as `runtime_options`."""
 ARITHMETIC = {"Add", "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "FakeQuantize"}
+CONVOLUTIONS = {"Convolution", "GroupConvolution"}
+ONES, ZEROS = re.compile("1(,1)*"), re.compile("0(,0)*")
 DEFAULTS = {
-    "auto_broadcast": ("numpy", ARITHMETIC),
-    "auto_pad": ("explicit", {"Convolution", "GroupConvolution"}),
+    "auto_broadcast": (re.compile("numpy"), ARITHMETIC),
+    "auto_pad": (re.compile("explicit"), CONVOLUTIONS),
+    "strides": (ONES, CONVOLUTIONS),
+    "dilations": (ONES, CONVOLUTIONS),
+    "pads_begin": (ZEROS, CONVOLUTIONS),
+    "pads_end": (ZEROS, CONVOLUTIONS),
 }
 """What an attribute is where it is not written, and for which layers that was looked at."""
 NUMBERS = re.compile(r"-?[0-9]+(, -?[0-9]+)+")
@@ -42,6 +50,7 @@ def shorten(content: bytes) -> bytes:
         _shorten_ports(graph)
         for layer in _layers(graph):
             _shorten_attributes(layer)
+    _number_by_use(net)
     _drop_remarks(net)
     for each in net.iter():
         each.text = (each.text or "").strip() or None
@@ -124,6 +133,15 @@ def _name_by_place(graph: Element) -> None:
             layer.set("name", name)
 
 
+def _number_by_use(net: Element) -> None:
+    """Shorter numbers for layers at which more edges end. Those inside bodies stay: port maps speak of them."""
+    used = Counter(edge.get(side, "") for edge in _edges(net) for side in SIDES)
+    wanted = sorted((layer.get("id", "") for layer in _layers(net)), key=lambda number: -used[number])
+    numbers = {number: str(place) for place, number in enumerate(wanted)}
+    for owner, name in (*((each, "id") for each in _layers(net)), *((e, side) for e in _edges(net) for side in SIDES)):
+        owner.set(name, numbers[owner.get(name, "")])
+
+
 def _shorten_ports(graph: Element) -> None:
     named = _of_results(graph)
     for layer in _layers(graph):
@@ -145,11 +163,12 @@ def _shorten_attributes(layer: Element) -> None:
     if data is None or not layer.get("version", "").startswith(OPSET):
         return
     for name, value in list(data.items()):
-        default, kinds = DEFAULTS.get(name, ("", set()))
-        if value == default and layer.get("type") in kinds:
+        if NUMBERS.fullmatch(value):
+            value = value.replace(" ", "")
+            data.set(name, value)
+        default, kinds = DEFAULTS.get(name, (None, set()))
+        if default is not None and layer.get("type") in kinds and default.fullmatch(value):
             del data.attrib[name]
-        elif NUMBERS.fullmatch(value):
-            data.set(name, value.replace(" ", ""))
     if not data.attrib and not len(data):
         layer.remove(data)
 

@@ -36,7 +36,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     model.add_outputs([op.output(0) for op in inner])
     settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(model, "CPU", settings)
-    rows, tensors = [], parts(inputs, files.inputs)
+    rows, tensors = [], parts(inputs, files.inputs, (folder / files.names[0]).read_bytes())
     for place in range(len(inputs)):
         given = compiled({each.name: x[place : place + 1] for each, x in zip(files.inputs, tensors, strict=True)})
         rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again
