@@ -1,7 +1,8 @@
 """Structured pruning by measured time: each cut is timed, not counted (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
 
-A step aims at a p50. For each group of coupled channels the widest cut that reaches it is proposed, or, where none
-does, the narrowest that is surely faster. The proposal goes on that loses the least accuracy for the time it saves.
+A step aims at a p50, and each of its cuts at an equal part of the way there. Of each group of coupled channels the
+widest cut that goes so far is proposed; where no group's does, each one's fastest. All must be surely faster. The
+proposal is taken that loses the least accuracy for the time it saves.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Walk:
                 timing = self._timed(module, student, at_first)
                 if timing.reached <= aimed:
                     break
-                chosen = self._chosen(module, timing, aimed, f"{number}-{len(taken) + 1}")
+                left = self.config.cuts_per_step - len(taken)
+                part = timing.reached * (aimed / timing.reached) ** (1 / left)
+                chosen = self._chosen(module, timing, part, f"{number}-{len(taken) + 1}")
                 self._note(number, timing, chosen)
                 if chosen is None:
                     return taken or None
@@ -184,16 +187,15 @@ class Walk:
 
 
 def proposed(cuts: Sequence[CutTime], aimed: float) -> list[CutTime]:
-    """For each group its widest cut that is surely faster and reaches `aimed`; where none does, its fastest."""
-    found: dict[str, list[CutTime]] = {}
-    for one in cuts:
-        if one.is_faster:
-            found.setdefault(one.group, []).append(one)
-    return [
-        max((one for one in some if one.of_student <= aimed), key=lambda one: one.width, default=None)
-        or min(some, key=lambda one: one.of_student)
-        for some in found.values()
-    ]
+    """For each group its widest cut that is surely faster and reaches `aimed`; where no group has one, its fastest."""
+    faster = [one for one in cuts if one.is_faster]
+    found: dict[str, CutTime] = {}
+    for one in sorted((one for one in faster if one.of_student <= aimed), key=lambda one: -one.width):
+        found.setdefault(one.group, one)
+    if not found:
+        for one in sorted(faster, key=lambda one: one.of_student):
+            found.setdefault(one.group, one)
+    return list(found.values())
 
 
 def checked(cuts: Any, now: dict[str, int]) -> list[Cut]:

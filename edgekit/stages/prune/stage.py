@@ -52,16 +52,16 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 
     clock = Clock(spec, data, config, place)
     recorded = replay.read(source.path.parent, "prune") if config.structured == "latency" else None
-    walk = Walk(spec, data, config, clock, partial(_short, tuner), recorded["cuts"] if recorded else None)
+    walk = Walk(spec, data, config, clock, partial(short, tuner), recorded["cuts"] if recorded else None)
     by_ratio: Technique = partial(structured.steps, spec=spec, config=config, train=data.train)
     technique, at_first = (walk.steps, 1.0) if config.structured == "latency" else (by_ratio, 0.0)
-    channels, pruned = _prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
+    channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
     compared = None
     if config.from_scratch and (of := scratched(channels)):
-        channels, compared = _compare(of, channels, pruned, source.config, tuner)
+        channels, compared = compare(of, channels, pruned, source.config, tuner)
     store.save(out / "model", pruned[kept_step(channels)], spec)
     by_size = partial(unstructured.steps, spec=spec, config=config, train=data.train)
-    weights, sparse = _prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
+    weights, sparse = prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
     store.save(out / "sparse", sparse[kept_step(weights)], spec)
 
     decision = {
@@ -96,7 +96,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     )
 
 
-def _prune_in_steps(
+def prune_in_steps(
     name: str, technique: Technique, steps: int, student: nn.Module, tuner: Tuner, at_first: float = 0.0
 ) -> tuple[list[Step], list[nn.Module]]:
     """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left.
@@ -114,11 +114,12 @@ def _prune_in_steps(
     return mark_kept(rows), networks
 
 
-def _short(tuner: Tuner, module: nn.Module, name: str) -> None:
+def short(tuner: Tuner, module: nn.Module, name: str) -> None:
+    """Fine-tune a candidate for as many epochs as the config gives one, in place."""
     tuner.tune(module, name, options=tuner.config.model_copy(update={"epochs": tuner.config.candidate_epochs}))
 
 
-def _compare(
+def compare(
     of: Step, rows: list[Step], networks: list[nn.Module], distilled: dict[str, Any], tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
     """Train the shape that step `of` left from new weights; the rows with this one, and what the comparison says.

@@ -34,6 +34,9 @@ GIVEN: dict[str, Any] = {
 }  # fmt: skip
 
 
+SHORT = {"candidate_epochs": 1, "cuts_per_step": 1, "widths_per_group": 1, "channel_multiple": 8}
+
+
 @pytest.fixture(scope="module")
 def data() -> Data:
     return load(parse({"source": "digits", "size": 8, "limit": 400, "calibration_samples": 20})).withhold_test()
@@ -92,7 +95,8 @@ def test_over_pruning_is_rejected_by_the_walk_itself(run: Artifact, data: Data) 
     """Nine tenths of the time are to go, with a fine-tuning that mends nothing, and the budget allows 3 points."""
     found = pruned(
         run, data, run.path.parent / ".prune.over", 3.0,
-        latency_ratio=0.1, steps=1, cuts_per_step=8, widths_per_group=8, max_layer_ratio=0.9, learning_rate=1e-6,
+        latency_ratio=0.1, steps=1, cuts_per_step=4, widths_per_group=8, channel_multiple=8, max_layer_ratio=0.9,
+        learning_rate=1e-6,
     )  # fmt: skip
     told = found.metrics["structured"]
     assert told["kept_step"] == 0
@@ -110,7 +114,7 @@ def test_a_stage_that_was_stopped_goes_on_to_the_same_result(
     run: Artifact, data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, tune = run.path.parent, Tuner.tune
-    whole = pruned(run, data, folder / ".prune.whole", 100.0, candidate_epochs=1)
+    whole = pruned(run, data, folder / ".prune.whole", 100.0, **SHORT)
     shutil.rmtree(folder / ".training")
 
     def stopped(self: Tuner, module: nn.Module, name: str, *others: Any, **more: Any) -> None:
@@ -121,9 +125,9 @@ def test_a_stage_that_was_stopped_goes_on_to_the_same_result(
     with monkeypatch.context() as patched:
         patched.setattr(Tuner, "tune", stopped)
         with pytest.raises(KeyboardInterrupt):
-            pruned(run, data, folder / ".prune.stopped", 100.0, candidate_epochs=1)
+            pruned(run, data, folder / ".prune.stopped", 100.0, **SHORT)
     monkeypatch.setattr(latency, "measure", refuse)
-    again = pruned(run, data, folder / ".prune.stopped", 100.0, candidate_epochs=1)
+    again = pruned(run, data, folder / ".prune.stopped", 100.0, **SHORT)
     assert (again.key, again.digest) == (whole.key, whole.digest)
     assert again.metrics == whole.metrics
 

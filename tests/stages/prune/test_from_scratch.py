@@ -29,13 +29,14 @@ def test_it_has_the_pruned_shapes_and_none_of_the_weights(builder: str) -> None:
     assert all(torch.equal(value, again[name]) for name, value in found.items())
 
 
-def test_fewer_inputs_begin_with_larger_weights_as_the_builder_would_have_them() -> None:
+def test_what_comes_in_is_weighed_as_the_builder_would_weigh_it() -> None:
+    """Fewer inputs have larger weights: a sum over them is as large as in the whole network."""
     wide, narrow = (spec("resnet:resnet", depth=8, width=width) for width in (64, 16))
-    module = from_scratch.fresh(wide, store.build(narrow), seed=3)
-    theirs = store.build(narrow, seed=3).state_dict()
-    for name, value in module.state_dict().items():
-        if name.endswith("weight") and value.ndim > 1:
-            assert float(value.std()) == pytest.approx(float(theirs[name].std()), rel=0.15)
+    whole = store.build(wide, seed=3).state_dict()
+    for name, value in from_scratch.fresh(wide, store.build(narrow), seed=3).state_dict().items():
+        if value.ndim > 1:
+            sums = [float(each.std()) * each[0].numel() ** 0.5 for each in (whole[name], value)]
+            assert sums[1] == pytest.approx(sums[0], rel=0.15), name
 
 
 @pytest.mark.parametrize(("scratch_epochs", "epochs"), [(0, 30 + 2 * 5), (7, 7)])

@@ -37,9 +37,17 @@ def at(group: str, width: int, of_student: float, high: float = 0.9) -> CutTime:
     return CutTime(group, width, 1.0, of_student, high - 0.01, high - 0.02, high)
 
 
-def test_of_a_group_the_widest_cut_that_reaches_the_aim_is_proposed_and_else_the_fastest() -> None:
-    cuts = [at("a", 24, 0.9), at("a", 16, 0.8), at("a", 8, 0.7), at("b", 24, 0.95), at("b", 16, 0.92)]
-    assert [(one.group, one.width) for one in proposed(cuts, 0.8)] == [("a", 16), ("b", 16)]
+CUTS = [at("a", 24, 0.9), at("a", 16, 0.8), at("a", 8, 0.7), at("b", 24, 0.95), at("b", 16, 0.92)]
+
+
+@pytest.mark.parametrize(
+    ("aimed", "found"),
+    [(0.8, {("a", 16)}), (0.93, {("a", 24), ("b", 16)}), (0.96, {("a", 24), ("b", 24)}), (0.5, {("a", 8), ("b", 16)})],
+)
+def test_the_widest_cut_that_goes_far_enough_is_proposed_and_where_none_does_each_groups_fastest(
+    aimed: float, found: set[tuple[str, int]]
+) -> None:
+    assert {(one.group, one.width) for one in proposed(CUTS, aimed)} == found
 
 
 def test_what_is_not_surely_faster_is_never_proposed() -> None:
