@@ -18,6 +18,7 @@ from edgekit.runner.files import make_folder
 FILE = "replay.json"
 SHAPES: dict[str, dict[str, type]] = {
     "distill": {"in_time": list, "trained": list},
+    "prune": {"cuts": list},
     "benchmark": {"winners": dict, "too_slow": list, "buys_nothing": list},
 }
 """The stages whose decisions rest on a measurement, and what stands in their decision.json under `measured`."""

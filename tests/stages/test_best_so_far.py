@@ -8,7 +8,7 @@ from torch import nn
 
 from edgekit.stages.distill import training
 from edgekit.stages.distill.training import Student
-from edgekit.stages.prune import stage as prune
+from edgekit.stages.prune import choice as prune
 
 
 def student(right: int) -> Student:

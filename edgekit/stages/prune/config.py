@@ -23,6 +23,9 @@ class Config(TuningStage):
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
     epochs: int = Field(5, ge=1, le=10_000, description="fine-tuning epochs after each step")
     learning_rate: float = Field(0.02, gt=0, le=10, description="peak learning rate of the fine-tuning")
+    structured: Literal["ratio", "latency"] = Field(
+        "ratio", description="what channels are removed by: a share of each layer's, or the time that each cut saves"
+    )
     ratio: float = Field(0.5, gt=0, lt=0.95, description="share of channels that is removed by the last step")
     steps: int = Field(3, ge=1, le=50, description="number of structured pruning steps")
     importance: Literal["l1", "l2", "taylor", "lamp"] = Field("l2", description="measure of how much a channel matters")
@@ -34,6 +37,24 @@ class Config(TuningStage):
     )
     taylor_samples: int = Field(
         512, ge=1, le=1_000_000, description="train samples whose gradients the measure taylor uses"
+    )
+    latency_ratio: float = Field(
+        0.7, gt=0.05, lt=1, description="p50 to reach by the last step, as a share of the student's; structured latency"
+    )
+    cuts_per_step: int = Field(
+        2, ge=1, le=50, description="groups of channels that are cut in a step at most, each chosen by new timings"
+    )
+    widths_per_group: int = Field(
+        3, ge=1, le=64, description="widths that are timed of each group of channels at most, the widest first"
+    )
+    candidate_epochs: int = Field(
+        0, ge=0, le=1_000, description="fine-tuning epochs of each cut that may be chosen; 0: its batch norms alone"
+    )
+    from_scratch: bool = Field(
+        False, description="whether a network of the pruned shape is trained from new weights too, to be compared"
+    )
+    scratch_epochs: int = Field(
+        0, ge=0, le=10_000, description="epochs of that; 0: as many as the student and its fine-tuning had together"
     )
     channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
     sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
@@ -47,7 +68,7 @@ class Config(TuningStage):
 
     def agree(self) -> None:
         """ConfigError where more is to go from the network than may go from any of its layers."""
-        if self.ratio > self.max_layer_ratio:
+        if self.structured == "ratio" and self.ratio > self.max_layer_ratio:
             raise ConfigError(
                 f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
                 "lose as large a share of its channels as the network shall; lower the one or raise the other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
     are never touched.
     """
     example = store.zeros(spec)
-    try:
+    with prunable(spec):
         pruner = torch_pruning.pruner.BasePruner(
             module,
             example,
@@ -39,7 +40,7 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             pruning_ratio=config.ratio,
             max_pruning_ratio=config.max_layer_ratio,
             iterative_steps=config.steps,
-            ignored_layers=[*output_layers(module, example), *_attention(module)],
+            ignored_layers=fixed_layers(module, example),
             round_to=config.channel_multiple,
         )
         if config.scope == "global":
@@ -50,12 +51,24 @@ def steps(module: nn.Module, spec: ModelSpec, config: Config, train: Split) -> I
             pruner.step()
             module.zero_grad(set_to_none=True)
             yield config.ratio * step / config.steps, None
+
+
+@contextmanager
+def prunable(spec: ModelSpec) -> Iterator[None]:
+    """ModelError where the network's dependency graph cannot be followed, in place of what torch-pruning raises."""
+    try:
+        yield
     except (ValueError, RuntimeError, LookupError, AttributeError) as error:
         raise ModelError(
             f"prune: the dependency graph of {spec.called} could not be pruned "
             f"({type(error).__name__}: {_first_line(error)}); "
             "check that its forward is traceable, or raise channel_multiple or lower ratio"
         ) from error
+
+
+def fixed_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
+    """Layers that keep their outputs: those of the network, and of attention what is parted into heads."""
+    return [*output_layers(module, example), *_attention(module)]
 
 
 def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:

@@ -21,8 +21,8 @@ Scope = Literal["bits", "times"]
 """What must agree: all that decides about bits, or that and all that decides about times."""
 OF_TIMES = ("profile", "benchmark")
 """Stages of which a machine takes nothing from one that is faster or slower: the first is all about this machine."""
-SOMETIMES = ("distill",)
-"""Likewise where latencies chose the candidates."""
+SOMETIMES = ("distill", "prune")
+"""Likewise where latencies chose the candidates, or what is cut."""
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:

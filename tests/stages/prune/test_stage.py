@@ -17,7 +17,8 @@ from edgekit.measure.latency import Timed, Times
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import Config, latency
-from edgekit.stages.prune.stage import mark_kept, prune
+from edgekit.stages.prune.choice import mark_kept
+from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.evaluate import answered, evaluate
 from edgekit.workbook.plan import load_plan

@@ -1,0 +1,1 @@
+"""Channels by ratio, by time and from new weights; see `benchmarks/channels/__main__.py`."""

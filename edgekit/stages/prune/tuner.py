@@ -1,0 +1,86 @@
+"""Fine-tuning in the prune stage, and what came of it on validation beside the baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from edgekit.core import tasks
+from edgekit.core.config import TrainOptions
+from edgekit.core.tasks import Answered
+from edgekit.core.tasks.accuracy_drop import refusal
+from edgekit.data import Data
+from edgekit.models import store
+from edgekit.models.cost import cost
+from edgekit.stages.prune.config import Config
+from edgekit.stages.prune.unstructured import measured_sparsity
+from edgekit.training.evaluate import answered
+from edgekit.training.fit import fit
+from edgekit.training.objective import Distillation
+from edgekit.training.resume import ResumeFolder
+
+Step = dict[str, Any]
+
+
+class Tuner:
+    """Fine-tunes a copy's weights, as the student was trained that distill kept, and measures what came of it."""
+
+    def __init__(
+        self,
+        baseline: nn.Module,
+        distillation: Distillation | None,
+        spec: store.ModelSpec,
+        data: Data,
+        config: Config,
+        place: ResumeFolder,
+    ) -> None:
+        self.distillation, self.spec, self.data, self.config, self.place = distillation, spec, data, config, place
+        self.baseline = self.answers(baseline)
+
+    def tune(
+        self,
+        module: nn.Module,
+        name: str,
+        after_step: Callable[[nn.Module], None] | None = None,
+        options: TrainOptions | None = None,
+    ) -> None:
+        """Train `module` in place, as the config says or by other `options`; `name` is the checkpoint's."""
+        config = self.config
+        fit(
+            module,
+            self.data,
+            self.spec.preprocess,
+            options or config,
+            seed=config.seed,
+            device=config.device,
+            threads=config.threads,
+            training=config.training,
+            distillation=self.distillation,
+            resume=self.place.checkpoint(name),
+            after_step=after_step,
+        )
+
+    def measure(self, module: nn.Module, step: int, aimed: float) -> Step:
+        """A row of the record: accuracy, its drop below the baseline, and what a call costs."""
+        module.cpu().eval()
+        found = self.answers(module)
+        budget = self.config.budget
+        drop = tasks.drop(self.baseline, found, budget.accuracy_confidence)
+        refused = refusal(drop, budget.accuracy_drop_pp)
+        return {
+            "step": step,
+            "aimed": aimed,
+            "validation_accuracy": tasks.accuracy(found),
+            **dataclasses.asdict(drop),
+            "inside_budget": refused is None,
+            "reason": refused or "",
+            "sparsity": measured_sparsity(module),
+            **dataclasses.asdict(cost(module, self.spec.input_shape, self.spec.takes_ids)),
+        }
+
+    def answers(self, module: nn.Module) -> Answered:
+        """To the samples of validation."""
+        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
