@@ -61,6 +61,11 @@ class Config(StageConfig):
         description="whether TFLite files take a sample's bytes: scale and normalize become the input's scale, where "
         "that is proven to be the same",
     )
+    sparse_weights: bool = Field(
+        False,
+        description="whether TFLite files store the zeros of weights as such, where that is smaller and gives the "
+        "same bits",
+    )
     reference_preprocess: str = Field(
         "",
         pattern=f"^$|{BUILDER_PATTERN}",
