@@ -129,15 +129,19 @@ def main() -> None:
 
 def _written(rows: list[Row], folder: Path, options: argparse.Namespace) -> str:
     facts = {"steps": options.steps, "epochs of a step": options.epochs, "test samples": len(rows[0].right)} | machine()
-    table = [_cells(row, rows) for row in rows]
-    lines = [" | ".join(cells) for cells in (HEAD, ["---"] * len(HEAD), *table)]
+    cells = table(rows)
+    lines = [" | ".join(line) for line in (HEAD, ["---"] * len(HEAD), *cells)]
     text = "\n".join([*(f"- {name}: {value}" for name, value in facts.items()), "", *(f"| {line} |" for line in lines)])
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(
-        folder / "pruning.json", {"conditions": facts, "rows": [dict(zip(HEAD, row, strict=True)) for row in table]}
-    )
+    named = [dict(zip(HEAD, line, strict=True)) for line in cells]
+    write_json(folder / "pruning.json", {"conditions": facts, "rows": named})
     write_atomically(folder / "pruning.md", f"{text}\n".encode())
     return text
+
+
+def table(rows: list[Row]) -> list[list[str]]:
+    """A line for each, as `HEAD` has them; the first is the student."""
+    return [_cells(row, rows) for row in rows]
 
 
 def _cells(row: Row, rows: list[Row]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Files that store zeros, on Arm: they open and answer the bits of dense ones; XNNPACK's sparse kernels run in float."""
+"""Files that store zeros, on Arm: they open and answer as dense ones do, and in float the sparse kernels run."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def gained(benchmark: Artifact) -> Table:
     ]
     margin = 1 + benchmark.config["tie_margin"]
     title = (
-        f"Unstructured sparsity is kept where the interval is above {margin:g}, or where the file is smaller by as much "
-        "and not slower"
+        f"Unstructured sparsity is kept where the interval is above {margin:g}, or where the file is smaller by as "
+        "much and not slower"
     )
     return Table(("with zeros", "without", "times as fast", "bytes, share", "compressed, share", ""), rows, title)
 
