@@ -24,7 +24,8 @@ LIST = "variants.json"
 class Variant:
     """One deployable candidate: model × precision × target. `files` are members of the convert artifact.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file.
+    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
+    what became of its zeros, where they were to be stored as such.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Variant:
     boundaries: tuple[Agreement, ...]
     debris: tuple[LeftBehind, ...]
     folding: str = ""
+    sparse_weights: str = ""
 
     @property
     def input(self) -> TensorSpec:

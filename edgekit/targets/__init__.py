@@ -18,6 +18,10 @@ FOLD_PREPROCESS = ("tflite", "openvino", "onnx")
 """Targets that can take a sample's bytes, by an option `fold` of their `convert`."""
 
 
+SPARSE_WEIGHTS = ("tflite",)
+"""Targets that can store zeros as such, by an option `sparse` of their `convert`."""
+
+
 def precisions(target: str) -> tuple[str, ...]:
     """What a target offers, fp32 first."""
     offered: tuple[str, ...] = importlib.import_module(f"edgekit.targets.{target}.convert").PRECISIONS

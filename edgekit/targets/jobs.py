@@ -45,7 +45,8 @@ class Files:
     `float_ops` lists the operators of an int8 model that still compute in float, as the module `float_ops` finds them.
     `not_offered` lists what its `Quantization` asks for and the target cannot do, `debris` its redundant operators.
     `free_batch` says that an ONNX file takes any number of samples a call; its tensors state one. `folding` says what
-    became of the preprocess steps, where they were to be folded into the file.
+    became of the preprocess steps, where they were to be folded into the file, `sparse_weights` what became of its
+    zeros, where these were to be stored as such.
     """
 
     names: tuple[str, ...]
@@ -56,6 +57,7 @@ class Files:
     debris: tuple[Finding, ...] = ()
     free_batch: bool = False
     folding: str = ""
+    sparse_weights: str = ""
 
     @property
     def input(self) -> TensorSpec:
@@ -76,6 +78,7 @@ class Files:
             debris=tuple(Finding(**one) for one in fields["debris"]),
             free_batch=fields.get("free_batch", False),  # a variant's record says nothing of it
             folding=fields.get("folding", ""),
+            sparse_weights=fields.get("sparse_weights", ""),
         )
 
 
@@ -83,7 +86,7 @@ class Files:
 class Step:
     """One variant to make in `out`. `nncf_folder` is set where the quantize stage fine-tuned the network (QAT).
 
-    `fold` is for targets that `FOLD_PREPROCESS` names.
+    `fold` is for targets that `FOLD_PREPROCESS` names, `sparse` for those of `SPARSE_WEIGHTS`.
     """
 
     precision: str
@@ -93,6 +96,7 @@ class Step:
     nncf_folder: Path | None = None
     quantization: Quantization = MINMAX
     fold: bool = False
+    sparse: bool = False
 
     @property
     def key(self) -> str:
@@ -128,6 +132,7 @@ class Job:
                     "nncf_folder": str(step.nncf_folder) if step.nncf_folder else None,
                     "quantization": step.quantization.to_json(),
                     "fold": step.fold,
+                    "sparse": step.sparse,
                 }
                 for step in self.steps
             ],
@@ -148,6 +153,7 @@ class Job:
                     nncf_folder=Path(step["nncf_folder"]) if step["nncf_folder"] else None,
                     quantization=Quantization.from_json(step["quantization"]),
                     fold=step["fold"],
+                    sparse=step["sparse"],
                 )
                 for step in fields["steps"]
             ),

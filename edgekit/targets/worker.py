@@ -43,7 +43,7 @@ def main(path: Path) -> int:
             _note(journal, begins=step.key)
             started = time.perf_counter()
             try:
-                more = {"fold": True} if step.fold else {}
+                more = {name: True for name in ("fold", "sparse") if getattr(step, name)}
                 made_by = (step.nncf_folder, step.quantization)
                 files = target.convert(step.model_folder, step.precision, calibration, step.out, *made_by, **more)
                 # an interpreter that dies of it is to die here

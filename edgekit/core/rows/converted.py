@@ -52,7 +52,8 @@ class LeftBehind(TypedDict):
 class ConvertedVariant(Named):
     """A converted file, and every boundary that it crossed.
 
-    `folding` says what became of the preprocess steps, where they were to be folded into the file.
+    `folding` says what became of the preprocess steps, where they were to be folded into the file, and `sparse_weights`
+    what became of its zeros, where they were to be stored as such.
     """
 
     method: str
@@ -66,6 +67,7 @@ class ConvertedVariant(Named):
     debris: list[LeftBehind]
     boundaries: list[Agreement]
     folding: NotRequired[str]
+    sparse_weights: NotRequired[str]
 
 
 class LastBoundary(Agreement):

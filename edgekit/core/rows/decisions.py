@@ -67,17 +67,18 @@ class AgainstDense(TypedDict):
     ratio: float
     ratio_low: float
     ratio_high: float
+    bytes_share: float
     zipped_bytes: int
     zipped_share: float
     buys: bool
 
 
 class Zeros(Decided):
-    """Which variants with zeros are not faster for them."""
+    """Which variants with zeros are neither faster nor smaller for them."""
 
     decision: Literal["sparsity without speed-up"]
     chosen: list[str]
-    rule: Literal["not faster than without them", "recorded"]
+    rule: Literal["neither faster nor smaller than without them", "recorded"]
     candidates: list[AgainstDense]
     replayed: bool
     today: list[str]

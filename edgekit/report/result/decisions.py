@@ -74,19 +74,20 @@ class AgainstDense(Strict):
     ratio: float = Field(gt=0, description="how many times as fast as the one without")
     ratio_low: float = Field(gt=0, description="lower end of that ratio's interval")
     ratio_high: float = Field(gt=0, description="upper end of that ratio's interval")
+    bytes_share: float = Field(gt=0, description="size of its files as a share of those without zeros")
     zipped_bytes: int = Field(gt=0, description="size of its files, each compressed by zlib at level 9")
-    zipped_share: float = Field(gt=0, description="that size as a share of the one without zeros")
-    buys: bool = Field(description="true where unstructured sparsity gave a speed-up: it is faster for sure")
+    zipped_share: float = Field(gt=0, description="that compressed size as a share of the one without zeros")
+    buys: bool = Field(description="true where its zeros pay: it is faster for sure, or smaller and not slower")
 
 
 class Zeros(Decided):
-    """Which variants with zeros are not faster for them."""
+    """Which variants with zeros are neither faster nor smaller for them."""
 
     decision: Literal["sparsity without speed-up"] = Field(description="what was decided")
     chosen: list[str] = Field(
-        description="names of the sparse variants that are not faster than their dense counterpart"
+        description="names of the sparse variants that are neither faster nor smaller than their dense counterpart"
     )
-    rule: Literal["not faster than without them", "recorded"] = Field(description="why they do not")
+    rule: Literal["neither faster nor smaller than without them", "recorded"] = Field(description="why they do not")
     candidates: list[AgainstDense] = Field(description="every sparse variant whose dense one is inside the budget")
     replayed: bool = Field(description="true where the decision of an earlier run was followed")
     today: list[str] = Field(description="what this run's measurement would choose by itself")

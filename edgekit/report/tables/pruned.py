@@ -67,7 +67,7 @@ def zeros(artifact: Artifact) -> Table:
 
 
 def gained(benchmark: Artifact) -> Table:
-    """Every sparse variant that ships beside its dense counterpart, and whether it is faster."""
+    """Every sparse variant that ships beside its dense counterpart, and whether it is faster or smaller."""
     decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
@@ -75,14 +75,18 @@ def gained(benchmark: Artifact) -> Table:
             row["name"],
             row["dense"],
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
+            percent(row["bytes_share"]) if "bytes_share" in row else "",
             percent(row["zipped_share"]),
             "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
-    title = f"Unstructured sparsity is kept where the interval is above {margin:g}; beside it the compressed size"
-    return Table(("with zeros", "without", "times as fast", "compressed size, share", ""), rows, title)
+    title = (
+        f"Unstructured sparsity is kept where the interval is above {margin:g}, or where the file is smaller by as "
+        "much and not slower"
+    )
+    return Table(("with zeros", "without", "times as fast", "bytes, share", "compressed, share", ""), rows, title)
 
 
 def patterns(artifact: Artifact) -> list[Pattern]:

@@ -39,7 +39,7 @@ from edgekit.stages.benchmark.winners import (
 from edgekit.stages.benchmark.winners import winners as winner_rows
 
 ABOVE_LIMIT = "whole interval above the limit"
-NOT_FASTER = "not faster than without them"
+BUYS_NOTHING = "neither faster nor smaller than without them"
 OVER_ALL = "winner over all targets"
 
 
@@ -169,7 +169,7 @@ def _decisions(
             decision_row(f"too slow for {words}", limited, measured["too_slow"], found.too_slow, replaying)
         )
     if found.compared or measured["buys_nothing"]:
-        beside = Choice(None, NOT_FASTER, found.compared)
+        beside = Choice(None, BUYS_NOTHING, found.compared)
         nothing = measured["buys_nothing"]
         decisions.append(decision_row(sparsity.DECISION, beside, nothing, found.buys_nothing, replaying))
     if deciding.record is None:

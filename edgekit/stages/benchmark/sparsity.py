@@ -1,7 +1,8 @@
-"""Sparsity: whether unstructured zeros gave a speed-up over the dense network.
+"""Sparsity: whether unstructured zeros pay, in time or in bytes, against the dense network.
 
-Zeros shorten a call only where the kernels skip them, and a file only where somebody compresses it, which a bundle does
-not. A sparse variant that is not surely faster, by `tie_margin`, is rejected; its compressed size is reported.
+Zeros shorten a call only where the kernels skip them, and a file only where it stores them as such (as
+`convert.sparse_weights` does) or somebody compresses it, which a bundle does not. A sparse variant is rejected that is
+neither surely faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is reported.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings
 
 
 def without_speedup(compared: Iterable[AgainstDense]) -> list[str]:
-    """Names of the sparse variants without speed-up, sorted."""
+    """Names of the sparse variants that are neither faster nor smaller, sorted."""
     return sorted(row["name"] for row in compared if not row["buys"])
 
 
@@ -49,20 +50,23 @@ def reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
     interval = f"{row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
     return (
         f"no speed-up{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
-        f"compressed {100 * row['zipped_share']:.0f} %"
+        f"{100 * row['bytes_share']:.0f} % of its bytes, compressed {100 * row['zipped_share']:.0f} %"
     )
 
 
 def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> AgainstDense:
-    """`ratio`: how many times as fast as the dense one; `zipped_share`: compressed bytes as a share of that one's."""
+    """`ratio`: how many times as fast as the dense one; both shares: bytes, and compressed ones, of that one's."""
     ratio = timings.ratio(dense["name"], row["name"])
+    is_smaller = row["bytes"] * (1 + timings.tie_margin) < dense["bytes"]
+    is_slower = timings.is_slower(timings.ratio(row["name"], dense["name"]))
     return {
         "name": row["name"],
         "dense": dense["name"],
         "ratio": ratio.ratio,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
+        "bytes_share": row["bytes"] / dense["bytes"],
         "zipped_bytes": row["zipped_bytes"],
         "zipped_share": row["zipped_bytes"] / dense["zipped_bytes"],
-        "buys": timings.is_slower(ratio),
+        "buys": timings.is_slower(ratio) or (is_smaller and not is_slower),
     }

@@ -182,6 +182,8 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
     }
     if files.folding:
         found["folding"] = files.folding
+    if files.sparse_weights:
+        found["sparse_weights"] = files.sparse_weights
     return found
 
 

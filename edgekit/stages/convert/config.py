@@ -61,6 +61,11 @@ class Config(StageConfig):
         description="whether files take a sample's bytes: scale and normalize become a TFLite input's scale where that "
         "is proven to be the same, and operators in front of the others",
     )
+    sparse_weights: bool = Field(
+        False,
+        description="whether TFLite files store the zeros of weights as such, where that is smaller and gives the "
+        "same bits",
+    )
     reference_preprocess: str = Field(
         "",
         pattern=f"^$|{BUILDER_PATTERN}",

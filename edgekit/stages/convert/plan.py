@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConversionError, StageError
-from edgekit.targets import FOLD_PREPROCESS, model_file, precisions
+from edgekit.targets import FOLD_PREPROCESS, SPARSE_WEIGHTS, model_file, precisions
 from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Network:
             steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
             if config.fold_preprocess and target in FOLD_PREPROCESS:
                 steps = tuple(replace(step, fold=True) for step in steps)
+            if config.sparse_weights and target in SPARSE_WEIGHTS:
+                steps = tuple(replace(step, sparse=True) for step in steps)
             jobs += [Job(self.name, target, calibration, steps)] if steps else []
         return jobs
 

@@ -50,6 +50,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
     left_out.refuse_empty([job.target for job in jobs] or config.targets, variants, [*lost, *not_offered])
     notes += [f"{each['name']}: fold_preprocess: {each['folding']}" for each in variants if "folding" in each]
+    notes += [f"{one['name']}: sparse_weights: {one['sparse_weights']}" for one in variants if "sparse_weights" in one]
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
     artifacts.write_json(out / LEFT_OUT, left_out.without_reasons([*lost, *not_offered]))
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])

@@ -59,6 +59,10 @@ class Config(TuningStage):
     channel_multiple: int = Field(4, ge=1, le=64, description="number of which every channel count is a multiple")
     sparsity: float = Field(0.7, gt=0, lt=0.99, description="share of weights that are zero by the last sparse step")
     sparsity_steps: int = Field(3, ge=1, le=50, description="number of unstructured pruning steps")
+    sparsity_layers: Literal["all", "pointwise"] = Field(
+        "all",
+        description="where weights are zeroed: in all layers, or in 1x1 convolutions, for which Arm has kernels",
+    )
     measure: bool = Field(True, description="whether every step is timed on the targets")
     rounds: int = Field(
         15, ge=10, le=10_000, description="rounds of timing; each times every step once, in rotating order"

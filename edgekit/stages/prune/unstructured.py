@@ -1,4 +1,7 @@
-"""Unstructured magnitude pruning on a gradual schedule (Zhu & Gupta, 2017): zeros, in the same shapes."""
+"""Unstructured magnitude pruning on a gradual schedule (Zhu & Gupta, 2017): zeros, in the same shapes.
+
+In 1x1 convolutions alone, where that is asked for: they are what XNNPACK has sparse kernels for (Elsen et al., 2020).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from edgekit.core.errors import ModelError
 from edgekit.data import Split
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune.config import Config
@@ -17,16 +21,20 @@ def steps(
 ) -> Iterator[tuple[float, Callable[[nn.Module], None]]]:
     """Zero weights of `module` in place, step by step; yield the sparsity aimed at and what puts the zeros back.
 
-    One threshold for the whole network at each step; the caller fine-tunes between steps and calls the function
-    after every optimiser step.
+    One threshold for all chosen layers at each step; the caller fine-tunes between steps and calls the function after
+    every optimiser step. ModelError where the network has no such layer.
     """
+    if not chosen(module, config.sparsity_layers):
+        raise ModelError(
+            f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer; write all"
+        )
     for step in range(1, config.sparsity_steps + 1):
         sparsity = sparsity_at(step, config.sparsity_steps, config.sparsity)
-        keep = _masks(module, sparsity)
+        keep = _masks(chosen(module, config.sparsity_layers), sparsity)
 
         def zero(_: nn.Module, keep: dict[str, Tensor] = keep) -> None:
             with torch.no_grad():
-                for name, weight in prunable(module).items():
+                for name, weight in chosen(module, config.sparsity_layers).items():
                     weight.mul_(keep[name].to(weight.device))
 
         zero(module)
@@ -47,14 +55,26 @@ def prunable(module: nn.Module) -> dict[str, Tensor]:
     }
 
 
+def chosen(module: nn.Module, layers: str) -> dict[str, Tensor]:
+    """Those of `all` layers, or of the `pointwise` ones: convolutions of 1x1 with one group."""
+    found = prunable(module)
+    if layers == "all":
+        return found
+    owners = {f"{name}.weight": layer for name, layer in module.named_modules()}
+    return {name: weight for name, weight in found.items() if _is_pointwise(owners[name])}
+
+
+def _is_pointwise(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.Conv2d) and layer.kernel_size == (1, 1) and layer.groups == 1
+
+
 def measured_sparsity(module: nn.Module) -> float:
     """Share of exact zeros among the prunable weights."""
     weights = list(prunable(module).values())
     return sum(int((w == 0).sum()) for w in weights) / sum(w.numel() for w in weights)
 
 
-def _masks(module: nn.Module, sparsity: float) -> dict[str, Tensor]:
-    weights = prunable(module)
+def _masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:
     magnitudes = torch.cat([w.detach().abs().flatten() for w in weights.values()])
     rank = round(sparsity * magnitudes.numel())
     threshold = magnitudes.kthvalue(rank).values if rank else magnitudes.new_tensor(-1.0)

@@ -26,7 +26,7 @@ from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
 from edgekit.targets.tflite import graph as operator_graph
-from edgekit.targets.tflite import raw_bytes, strip_names
+from edgekit.targets.tflite import raw_bytes, sparse_weights, strip_names
 from edgekit.targets.tflite.dead_channels import keep_biases
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
@@ -46,11 +46,13 @@ def convert(
     nncf_folder: Path | None = None,
     quantization: Quantization = MINMAX,
     fold: bool = False,
+    sparse: bool = False,
 ) -> Files:
     """Write `model.tflite` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
-    With `fold` the preprocess steps become the input's scale, where they can (`raw_bytes.py`).
+    With `fold` the preprocess steps become the input's scale, where they can (`raw_bytes.py`). With `sparse` zeros of
+    weights are stored as such, where the file is smaller and answers the same bits (`sparse_weights.py`).
     """
     values = _of_bytes(model_folder) if fold else None
     source_file, names = model_file.read(model_folder), model_file.tensor_names(model_folder)
@@ -77,9 +79,12 @@ def convert(
     finished = source_file is not None and source_file.is_quantized
     still_float = float_ops.tflite(content, finished) if precision == "int8" else ()
     named, content = content, strip_names.shorten(content)
-    debris, folding = operator_graph.read(content, named), ""
+    debris, folding, zeros = operator_graph.read(content, named), "", ""
     if values is not None:
         content, folding = raw_bytes.fold(content, values)
+    if sparse:
+        rows = calibration.transpose(0, 2, 3, 1) if calibration is not None and layout == "NHWC" else calibration
+        content, zeros = sparse_weights.encode(content, None if names else rows)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     sources, results = _inputs(content, names), _outputs(content)
@@ -91,7 +96,7 @@ def convert(
         not_offered = ("bias_correction",)
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
-    return Files((FILE,), sources, results, still_float, not_offered, debris, folding=folding)
+    return Files((FILE,), sources, results, still_float, not_offered, debris, folding=folding, sparse_weights=zeros)
 
 
 def _of_bytes(model_folder: Path) -> np.ndarray | str:

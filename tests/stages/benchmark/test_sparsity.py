@@ -16,12 +16,13 @@ ZEROS = "sparsity without speed-up"
 def found(
     sparse_ms: float = 0.02,
     zipped: int = 1000,
+    size: int = 1000,
     dense: Row | None = None,
     accuracy: float = 0.98,
     **options: Any,
 ) -> Decision:
     """A dense network of 0.02 ms and 1,000 compressed bytes beside the same with zeros."""
-    rows = [dense or row(DENSE), {**row(SPARSE, accuracy), "zipped_bytes": zipped}]
+    rows = [dense or row(DENSE), {**row(SPARSE, accuracy, size), "zipped_bytes": zipped}]
     return decided(rows, {rows[0]["name"]: 0.02, SPARSE: sparse_ms}, **options)
 
 
@@ -32,7 +33,9 @@ def reasons(decision: Decision) -> list[str]:
 def test_zeros_that_buy_nothing_are_out_with_their_figures() -> None:
     decision = found(zipped=980)
     assert decision.content["measured"]["buys_nothing"] == [SPARSE]
-    assert reasons(decision) == ["no speed-up: 1.00× (1.00–1.00) as fast as student-fp32-onnx, compressed 98 %"]
+    assert reasons(decision) == [
+        "no speed-up: 1.00× (1.00–1.00) as fast as student-fp32-onnx, 100 % of its bytes, compressed 98 %"
+    ]
     assert decision.metrics["winners"] == {"onnx": DENSE}
     assert not next(each for each in decision.metrics["rows"] if each["name"] == SPARSE)["inside_budget"]
     assert [each["name"] for each in told(decision, "winner of onnx")["candidates"]] == [DENSE]
@@ -46,9 +49,13 @@ def test_zeros_that_buy_nothing_are_out_with_their_figures() -> None:
         ({"sparse_ms": 0.018, "noise": 0.3}, False),
         ({"sparse_ms": 0.04}, False),
         ({"zipped": 300}, False),
+        ({"size": 500}, True),
+        ({"size": 500, "sparse_ms": 0.0205}, True),
+        ({"size": 500, "sparse_ms": 0.04}, False),
+        ({"size": 960}, False),
     ],
 )
-def test_zeros_must_be_faster_for_sure_however_well_they_compress(options: Row, buys: bool) -> None:
+def test_zeros_must_be_faster_for_sure_or_smaller_and_no_slower(options: Row, buys: bool) -> None:
     decision = found(**options)
     assert (reasons(decision) == []) is buys
     assert (decision.content["measured"]["buys_nothing"] == []) is buys
@@ -73,7 +80,7 @@ def test_a_recorded_rejection_is_followed_and_todays_is_told() -> None:
     decision = found(sparse_ms=0.01, recorded=recorded)
     assert decision.content["measured"] == recorded
     assert reasons(decision) == [
-        "no speed-up, as recorded: 2.00× (2.00–2.00) as fast as student-fp32-onnx, compressed 100 %"
+        "no speed-up, as recorded: 2.00× (2.00–2.00) as fast as student-fp32-onnx, 100 % of its bytes, compressed 100 %"
     ]
     assert (told(decision, ZEROS)["chosen"], told(decision, ZEROS)["today"]) == ([SPARSE], [])
 

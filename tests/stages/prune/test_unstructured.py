@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from edgekit.core.errors import ModelError
 from edgekit.models import store
 from edgekit.stages.prune import Config, unstructured
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
@@ -53,3 +54,20 @@ def test_zeros_stay_zeros_through_training() -> None:
             optimiser.step()
             keep_up(module)
     assert unstructured.measured_sparsity(module) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_where_pointwise_layers_are_meant_no_other_gets_zeros() -> None:
+    described = spec("ds_cnn:ds_cnn", width=16)
+    module = store.build(described)
+    for aimed, _ in unstructured.steps(module, described, config(sparsity_layers="pointwise"), NO_SAMPLES):
+        pointwise = unstructured.chosen(module, "pointwise")
+        zeros = sum(int((weight == 0).sum()) for weight in pointwise.values())
+        assert zeros / sum(weight.numel() for weight in pointwise.values()) == pytest.approx(aimed, abs=1e-2)
+    others = {name: weight for name, weight in unstructured.prunable(module).items() if name not in pointwise}
+    assert others and all((weight != 0).all() for weight in others.values())
+
+
+def test_a_network_without_pointwise_layers_is_told_so() -> None:
+    described = spec("conv1d:conv1d")
+    with pytest.raises(ModelError, match="sparsity_layers: got pointwise"):
+        next(unstructured.steps(store.build(described), described, config(sparsity_layers="pointwise"), NO_SAMPLES))

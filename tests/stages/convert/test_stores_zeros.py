@@ -1,0 +1,50 @@
+"""`convert.sparse_weights`: files of a network with zeros cross the same boundaries, and each says what it stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from convert_runs import seal_run
+
+from edgekit.core.variants import open_variant, read
+from edgekit.data import Data
+from edgekit.stages import convert
+from edgekit.stages.convert import Config, plan
+from edgekit.targets import SPARSE_WEIGHTS
+from edgekit.targets.jobs import Job
+
+
+@pytest.mark.numerics
+def test_files_that_store_zeros_cross_every_boundary(trained: Any, data: Data, tmp_path: Path) -> None:
+    module, spec = trained("tiny")
+    with torch.no_grad():
+        for layer in module.modules():
+            if isinstance(layer, torch.nn.Conv2d):
+                layer.weight[:, ::2] = 0
+    source = seal_run(tmp_path, data, {"baseline": (module, spec)})
+    config = Config(targets=["tflite"], precisions=["fp32"], check_samples=40, sparse_weights=True)
+    sealed = convert.run(source, data, config, tmp_path / "convert")
+    [plain] = read(sealed)
+    assert plain.sparse_weights.partition(":")[0] in ("sparse", "kept dense")
+    assert sealed.metrics["notes"][-1] == f"{plain.name}: sparse_weights: {plain.sparse_weights}"
+    assert all(one["ok"] for one in plain.boundaries)
+    assert open_variant(sealed, plain).run(convert_input(data)).shape[-1] == len(data.classes)
+
+
+def convert_input(data: Data) -> Any:
+    return (data.validation.x[:1] / 255).astype("float32")
+
+
+def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:
+    source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
+    [network], _ = plan.networks(source, ["baseline"])
+    for wanted in (False, True):
+        jobs = network.jobs(Config(sparse_weights=wanted), tmp_path / "calibration.npy", tmp_path)
+        assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
+        for job in jobs:
+            assert all(step.sparse == (wanted and job.target in SPARSE_WEIGHTS) for step in job.steps)
+            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
