@@ -23,11 +23,12 @@ from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import free_batch, input_names, slim_names, unshare_biases, widen_stem
+from edgekit.targets.onnx import dense_4_bits, free_batch, input_names, slim_names, unshare_biases, widen_stem
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
-PRECISIONS = ("fp32", "fp16", "int8", "dynamic")
+PRECISIONS = ("fp32", "fp16", "int8", "dynamic", "int4_dense")
+CALIBRATED = ("int8", "int4_dense")
 FILE = "model.onnx"
 NO_VIEW = "Cannot view a tensor with shape"
 
@@ -60,12 +61,14 @@ def convert(
     still_float: tuple[str, ...] = ()
     if source_file is not None and source_file.is_quantized:
         still_float = float_ops.onnx(content, finished=True)
-    elif precision == "int8":
+    elif precision in CALIBRATED:
         if calibration is None:
-            raise ConversionError("onnx int8: no calibration samples")
+            raise ConversionError(f"onnx {precision}: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
-        content = _quantize(content, sources, calibration, quantization, kept)
-        still_float = float_ops.onnx(content)
+        content = _quantize(content, precision, sources, calibration, quantization, kept)
+        still_float = float_ops.onnx(content, finished=precision != "int8")
+        if precision == "int4_dense":
+            content = dense_4_bits.store(content)
     elif precision == "fp16":
         content = _halve(content)
     elif precision == "dynamic":
@@ -75,7 +78,7 @@ def convert(
     if source_file is None:
         content = free_batch.free(fixed, _float_model(model_folder))
     is_free = content != fixed
-    if precision == "int8" and not (source_file is not None and source_file.is_quantized):
+    if precision in CALIBRATED and not (source_file is not None and source_file.is_quantized):
         content = widen_stem.widen(content)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(slim_names.shorten(content))  # last: the lists above name layers
@@ -184,6 +187,7 @@ def _quantize_dynamically(content: bytes) -> bytes:
 
 def _quantize(
     content: bytes,
+    precision: str,
     sources: Sequence[TensorSpec],
     calibration: np.ndarray,
     quantization: Quantization,
@@ -225,11 +229,14 @@ def _quantize(
         model = onnx.load(prepared)
         unshare_biases.unshare(model)
         onnx.save(model, prepared)
+        in_float = layers.operators(kept, _constants(model), "onnx")
+        if precision == "int4_dense":
+            in_float = sorted({*in_float, *dense_4_bits.names(model)})
         quantize_static(
             prepared,
             made,
             Samples(),
-            nodes_to_exclude=layers.operators(kept, _constants(model), "onnx"),
+            nodes_to_exclude=in_float,
             calibrate_method=CalibrationMethod.Percentile if by_percentile else CalibrationMethod.MinMax,
             extra_options=percentile if by_percentile else {},
             quant_format=QuantFormat.QDQ,
