@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 LIST = "variants.json"
+IN_INTEGERS = ("int8", "dynamic", "int4", "int4_dense", "int16x8")
+"""Precisions whose answers differ a little from processor to processor, by their kernels' rounding."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Variant:
     debris: tuple[LeftBehind, ...]
     folding: str = ""
     sparse_weights: str = ""
+
+    @property
+    def in_integers(self) -> bool:
+        """Whether it computes in integers, at least in part."""
+        return self.precision in IN_INTEGERS
 
     @property
     def input(self) -> TensorSpec:

@@ -25,7 +25,7 @@ LEAST_EPOCHS = 2
 """Of which a quarter says something."""
 MARGIN = 0.03
 """Of accuracy, a fraction: what a trial must lag behind to be stopped. Few epochs rank networks only roughly."""
-WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "w8": 1, "dynamic": 1}
+WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "w8": 1, "dynamic": 1, "int4": 0.5, "int4_dense": 0.5, "int16x8": 1}
 """Of one weight in a file, at least; biases and the graph come on top."""
 
 
@@ -69,7 +69,7 @@ def few_epochs(epochs: int) -> int:
 
 def least_bytes(size: Size, precisions: Iterable[str]) -> int:
     """The fewest bytes that a file of the network can have: one weight each, in the smallest precision."""
-    return min(size.parameters, size.pruned_parameters) * min(WEIGHT_BYTES[name] for name in precisions)
+    return int(min(size.parameters, size.pruned_parameters) * min(WEIGHT_BYTES[name] for name in precisions))
 
 
 def over_size(

@@ -107,6 +107,17 @@ def dense(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(input_shape[0], 16), nn.ReLU(), nn.Linear(16, num_classes))
 
 
+def wide(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """Nearly all of its bytes are weights of dense layers."""
+    return nn.Sequential(nn.Linear(input_shape[0], 512), nn.ReLU(), nn.Linear(512, 128), nn.Linear(128, num_classes))
+
+
+def convolutions(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """No dense layer."""
+    layers = nn.Conv2d(input_shape[0], 8, 3), nn.ReLU(), nn.Conv2d(8, num_classes, 3), nn.AdaptiveAvgPool2d(1)
+    return nn.Sequential(*layers, nn.Flatten())
+
+
 class Waving(nn.Module):
     """Between two dense layers an operator that no target computes in integers."""
 

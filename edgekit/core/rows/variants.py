@@ -9,7 +9,7 @@ from edgekit.core.rows.devices import OnDeciding
 from edgekit.core.rows.shared import BesideReference, DropFields
 
 Model = Literal["baseline", "student", "pruned", "sparse"]
-Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
+Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8"]
 GivenUpBy = Literal["distill", "prune", "quantize", "convert", "benchmark"]
 """Stages that try steps and give some of them up."""
 MadeElsewhere = Literal["baseline", "teacher", "rival"]

@@ -15,7 +15,8 @@ Look = dict[str, Any]
 
 DARK, MID, LIGHT, ACCENT = "#0072B2", "#56B4E9", "#BFD9EA", "#D55E00"
 COLOUR = {"tflite": "#0072B2", "openvino": "#D55E00", "onnx": "#56B4E9", "pytorch": "#333333"}
-MARKER = {"fp32": "o", "fp16": "s", "int8": "^", "w8": "P", "dynamic": "v"}
+MARKER = {"fp32": "o", "fp16": "s", "int8": "^", "w8": "P", "dynamic": "v", "int4": "D", "int4_dense": "d",
+          "int16x8": "*"}  # fmt: skip
 FILL: dict[str, Any] = {"tflite": "full", "openvino": "none", "onnx": "bottom", "pytorch": "full"}
 MOST_APART = 3000.0
 """Ends of an axis between which labels at 1, 2 and 5 of each decade do not run into one another."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from edgekit.core.config import STAGES, TRAINING, Strict, Target
-from edgekit.core.rows.variants import MadeElsewhere
+from edgekit.core.rows.variants import MadeElsewhere, Precision
 from edgekit.core.tasks import Task
 from edgekit.report.result.by_class import ByClass
 from edgekit.report.result.conditions import Conditions
@@ -29,8 +29,9 @@ class Facts(Strict):
 
     name: str = Field(description="the variant: model-precision-target, or baseline-eager, baseline-unmodified")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
-    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(
-        description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call"
+    precision: Precision = Field(
+        description="its numbers; w8: int8 weights and float arithmetic, dynamic: int8 by the range of each call, "
+        "int4: 4-bit weights, int4_dense: those of dense layers alone, int16x8: int16 activations and int8 weights"
     )
     method: Literal["float", "ptq", "qat", "mixed"] = Field(
         description="float, post-training quantization, trained for int8, or int8 but for some layers kept in float"
@@ -192,7 +193,7 @@ class LeftOut(Strict):
 
     name: str = Field(description="the variant: model-precision-target")
     model: Literal["baseline", "student", "pruned", "sparse"] = Field(description="the network")
-    precision: Literal["fp32", "fp16", "int8", "w8", "dynamic"] = Field(description="as of a variant")
+    precision: Precision = Field(description="as of a variant")
     target: Target = Field(description="what it was to be converted for")
     kind: Literal["operator", "control flow", "shape", "process", "numerics", "rests", "other"] = Field(
         description="process: the converter died; numerics: the file left its tolerance; "

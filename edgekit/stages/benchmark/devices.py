@@ -145,7 +145,7 @@ def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray
     scores = np.asarray(
         open_variant(convert, variant).run(to_layout(apply(spec.preprocess, raw), variant.input.layout))
     )
-    tolerance = INT8_TOLERANCE if variant.precision in ("int8", "dynamic") else FLOAT_TOLERANCE
+    tolerance = INT8_TOLERANCE if variant.in_integers else FLOAT_TOLERANCE
     manifest = Manifest(
         name=variant.name,
         version=VERSION,

@@ -95,8 +95,7 @@ def _pack(
     row = next(
         row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
     )
-    in_integers = variant.precision in ("int8", "dynamic")
-    tolerance = config.golden_tolerance_int8 if in_integers else config.golden_tolerance_float
+    tolerance = config.golden_tolerance_int8 if variant.in_integers else config.golden_tolerance_float
     manifest = Manifest(
         name=config.name,
         version=config.version,

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 from edgekit.core.cache_key import OPTIONAL, top_module
 from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
 from edgekit.core.errors import ConfigError
-from edgekit.targets import FURTHER
+from edgekit.targets import FEW_BITS, FURTHER
 
 if TYPE_CHECKING:
     from edgekit.stages.convert.numerics import Tolerance
@@ -34,7 +34,8 @@ LIBRARIES: tuple[str, ...] = (
     *OPTIONAL,
 )
 
-Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic"]
+Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8"]
+UNASKED: tuple[Precision, ...] = ("fp32", "fp16", "int8", "w8", "dynamic")
 Model = Literal["baseline", "student", "pruned", "sparse"]
 
 
@@ -50,9 +51,10 @@ class Config(StageConfig):
         description="networks to convert; one that equals an earlier one is skipped",
     )
     precisions: list[Precision] = Field(
-        default_factory=lambda: list(get_args(Precision)),
+        default_factory=lambda: list(UNASKED),
         min_length=1,
-        description="precisions, where a target has them; w8: int8 weights only; dynamic: ranges found in each call",
+        description="precisions, where a target has them; w8: int8 weights only; dynamic: ranges found in each call; "
+        "int4: 4-bit weights; int4_dense: those of dense layers alone; int16x8: int16 activations, int8 weights",
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
@@ -98,10 +100,10 @@ class Config(StageConfig):
         0.98, ge=0, le=1, description="smallest allowed share of equal answers, fp16 file to fp32 file"
     )
     int8_min_snr_db: float = Field(
-        8.0, ge=-200, le=200, description="smallest allowed SNR of the int8 file to the fp32 file, dB"
+        8.0, ge=-200, le=200, description="smallest allowed SNR of an int8, int4 or int16x8 file to the fp32 file, dB"
     )
     int8_min_top1_agreement: float = Field(
-        0.9, ge=0, le=1, description="smallest allowed share of equal answers, int8 file to fp32 file"
+        0.9, ge=0, le=1, description="smallest allowed share of equal answers, int8, int4 or int16x8 file to fp32 file"
     )
     int8_max_layer_loss_db: float = Field(
         20.0, gt=0, le=200, description="largest loss of a single layer in int8 with min-max ranges, dB"
@@ -121,7 +123,7 @@ class Config(StageConfig):
         return words
 
     def agree(self) -> None:
-        """ConfigError for a target that offers none of the precisions, or a module that is not there."""
+        """ConfigError for a target without any of the precisions, one that no target has, or a missing module."""
         from edgekit.targets import precisions
 
         module = top_module(self.reference_preprocess)
@@ -138,6 +140,13 @@ class Config(StageConfig):
                     f"convert: precisions {self.precisions} and targets disagree: {target} offers "
                     f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"
                 )
+        for precision in (each for each in self.precisions if each in FEW_BITS):
+            having = [target for target in TARGETS if precision in precisions(target)]
+            if not set(having) & set(self.targets):
+                raise ConfigError(
+                    f"convert.precisions: got {precision}, and no interpreter of targets {', '.join(self.targets)} has "
+                    f"kernels for it; leave it out or add {' or '.join(having)} to targets"
+                )
 
     def tolerance(self, precision: str) -> Tolerance:
         """What the boundary that leads to this precision must keep."""
@@ -147,6 +156,6 @@ class Config(StageConfig):
             return Tolerance(self.fp32_min_top1_agreement, self.fp32_min_snr_db, self.fp32_max_abs)
         if precision == "fp16":
             return Tolerance(self.fp16_min_top1_agreement, self.fp16_min_snr_db)
-        if precision in FURTHER:
+        if precision in FURTHER and precision not in FEW_BITS:
             return Tolerance(self.further_min_top1_agreement, self.further_min_snr_db)
         return Tolerance(self.int8_min_top1_agreement, self.int8_min_snr_db)

@@ -24,6 +24,7 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.onnx import (
+    dense_4_bits,
     float_answers,
     free_batch,
     global_pool,
@@ -36,7 +37,8 @@ from edgekit.targets.onnx import (
 from edgekit.targets.onnx import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
-PRECISIONS = ("fp32", "fp16", "int8", "dynamic")
+PRECISIONS = ("fp32", "fp16", "int8", "dynamic", "int4_dense")
+CALIBRATED = ("int8", "int4_dense")
 FILE = "model.onnx"
 NO_VIEW = "Cannot view a tensor with shape"
 
@@ -71,12 +73,14 @@ def convert(
     still_float: tuple[str, ...] = ()
     if source_file is not None and source_file.is_quantized:
         still_float = float_ops.onnx(content, finished=True)
-    elif precision == "int8":
+    elif precision in CALIBRATED:
         if calibration is None:
-            raise ConversionError("onnx int8: no calibration samples")
+            raise ConversionError(f"onnx {precision}: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
-        content = _quantize(content, sources, calibration, quantization, kept)
-        still_float = float_ops.onnx(content)
+        content = _quantize(content, precision, sources, calibration, quantization, kept)
+        still_float = float_ops.onnx(content, finished=precision != "int8")
+        if precision == "int4_dense":
+            content = dense_4_bits.store(content)
     elif precision == "fp16":
         content = _halve(content)
     elif precision == "dynamic":
@@ -86,7 +90,7 @@ def convert(
     if source_file is None:
         content = free_batch.free(fixed, _float_model(model_folder))
     is_free = content != fixed
-    if precision == "int8" and not (source_file is not None and source_file.is_quantized):
+    if precision in CALIBRATED and not (source_file is not None and source_file.is_quantized):
         content = float_answers.keep(global_pool.rename(widen_stem.widen(content)))
     folding = ""
     if fold:
@@ -200,6 +204,7 @@ def _quantize_dynamically(content: bytes) -> bytes:
 
 def _quantize(
     content: bytes,
+    precision: str,
     sources: Sequence[TensorSpec],
     calibration: np.ndarray,
     quantization: Quantization,
@@ -241,11 +246,14 @@ def _quantize(
         model = onnx.load(prepared)
         unshare_biases.unshare(model)
         onnx.save(model, prepared)
+        in_float = layers.operators(kept, _constants(model), "onnx")
+        if precision == "int4_dense":
+            in_float = sorted({*in_float, *dense_4_bits.names(model)})
         quantize_static(
             prepared,
             made,
             Samples(),
-            nodes_to_exclude=layers.operators(kept, _constants(model), "onnx"),
+            nodes_to_exclude=in_float,
             calibrate_method=CalibrationMethod.Percentile if by_percentile else CalibrationMethod.MinMax,
             extra_options=percentile if by_percentile else {},
             quant_format=QuantFormat.QDQ,

@@ -24,7 +24,7 @@ from edgekit.targets.openvino import drop_relu, raw_bytes, slim_xml
 from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
-PRECISIONS = ("fp32", "fp16", "int8", "w8")
+PRECISIONS = ("fp32", "fp16", "int8", "w8", "int4_dense")
 FILES = ("model.xml", "model.bin")
 
 
@@ -68,6 +68,8 @@ def convert(
         import nncf
 
         model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_SYM)
+    elif precision == "int4_dense" and not finished:
+        model = _dense_in_4_bits(model)
     if precision == "int8" and not finished:
         drop_relu.drop(model)
     folding = ""
@@ -144,6 +146,22 @@ def _quantize(
         ignored_scope=nncf.IgnoredScope(names=float_names) if float_names else None,
         advanced_parameters=advanced,
     )
+
+
+def _dense_in_4_bits(model: Any) -> Any:
+    """Dense layers with 4-bit weights, one scale a channel, other weights int8, and float arithmetic.
+
+    OpenVINO unpacks 4-bit weights in the kernel of a dense layer alone.
+    """
+    import nncf
+
+    constants = _constants(model)
+    if not any(op.get_type_name() == "MatMul" and op.get_friendly_name() in constants for op in model.get_ops()):
+        raise ConversionError(
+            "openvino int4_dense: the network has no dense layer, and no other weights can be 4 bits here; leave "
+            "int4_dense out of convert.precisions"
+        )
+    return nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT4_SYM, group_size=-1, all_layers=True)
 
 
 def _ranges(kind: str) -> Any:

@@ -1,12 +1,12 @@
 """TFLite: litert-torch makes the float model, ai-edge-quantizer casts its weights or quantizes it.
 
 Images enter as NHWC. The int8 model takes and gives int8, with the scales in its own tensors; after `w8` (weights int8,
-arithmetic float) and `dynamic` (activations int8 by each call's own range) both ends stay float.
+arithmetic float) and `dynamic` (activations int8 by each call's own range) both ends stay float. `recipes.py` says what
+`int4`, `int4_dense` and `int16x8` are.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,16 +26,15 @@ from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
 from edgekit.targets.tflite import graph as operator_graph
-from edgekit.targets.tflite import raw_bytes, sparse_weights, strip_names
+from edgekit.targets.tflite import raw_bytes, recipes, sparse_weights, strip_names
 from edgekit.targets.tflite.dead_channels import keep_biases
 
-PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic")
+PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8")
 FILE = "model.tflite"
 CASTABLE = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D_TRANSPOSE")
 # output channels in front, for each operator's weights
 OUTPUT_AXIS = {"FULLY_CONNECTED": 0, "CONV_2D": 0, "DEPTHWISE_CONV_2D": -1, "TRANSPOSE_CONV": 0}
-RECIPES = {"w8": "weight_only_wi8_afp32", "dynamic": "dynamic_wi8_afp32"}
-LONGEST_SCOPE = 10_000  # what ai-edge-quantizer looks at of an operator's name
+UNCALIBRATED = {"w8": "weight_only_wi8_afp32", "dynamic": "dynamic_wi8_afp32"}
 
 
 def convert(
@@ -67,17 +66,19 @@ def convert(
         content = made
     elif precision == "fp16":
         content = _cast_weights(content)
-    elif precision == "int8":
+    elif precision in recipes.CALIBRATED:
         if calibration is None:
-            raise ConversionError("tflite int8: no calibration samples")
+            raise ConversionError(f"tflite {precision}: no calibration samples")
+        if precision in recipes.IN_4_BITS:
+            _refuse_without_weights(content, precision)
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
         kept = layers.read(model_folder, quantization.keep_float)
         ends = raw_bytes.ends(values)
-        content = _quantize(content, _inputs(content, names), samples, quantization, kept, ends)
-    elif precision in RECIPES:
-        content = _quantize_weights(content, RECIPES[precision])
+        content = _quantize(content, precision, _inputs(content, names), samples, quantization, kept, ends)
+    elif precision in UNCALIBRATED:
+        content = _quantize_weights(content, UNCALIBRATED[precision])
     finished = source_file is not None and source_file.is_quantized
-    still_float = float_ops.tflite(content, finished) if precision == "int8" else ()
+    still_float = float_ops.tflite(content, finished) if precision in recipes.CALIBRATED else ()
     named, content = content, strip_names.shorten(content)
     debris, folding, zeros = operator_graph.read(content, named), "", ""
     if values is not None:
@@ -196,15 +197,26 @@ def _quantize_weights(content: bytes, recipe_name: str) -> bytes:
     return bytes(maker.quantize().quantized_model)
 
 
+def _refuse_without_weights(content: bytes, precision: str) -> None:
+    """ConversionError where no operator has weights that this precision stores in 4 bits."""
+    wanted = recipes.IN_4_BITS[precision]
+    if not any(kind in wanted for *_, kind in float_ops.tflite_operators(content)):
+        raise ConversionError(
+            f"tflite {precision}: the network has none of {', '.join(wanted)}, whose weights it stores in 4 bits; "
+            f"leave {precision} out of convert.precisions"
+        )
+
+
 def _quantize(
     content: bytes,
+    precision: str,
     sources: Sequence[TensorSpec],
     calibration: np.ndarray,
     quantization: Quantization,
     kept: Sequence[layers.Layer],
     ends: tuple[float, float] | None = None,
 ) -> bytes:
-    """Static int8: weights per channel, activations per tensor, over the whole range that `calibration` shows.
+    """Static integers: weights per channel, activations per tensor, over the whole range that `calibration` shows.
 
     `ends` are the range of the one input, where that is known better.
 
@@ -220,7 +232,7 @@ def _quantize(
     samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]
     arguments = flatbuffer.arguments(content)
     float_names = layers.operators(kept, _constants(content), "tflite")
-    recipe = _recipe([*float_names, *_before(content, float_names)])
+    recipe = recipes.calibrated(precision, [*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
     ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
@@ -235,21 +247,6 @@ def _quantize(
     maker = quantizer.Quantizer(keep_biases(content, found))
     maker.load_quantization_recipe(recipe)
     return bytes(maker.quantize(found).quantized_model)
-
-
-def _recipe(tensors: Sequence[str]) -> Any:
-    """Static int8 for all but the operators whose output tensors are named."""
-    from ai_edge_quantizer import algorithm_manager, qtyping, recipe, recipe_manager
-
-    made = recipe_manager.RecipeManager()
-    made.load_quantization_recipe(recipe.static_wi8_ai8())
-    for name in tensors:
-        made.add_quantization_config(
-            f"^{re.escape(f'{name};'[:LONGEST_SCOPE])}$",
-            qtyping.TFLOperationName.ALL_SUPPORTED,
-            algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE,
-        )
-    return made.get_quantization_recipe()
 
 
 def _before(content: bytes, kept: Sequence[str]) -> list[str]:
