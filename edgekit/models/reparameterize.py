@@ -56,6 +56,11 @@ def reparameterized(module: nn.Module) -> nn.Module:
     return found.eval()
 
 
+def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:
+    """What a device gets of a saved network: the merged one. A merged network may still have the method."""
+    return module if spec.reparameterized else reparameterized(module)
+
+
 def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module, ModelSpec, Merged | None]:
     """The merged network, its spec, and what was measured on `inputs` (n, …); None where there was nothing to merge.
 

@@ -77,7 +77,9 @@ class RepVGG(nn.Module):
     def reparameterized(self) -> nn.Module:
         """A copy with one convolution for each block; what `edgekit.models.reparameterize` looks for."""
         made = copy.deepcopy(self)
-        made.blocks = nn.Sequential(*(block.merged() for block in self.blocks if isinstance(block, RepVGGBlock)))
+        made.blocks = nn.Sequential(
+            *(block.merged() if isinstance(block, RepVGGBlock) else block for block in made.blocks)
+        )
         return made.train(self.training)
 
 

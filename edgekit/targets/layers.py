@@ -31,9 +31,9 @@ def read(model_folder: Path, names: Sequence[str]) -> list[Layer]:
     if not names:
         return []
     from edgekit.models import store
-    from edgekit.models.reparameterize import reparameterized
+    from edgekit.models.reparameterize import deployed
 
-    modules = dict(reparameterized(store.load(model_folder)[0]).named_modules())
+    modules = dict(deployed(*store.load(model_folder)).named_modules())
     found = []
     for name in names:
         if name not in modules:

@@ -12,7 +12,7 @@ from torch import nn
 from edgekit.core.errors import ModelError
 from edgekit.models import store
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.models.reparameterize import merge, reparameterized
+from edgekit.models.reparameterize import deployed, merge, reparameterized
 from edgekit.models.repvgg import RepVGGBlock, repvgg
 
 SHAPE = (3, 32, 32)
@@ -78,6 +78,12 @@ def test_the_merged_network_answers_alike_and_has_one_convolution_for_each_block
     assert all(part.kernel_size == (3, 3) for part in convolutions)
     assert not any(isinstance(part, nn.BatchNorm2d) for part in made.modules())
     assert any(isinstance(part, nn.BatchNorm2d) for part in module.modules())
+
+
+def test_a_merged_network_is_not_merged_again() -> None:
+    made, spec, _ = merge(trained(), SPEC, INPUTS)
+    assert deployed(made, spec) is made
+    assert np.array_equal(answers(reparameterized(made)), answers(made))
 
 
 def test_what_was_measured_is_told() -> None:

@@ -109,10 +109,10 @@ def _float_model(model_folder: Path) -> bytes:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import reparameterized
+    from edgekit.models.reparameterize import deployed
 
     saved, spec = store.load(model_folder)
-    module, sample = reparameterized(saved), store.zeros(spec)
+    module, sample = deployed(saved, spec), store.zeros(spec)
     try:
         model = _exported(module, sample)
     except torch.onnx.errors.OnnxExporterError as error:

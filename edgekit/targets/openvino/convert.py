@@ -94,11 +94,11 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
     import openvino
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import reparameterized
+    from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
 
     module, spec = store.load(model_folder)
-    network, arguments, names = apart(reparameterized(module), store.zeros(spec))
+    network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
     if nncf_folder is None:
         network = fold_batchnorms(network)
     else:

@@ -110,11 +110,11 @@ def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
 
     from edgekit.models import store
-    from edgekit.models.reparameterize import reparameterized
+    from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
 
     module, spec = store.load(model_folder)
-    network, arguments, names = apart(reparameterized(module), store.zeros(spec))
+    network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
     network = fold_batchnorms(network)
     if len(spec.input_shape) == 3:
         network = litert_torch.to_channel_last_io(network, args=[0]).eval()
