@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 
 from edgekit.models import store
+from edgekit.runner import bundle as bundles
+from edgekit.runner import load
 from edgekit.runner.backends import candidates, open_backend
 from edgekit.runner.backends import openvino as openvino_backend
+from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.preprocess import transform
 from edgekit.targets import fold_preprocess, profile, tensors
 from edgekit.targets.jobs import Files
 from edgekit.targets.onnx import convert as onnx_convert
 from edgekit.targets.openvino import convert as openvino_convert
 from edgekit.targets.openvino.raw_bytes import HALVED
+from tests.runner.conftest import Made, manifest_for, members_for
 
 CONVERT: dict[str, Any] = {"onnx": onnx_convert, "openvino": openvino_convert}
 CHANNELS = [
@@ -94,6 +98,24 @@ def test_a_compiled_model_still_takes_bytes(both: tuple[str, Files, Files, Path]
     restored = openvino_backend.restore(blob, folded.inputs, folded.outputs, 1)
     x = floats(CHANNELS)[:1]
     assert np.array_equal(opened.run(x), restored.run(x)) and np.unique(restored.run(x)).size > 1
+
+
+def test_a_bundle_of_it_proves_itself_and_answers(both: tuple[str, Files, Files, Path], tmp_path: Path) -> None:
+    target, plain, folded, home = both
+    [before] = backends(target, plain, home / "plain")[:1]
+    x = floats(CHANNELS)
+    scores = np.concatenate([before.run(each[None]) for each in x])
+    content = {name: (home / "folded" / name).read_bytes() for name in folded.names}
+    made = Made(target, content, folded.input, folded.outputs[0], 1e-3)
+    fields = {"raw": RawSpec("image", PICTURES.shape[1:], "uint8"), "preprocess": CHANNELS}
+    labels = [f"class {place}" for place in range(scores.shape[1])]
+    manifest = manifest_for(made, labels=labels, **fields)
+    bundles.write(tmp_path / "made.edge.zip", manifest, members_for(made, PICTURES, scores))
+    model = load(tmp_path / "made.edge.zip", trial=False)
+    assert model.selftest().ok
+    for picture, expected in zip(PICTURES, scores):
+        assert np.array_equal(model.prepare(picture), picture.transpose(2, 0, 1)[None])
+        assert np.abs(model.predict(picture).scores - expected).max() < 1e-3
 
 
 def test_a_file_with_one_scale_says_so(tiny_folder: Path, tmp_path: Path) -> None:
