@@ -3,8 +3,8 @@
 Integers that are the model's own, a picture's bytes or the int8 features of a board, are not quantized once more. Where
 samples are bytes and every step works element by element, each channel has only 256 possible results. They are computed
 once, by the same steps, and then looked up. That is two to five times as fast as the steps and the quantization, and
-gives the same bits. Where the model's input has a scale that undoes the steps, as `convert.fold_preprocess` gives it,
-each byte becomes itself, or itself less 128 in int8: then nothing is looked up, and the bytes go in.
+gives the same bits. Where the model file undoes the steps, as `convert.fold_preprocess` makes it, each byte becomes
+itself, or itself less 128 in int8: then nothing is looked up, and the bytes go in.
 """
 
 from __future__ import annotations

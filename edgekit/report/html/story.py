@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -241,13 +241,16 @@ def _unmet(result: Result) -> dict[str, Any]:
 
 
 def bundles(result: Result) -> Grid | None:
-    """The files to copy to a device."""
-    rows = [
-        (target, entry["file"], entry["variant"], count(entry["bytes"]), entry["sha256"])
-        for target, entry in result["bundles"].items()
-    ]
-    columns = ("target", "file in bundles/", "variant", "bytes", "sha256")
-    return grid("Files to copy to a device", columns, rows, "bytes") if rows else None
+    """The files to copy to a device: the bundle's bytes as it is sent, its model's on disk and if they are zipped."""
+    models = {row["name"]: row for row in result["variants"]}
+    rows = []
+    for target, entry in result["bundles"].items():
+        model = cast("VariantRow", models[entry["variant"]])
+        bytes_of = count(entry["bytes"]), count(model["bytes"]), count(model["zipped_bytes"])
+        rows.append((target, entry["file"], entry["variant"], *bytes_of, entry["sha256"]))
+    sizes = ("bundle, bytes", "its model, bytes", "zipped, bytes")
+    columns = ("target", "file in bundles/", "variant", *sizes, "sha256")
+    return grid("Files to copy to a device", columns, rows, "|".join(sizes)) if rows else None
 
 
 def waterfall(result: Result) -> Grid | None:

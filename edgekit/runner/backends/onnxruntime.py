@@ -114,7 +114,10 @@ def session(model: bytes | str, options: Any) -> Any:
 
 
 class OnnxruntimeBackend(Opened):
-    """A session; every run gives a new array."""
+    """A session; every run gives a new array.
+
+    One input and one output without states are bound to arrays once: a µs less a call than handing them over each time.
+    """
 
     def __init__(
         self,
@@ -139,10 +142,20 @@ class OnnxruntimeBackend(Opened):
         self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
         self._input = self._inputs[0] if len(inputs) == 1 else None
         self._is_one = len(outputs) == 1
+        self._bound = None
+        if self._is_one and self._input is not None and not states:
+            self._source = np.zeros(self.shape, self.dtype)
+            self._result = np.zeros((batch, *outputs[0].shape[1:]), outputs[0].dtype)
+            self._bound = _bound(session, (self._input, self._source), (self._outputs[0], self._result))
+            self._run_bound = session.run_with_iobinding
         self._before, self._after = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
+        if self._bound is not None:
+            self._source[...] = x
+            self._run_bound(self._bound)
+            return self._result.copy()
         if self._before:
             return self.step(x, self.zeros())[0]
         found = self._run(self._outputs, self._given(x))
@@ -156,3 +169,14 @@ class OnnxruntimeBackend(Opened):
 
     def _given(self, x: np.ndarray) -> dict[str, np.ndarray]:
         return {self._input: x} if self._input is not None else dict(zip(self._inputs, self.tensors(x)))
+
+
+def _bound(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
+    """A binding of an input and an output, by name, to arrays that it reads and writes where they lie."""
+    import onnxruntime
+
+    of_array = onnxruntime.OrtValue.ortvalue_from_numpy
+    binding = session.io_binding()
+    binding.bind_ortvalue_input(source[0], of_array(source[1]))
+    binding.bind_ortvalue_output(result[0], of_array(result[1]))
+    return binding

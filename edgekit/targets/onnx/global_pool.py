@@ -12,7 +12,8 @@ from typing import Any
 SIDES = ([2, 3], [-2, -1])
 """Height and width, in the order that a file may count them from either end."""
 RANK = 4
-SHAPES = {"Reshape", "Flatten", "Squeeze"}
+SHAPES = {"Reshape", "Squeeze"}
+"""ONNX Runtime moves a QuantizeLinear from behind these to before them."""
 
 
 def rename(content: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""`convert.fold_preprocess`: TFLite files take bytes and cross the same boundaries, and each says what became of it."""
+"""`convert.fold_preprocess`: files take bytes and cross the same boundaries, and each says what became of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from convert_runs import seal_run
 
 from edgekit.core.variants import one_call, open_variant, read
 from edgekit.data import Data
+from edgekit.runner.preprocess import transform
 from edgekit.stages import convert
 from edgekit.stages.convert import Config, plan
 from edgekit.targets import FOLD_PREPROCESS
@@ -40,6 +41,25 @@ def test_files_that_take_bytes_cross_every_boundary(trained: Any, data: Data, tm
         encode = backend.encode
         assert encode is not None
         assert np.array_equal(encode(every * np.float32(1 / 255)), every.astype(np.int16) + lowest)
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnx"])
+def test_steps_by_channel_are_operators_in_front_of_other_files(
+    target: Any, trained: Any, data: Data, tmp_path: Path
+) -> None:
+    module, spec = trained("tiny")
+    steps = [*SCALE, {"step": "normalize", "mean": [0.5, 0.45, 0.4], "std": [0.25, 0.3, 0.2]}]
+    source = seal_run(tmp_path, data, {"baseline": (module, spec.model_copy(update={"preprocess": steps}))})
+    config = Config(targets=[target], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
+    sealed = convert.run(source, data, config, tmp_path / "convert")
+    every = np.resize(np.arange(256, dtype=np.uint8), (1, 8, 8, 3))
+    x = np.ascontiguousarray(transform.apply(steps, every).transpose(0, 3, 1, 2))
+    for variant in read(sealed):
+        assert variant.input.dtype == "uint8" and all(one["ok"] for one in variant.boundaries)
+        assert variant.folding == "folded: the input takes bytes, a scale for each of 3 channels"
+        backend = open_variant(sealed, variant)
+        assert np.array_equal(one_call(sealed, variant, x, "uint8")(), backend.run(x))  # what a benchmark times
+        assert backend.encode is not None and np.array_equal(backend.encode(x), every.transpose(0, 3, 1, 2))
 
 
 def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:

@@ -1,0 +1,25 @@
+"""The list of bundles tells three sizes apart: as it is sent, its model on disk, and that compressed."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from edgekit.report.html import story
+
+
+def test_a_bundle_stands_beside_its_model_on_disk_and_zipped() -> None:
+    bundle = {"file": "a-tflite-1.edge.zip", "variant": "student-int8-tflite", "bytes": 142_923, "sha256": "ab" * 32}
+    model = {"name": "student-int8-tflite", "bytes": 50_592, "zipped_bytes": 41_003}
+    result = {"bundles": {"tflite": bundle}, "variants": [{"name": "torch-fp32", "bytes": 1}, model]}
+    grid = story.bundles(cast("Any", result))
+    assert grid is not None
+    assert dict(zip(grid.columns, grid.lines[0].cells, strict=True)) == {
+        "target": "tflite",
+        "file in bundles/": "a-tflite-1.edge.zip",
+        "variant": "student-int8-tflite",
+        "bundle, bytes": "142,923",
+        "its model, bytes": "50,592",
+        "zipped, bytes": "41,003",
+        "sha256": "ab" * 32,
+    }
+    assert story.bundles(cast("Any", {"bundles": {}, "variants": []})) is None
