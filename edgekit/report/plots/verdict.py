@@ -13,6 +13,7 @@ from edgekit.core.rows.variants import BaselineRow, Limits, VariantRow, Waterfal
 from edgekit.measure.forecast import way_of
 from edgekit.report.formatting import faster, span
 from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Look, done, lowest
+from edgekit.targets import FEW_BITS
 
 
 def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
@@ -54,7 +55,8 @@ def pareto(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Se
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
         axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
         axes.set_title("Every variant: accuracy against measured latency")
-        _pareto_legend(axes, budget, limit_ms)
+        shown = {row["precision"] for row in rows}
+        _pareto_legend(axes, budget, limit_ms, [one for one in MARKER if one in shown or one not in FEW_BITS])
     return done(figure)
 
 
@@ -106,11 +108,11 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     )
 
 
-def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None) -> None:
+def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None, precisions: Sequence[str]) -> None:
     for target in ("tflite", "openvino", "onnx"):
         axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
-    for precision, marker in MARKER.items():
-        axes.plot([], [], marker, color="#777777", label=precision)
+    for precision in precisions:
+        axes.plot([], [], MARKER[precision], color="#777777", label=precision)
     axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
     sure = f"{100 * budget['accuracy_confidence']:g} %"
     axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,9 @@ from edgekit.runner.errors import BackendError
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
+OTHER_TYPES = "== kTfLiteInt8"
+"""In what a kernel says of weights that it cannot read: tflite-runtime 2.14 and ai-edge-litert 1.0 of 4-bit ones."""
+
 
 def open_tflite(
     name: str,
@@ -43,6 +47,11 @@ def open_tflite(
         interpreter = find()(model_content=model, num_threads=threads)
         return TfliteBackend(name, distribution, interpreter, *specs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
+        if OTHER_TYPES in str(error):
+            raise BackendError(
+                f"{name} has no kernel for the types of this model's numbers, such as 4-bit weights; "
+                f"use ai-edge-litert 2.0 or newer: {sys.executable} -m pip install 'ai-edge-litert>=2.0'"
+            ) from error
         raise cannot_open(name, error) from error
 
 

@@ -19,8 +19,10 @@ TIMEOUT_S = 120
 INTERPRETERS = {
     "tflite": ["ai-edge-litert>=2.0"],
     "openvino": ["openvino>=2024.4"],
-    "onnx": ["onnxruntime>=1.17"],
+    "onnx": ["onnxruntime>=1.18"],
 }
+IN_4_BITS = ("int4", "int4_dense")
+"""Precisions that LiteRT reads from version 2.0, and tflite-runtime never."""
 SAMPLES = {"picture": "picture.png", "audio": "sound.wav", "table": "window.csv", "text": "text.txt",
            "tensors": "sample.npz"}  # fmt: skip
 ANSWERS = {
@@ -67,11 +69,7 @@ def readme(manifest: Manifest, file: str, story: Sequence[str]) -> str:
     lines_of_story = "\n".join(f"- {line}" for line in story)
     raw = _sample(manifest.raw)
     files = _files(manifest.raw)
-    older = (
-        "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
-        if manifest.target == "tflite"
-        else ""
-    )
+    older = _older(manifest) if manifest.target == "tflite" else ""
     return f"""# {manifest.name} {manifest.version} for {manifest.target}
 
 - Variant: `{manifest.variant}`
@@ -95,6 +93,15 @@ model = load("{file}")
 print(model.predict(sample).{ANSWERS[manifest.task]})
 ```
 """
+
+
+def _older(manifest: Manifest) -> str:
+    """Whether the predecessor of LiteRT serves as well."""
+    if set(manifest.variant.split("-")) & set(IN_4_BITS):
+        return "\nThe weights have 4 bits: ai-edge-litert 2.0 or newer reads them, tflite-runtime does not.\n"
+    return (
+        "\nWhere ai-edge-litert has no wheel for your Python, `pip install tflite-runtime 'numpy<2'` serves as well.\n"
+    )
 
 
 def _sample(raw: RawSpec) -> str:

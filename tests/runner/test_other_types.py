@@ -1,0 +1,42 @@
+"""An interpreter that has no kernel for a file's numbers says so, and which one to take instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from edgekit.runner.backends._tflite import open_tflite
+from edgekit.runner.errors import BackendError
+
+SAID = "tensorflow/lite/kernels/fully_connected.cc:409 (filter->type == kTfLiteInt8) was not true.Node number 0 (FU"
+"""By tflite-runtime 2.14, which has no wheel for the Python of this suite, of a file with 4-bit weights."""
+
+
+class Refusing:
+    """An interpreter that refuses each file with one message."""
+
+    said = SAID
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def allocate_tensors(self) -> None:
+        raise RuntimeError(self.said)
+
+
+def open_with(interpreter: Any) -> None:
+    open_tflite("tflite_runtime", "tflite-runtime", lambda: interpreter, {"m.tflite": b""}, ((), ()), 1, "CPU")
+
+
+def test_4_bit_weights_on_an_older_interpreter() -> None:
+    with pytest.raises(BackendError, match=r"tflite_runtime has no kernel .* 4-bit weights; use ai-edge-litert 2.0"):
+        open_with(Refusing)
+
+
+def test_any_other_refusal_is_told_as_it_is() -> None:
+    class Other(Refusing):
+        said = "something else"
+
+    with pytest.raises(BackendError, match="cannot open the model: something else"):
+        open_with(Other)

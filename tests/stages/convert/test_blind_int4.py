@@ -1,0 +1,57 @@
+"""A bad choice on purpose: 4-bit weights in every layer of a small network of convolutions are rejected by the walk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from convert_runs import seal_run
+
+from edgekit.core.config import Budget
+from edgekit.data import Data, Split
+from edgekit.stages import benchmark, convert
+
+BUDGET = Budget.model_validate({"accuracy_drop_pp": 2.0})
+
+
+def shades(samples: int, seed: int) -> Split:
+    """Slight colour casts under much noise: to tell them apart takes exact weights."""
+    random = np.random.default_rng(seed)
+    y = np.arange(samples) % 4
+    casts = 16 * np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.4, 0.4, 0.4]])
+    x = random.integers(0, 160, (samples, 8, 8, 3)) + casts[y][:, None, None, :]
+    return Split(x.astype(np.uint8), y.astype(np.int64))
+
+
+def test_the_accuracy_budget_rejects_blind_int4(trained: Any, data: Data, tmp_path: Path) -> None:
+    fine = replace(data, validation=shades(1200, 3), test=shades(400, 4))
+    fine = replace(fine, train=shades(800, 5), calibration=shades(40, 6))
+    network = fit_to(fine, trained("tiny"))
+    source = seal_run(tmp_path, fine, {"baseline": network})
+    loose: dict[str, Any] = {"int8_min_snr_db": -200, "int8_min_top1_agreement": 0, "check_samples": 40}
+    precisions = ["fp32", "int8", "int4"]
+    made = convert.run(
+        source, fine, convert.Config(targets=["tflite"], precisions=precisions, **loose), tmp_path / "convert"
+    )
+    few = {"rounds": 10, "calls_per_round": 5, "load_s": 0, "cost": {"energy_s": 0}}
+    options = benchmark.Config(budget=BUDGET, targets=["tflite"], **few)
+    found = benchmark.run(made, fine, options, tmp_path / "benchmark").metrics
+    rows = {row["precision"]: row for row in found["rows"] if row["name"].endswith("tflite")}
+    assert rows["int4"]["bytes"] < rows["int8"]["bytes"]
+    assert rows["int8"]["inside_budget"]
+    assert not rows["int4"]["inside_budget"]
+    assert any("accuracy" in reason or "pp" in reason for reason in rows["int4"]["reasons"])
+    assert found["winner"] != "baseline-int4-tflite"
+
+
+def fit_to(data: Data, network: Any) -> Any:
+    from convert_runs import STEPS
+
+    from edgekit.core.config import TrainOptions
+    from edgekit.training.fit import fit
+
+    module, spec = network
+    fit(module, data, STEPS, TrainOptions(epochs=10, batch_size=16, augment="none"), seed=1, device="cpu", threads=1)
+    return module, spec
