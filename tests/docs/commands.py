@@ -249,6 +249,11 @@ ELSEWHERE = {
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
+    "python -m benchmarks.sparse --make": "makes files for minutes; tests/benchmarks/test_sparse.py runs its parts",
+    "python -m benchmarks.sparse": "measures the files that --make made",
+    "python -m benchmarks.sparse.pruning artifacts/cifar10 configs/cifar10.yaml --steps 4 --epochs 2": (
+        "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
+    ),
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
