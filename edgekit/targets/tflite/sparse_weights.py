@@ -132,7 +132,7 @@ def answers(content: bytes, inputs: np.ndarray) -> list[np.ndarray]:
     ends = [detail["index"] for detail in interpreter.get_output_details()]
     found = []
     for row in _given(source, inputs):
-        interpreter.set_tensor(source["index"], row[None])
+        interpreter.set_tensor(source["index"], row.reshape(source["shape"]))
         interpreter.invoke()
         found += [interpreter.get_tensor(place) for place in ends]
     return found

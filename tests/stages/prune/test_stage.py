@@ -116,13 +116,16 @@ def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(
         assert row["inside_budget"] == (row["bound_pp"] <= budget["accuracy_drop_pp"])
 
 
-def test_too_many_zeros_are_rejected_by_the_stage_itself(tiny_run: FinishedRun, tmp_path: Path) -> None:
+def test_too_many_zeros_are_rejected_by_the_stage_itself(
+    tiny_run: FinishedRun, sealed: artifacts.Artifact, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny"))
     source, data = artifacts.load(folder / "distill"), load(load_plan(TINY).data).withhold_test()
-    greedy = {"epochs": 1, "steps": 1, "sparsity": 0.985, "sparsity_steps": 1, "threads": 1, "measure": False}
-    sealed = prune(source, data, Config.model_validate(greedy), folder / ".prune")
-    refused = sealed.metrics["unstructured_steps"][1]
+    greedy = {"sparsity": 0.985, "sparsity_steps": 1, "budget": sealed.config["budget"]}
+    config = Config.model_validate({**greedy, "epochs": 1, "steps": 1, "threads": 1, "measure": False})
+    made = prune(source, data, config, folder / ".prune")
+    refused = made.metrics["unstructured_steps"][1]
     assert refused["sparsity"] == pytest.approx(0.985, abs=0.01) and not refused["inside_budget"]
-    assert sealed.metrics["unstructured"]["kept_step"] == 0
-    assert sealed.metrics["unstructured"]["reason"].startswith("rejected: no step stayed within")
-    assert measured_sparsity(open_model(sealed, "sparse")[0]) == 0
+    assert made.metrics["unstructured"]["kept_step"] == 0
+    assert made.metrics["unstructured"]["reason"].startswith("rejected: no step stayed within")
+    assert measured_sparsity(open_model(made, "sparse")[0]) == 0
