@@ -249,6 +249,11 @@ ELSEWHERE = {
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
+    "python -m benchmarks.channels configs/mine.yaml --run artifacts/mine --set prune.steps=1 "
+    "--set prune.cuts_per_step=4 --set prune.latency_ratio=0.8 --set prune.channel_multiple=8 --set prune.ratio=0.25 "
+    "--set prune.epochs=4 --set prune.from_scratch=true --set prune.rounds=30": (
+        "trains for an hour; tests/benchmarks/test_channels.py runs its parts"
+    ),
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
