@@ -27,6 +27,7 @@ from benchmarks.channels import timing
 from benchmarks.channels.page import page
 from edgekit import data as all_data
 from edgekit.core import artifacts
+from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.hashing import digest, write_json
 from edgekit.data import Split
@@ -47,6 +48,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("choose", "train", "convert", "time", "page")
 ROWS = ("latency", "ratio")
 STUDENT = "student"
+UNTIMED = {*TrainOptions.model_fields, "ratio", "from_scratch", "scratch_epochs", "tune_with"}
+"""Options that change no time of a cut."""
 
 
 class Rows:
@@ -66,35 +69,41 @@ class Rows:
         """What fine-tunes this row, and what chooses its cuts; both recall what was done."""
         stage: Any = self.plan.stages["prune"]
         config = stage.model_copy(update={"structured": row})
-        key = digest([config.model_dump(), self.source.digest, self.data.digest])
-        place = ResumeFolder(self.folder / row, key)
+        place, timed = (
+            ResumeFolder(self.folder / row, digest([options, self.source.digest, self.data.digest]))
+            for options in (config.model_dump(), config.model_dump(exclude=UNTIMED))
+        )
         followed = tuning(self.source, self.student, self.spec, self.folder / "answers", config.tune_with)
         tuner = Tuner(self.baseline, followed.distillation, self.spec, self.data, config, place)
         return tuner, Walk(
-            self.spec, self.data, config, Clock(self.spec, self.data, config, place), partial(short, tuner), None
+            self.spec, self.data, config, Clock(self.spec, self.data, config, timed), partial(short, tuner), None
         )
 
     def choose(self, row: str) -> None:
-        """The cuts of the first step, before any fine-tuning."""
-        if row == "latency":
-            _, walk = self.walk(row)
-            module, _ = open_model(self.source)
-            next(walk.steps(module), None)
-            write_json(self.folder / row / "timed.json", walk.rows)
+        """The cuts of the first step, before any fine-tuning: the shape that is timed."""
+        tuner, walk = self.walk(row)
+        module, _ = open_model(self.source)
+        next(self._technique(row, tuner, walk)(module), None)
+        if walk.rows:
+            write_json(self.folder / "cuts.json", walk.rows)
+        for name, network in ((STUDENT, self.student), (row, module)):
+            store.save(self.folder / "networks" / name, network, self.spec)
 
     def train(self, row: str) -> None:
         """The last step of this way, and its shape from new weights."""
         tuner, walk = self.walk(row)
         config = tuner.config
-        by_ratio = partial(structured.steps, spec=self.spec, config=config, train=self.data.train)
-        technique: Any = walk.steps if row == "latency" else by_ratio
-        rows, networks = prune_in_steps(row, technique, config.steps, self.student, tuner)
+        rows, networks = prune_in_steps(row, self._technique(row, tuner, walk), config.steps, self.student, tuner)
         self._keep(STUDENT, networks[0], 0)
         if len(networks) > 1:
             self._keep(row, networks[-1], config.epochs * (len(networks) - 1))
         if config.from_scratch and (of := scratched(rows)):
             _, compared = compare(of, rows, networks, self.source.config, tuner)
             self._keep(f"{row}, from new weights", networks[-1], compared["epochs"])
+
+    def _technique(self, row: str, tuner: Tuner, walk: Walk) -> Any:
+        by_ratio = partial(structured.steps, spec=self.spec, config=tuner.config, train=self.data.train)
+        return walk.steps if row == "latency" else by_ratio
 
     def _keep(self, name: str, module: nn.Module, epochs: int) -> None:
         store.save(self.folder / "networks" / name, module, self.spec)

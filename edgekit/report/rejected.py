@@ -89,7 +89,8 @@ def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
         steps: list[PruneStep] = found[key]
         for step in steps:
             if step["step"] and not step["kept"]:
-                what = f"{found[way]['what']}, step {step['step']}"
+                number = f"{step['from_scratch']}, from new weights" if "from_scratch" in step else step["step"]
+                what = f"{found[way]['what']}, step {number}"
                 yield _row("prune", what, step["validation_accuracy"], step, step["reason"])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -159,10 +159,12 @@ def _built(plan: Plan, data: Data) -> tuple[dict[str, Any], store.ModelSpec]:
 def _pruned(student: Any, spec: store.ModelSpec, options: StageConfig, data: Data) -> Any:
     """The last step's network: how many channels stay in a layer is known before any training.
 
-    With `scope: global` it is an example of such a network, since what stays depends on the weights.
+    With `scope: global` it is an example of such a network, since what stays depends on the weights. Where time decides
+    what is cut, it is the smallest that may come of it.
     """
-    module = copy.deepcopy(student)
-    by_size: Any = options.model_copy(update={"importance": "l2", "steps": 1})
+    module, given = copy.deepcopy(student), cast("Any", options)
+    most = {"ratio": given.max_layer_ratio} if given.structured == "latency" else {}
+    by_size: Any = options.model_copy(update={"importance": "l2", "steps": 1, **most})
     for _ in structured.steps(module, spec, by_size, data.train):
         pass
     return module.eval()

@@ -255,6 +255,10 @@ ELSEWHERE = {
     "python -m benchmarks.sparse": "measures the files that --make made",
     "python -m benchmarks.sparse.pruning artifacts/cifar10 configs/cifar10.yaml --steps 4 --epochs 2": (
         "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
+    "python -m benchmarks.channels configs/mine.yaml --run artifacts/mine --set prune.steps=1 "
+    "--set prune.cuts_per_step=4 --set prune.latency_ratio=0.8 --set prune.channel_multiple=8 --set prune.ratio=0.25 "
+    "--set prune.epochs=4 --set prune.from_scratch=true --set prune.rounds=30": (
+        "trains for an hour; tests/benchmarks/test_channels.py runs its parts"
     ),
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,

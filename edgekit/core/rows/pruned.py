@@ -25,6 +25,39 @@ class PruneStep(DropFields):
     activation_bytes: int
     layers: int
     sparsity: float
+    from_scratch: NotRequired[int]
+    """The step whose shape this is, trained from new weights."""
+
+
+class FromScratch(TypedDict):
+    """A step's shape from new weights beside what was fine-tuned: `below_tuned` is its drop below that."""
+
+    of_step: int
+    epochs: int
+    validation_accuracy: float
+    tuned_accuracy: float
+    below_tuned: DropFields
+    kept: bool
+    reason: str
+
+
+class CutRow(TypedDict):
+    """A cut that was timed: its p50 over the student's, and over the network's before it with the interval's ends.
+
+    `validation_accuracy` is that of the cut that was taken, before the step's fine-tuning.
+    """
+
+    step: int
+    group: str
+    width: int
+    target: str
+    precision: str
+    of_student: float
+    of_before: float
+    low: float
+    high: float
+    taken: bool
+    validation_accuracy: float | None
 
 
 class Gain(TypedDict):

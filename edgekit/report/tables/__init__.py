@@ -113,7 +113,7 @@ def prune(artifact: Artifact) -> Table:
             rows.append(
                 (
                     way,
-                    str(step["step"]),
+                    f"{step['from_scratch']}, new weights" if "from_scratch" in step else str(step["step"]),
                     percent(step["validation_accuracy"]),
                     points(step["drop_pp"]),
                     points(step["bound_pp"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.pruned import Latencies, Pattern, StepLatency
+from edgekit.core.rows.pruned import CutRow, Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
 from edgekit.stages.benchmark.sparsity import DECISION
 
@@ -43,6 +43,32 @@ def speed(artifact: Artifact) -> Table:
         )
     heads = ("step", "MACs", "predicted", *(f"{target} {precision}" for target, precision in places), "best")
     return Table(heads, lines, _title(artifact, "Measured speed-up over step 0 · as a share of the predicted one"))
+
+
+def cuts(artifact: Artifact) -> Table:
+    """Every cut that was timed and surely saves time, and which was taken; no row where channels go by a ratio."""
+    rows: list[CutRow] = artifact.metrics.get("cuts", [])
+    if not rows:
+        replayed = artifact.metrics.get("replayed", False)
+        why = "the cuts are those of a record" if replayed else "channels are removed by prune.ratio"
+        return Table((), [], f"No cut was timed: {why}")
+    lines = [
+        (
+            str(row["step"]),
+            row["group"],
+            str(row["width"]),
+            f"{row['of_before']:.3f} ({span(row['low'], row['high'])})",
+            f"{row['of_student']:.3f}",
+            "" if row["validation_accuracy"] is None else percent(row["validation_accuracy"]),
+            "taken" if row["taken"] else "",
+        )
+        for row in rows
+        if row["high"] < 1
+    ]
+    slower = len(rows) - len(lines)
+    heads = ("step", "channels of", "left", "p50, of the one before", "of the student", "before tuning", "")
+    title = f"{len(rows)} cuts timed for {rows[0]['target']} {rows[0]['precision']}; {slower} not surely faster"
+    return Table(heads, lines, title)
 
 
 def zeros(artifact: Artifact) -> Table:
