@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 HOME = ROOT / "build" / "networks"
 PAGE = ROOT / "docs" / "results" / "networks.md"
 PRECISIONS = ("fp32", "int8")
-SHOWN = (("resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2", *SMALL_DEVICES), tuple(WINDOWS), tuple(SPECTRA))
+SHOWN = (("resnet8", "ds_cnn", *SMALL_DEVICES), tuple(WINDOWS), tuple(SPECTRA))
 """Networks by what they take; each group is compared with its first."""
 GROUPS = (
     ("Pictures of 32×32×3", "ResNet-8"),
@@ -32,8 +32,6 @@ Weights are random where bytes and times are concerned, for they decide nothing 
 CALLED = {
     "resnet8": "ResNet-8",
     "ds_cnn": "DS-CNN",
-    "mobilenet_v1": "MobileNetV1 0.25",
-    "mobilenet_v2": "MobileNetV2 0.35",
     "mobilenet_v3_small": "MobileNetV3-Small 0.5",
     "mobilenet_v4_small": "MobileNetV4-Conv-Small 0.35",
     "efficientnet_lite0": "EfficientNet-Lite0 0.25",
