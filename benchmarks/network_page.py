@@ -45,19 +45,22 @@ CALLED = {
 
 
 def write() -> None:
-    """Write the page of what lies in build/networks; what is missing there is shown as a dash."""
+    """Write the page of what lies in build/networks, and say what is missing there."""
     times = {target: found for target in TARGETS if (found := _read(f"time-{target}"))}
-    if not times:
-        raise SystemExit(f"{HOME}: nothing was timed; run `python -m benchmarks.network_rows time TARGET` first")
     PAGE.write_text(text(times))
 
 
 def text(times: dict[str, dict[str, Any]]) -> str:
     """The page; `times` by target as `network_rows.time` writes them."""
-    some = next(iter(times.values()))
     lines = [HEAD.rstrip(), *_taught(), ""]
     for (title, first), group in zip(GROUPS, SHOWN, strict=True):
-        lines += [f"## {title}", "", *_costs(group, times), "", *_ratios(group, first, times), ""]
+        lines += [f"## {title}", "", *_costs(group, times), ""]
+        lines += [*_ratios(group, first, times), ""] if times else []
+    if missing := [target for target in TARGETS if target not in times]:
+        lines += [f"Not timed yet: {', '.join(missing)}.", ""]
+    if not times:
+        return "\n".join(lines)
+    some = next(iter(times.values()))
     machine = some["machine"]
     lines += [
         "## Conditions",
