@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 HOME = ROOT / "build" / "networks"
 PAGE = ROOT / "docs" / "results" / "networks.md"
 PRECISIONS = ("fp32", "int8")
-SHOWN = (("resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2", *SMALL_DEVICES), tuple(WINDOWS), tuple(SPECTRA))
+SHOWN = (("resnet8", "ds_cnn", *SMALL_DEVICES), tuple(WINDOWS), tuple(SPECTRA))
 """Networks by what they take; each group is compared with its first."""
 GROUPS = (
     ("Pictures of 32×32×3", "ResNet-8"),
@@ -32,8 +32,6 @@ Weights are random where bytes and times are concerned, for they decide nothing 
 CALLED = {
     "resnet8": "ResNet-8",
     "ds_cnn": "DS-CNN",
-    "mobilenet_v1": "MobileNetV1 0.25",
-    "mobilenet_v2": "MobileNetV2 0.35",
     "mobilenet_v3_small": "MobileNetV3-Small 0.5",
     "mobilenet_v4_small": "MobileNetV4-Conv-Small 0.35",
     "efficientnet_lite0": "EfficientNet-Lite0 0.25",
@@ -47,19 +45,22 @@ CALLED = {
 
 
 def write() -> None:
-    """Write the page of what lies in build/networks; what is missing there is shown as a dash."""
+    """Write the page of what lies in build/networks, and say what is missing there."""
     times = {target: found for target in TARGETS if (found := _read(f"time-{target}"))}
-    if not times:
-        raise SystemExit(f"{HOME}: nothing was timed; run `python -m benchmarks.network_rows time TARGET` first")
     PAGE.write_text(text(times))
 
 
 def text(times: dict[str, dict[str, Any]]) -> str:
     """The page; `times` by target as `network_rows.time` writes them."""
-    some = next(iter(times.values()))
     lines = [HEAD.rstrip(), *_taught(), ""]
     for (title, first), group in zip(GROUPS, SHOWN, strict=True):
-        lines += [f"## {title}", "", *_costs(group, times), "", *_ratios(group, first, times), ""]
+        lines += [f"## {title}", "", *_costs(group, times), ""]
+        lines += [*_ratios(group, first, times), ""] if times else []
+    if missing := [target for target in TARGETS if target not in times]:
+        lines += [f"Not timed yet: {', '.join(missing)}.", ""]
+    if not times:
+        return "\n".join(lines)
+    some = next(iter(times.values()))
     machine = some["machine"]
     lines += [
         "## Conditions",

@@ -50,8 +50,8 @@ def main() -> None:
     if options.step == "train":
         train(options.network, options.epochs, options.threads, options.limit)
     elif options.step == "make":
-        for network in options.networks or [name for group in SHOWN for name in group]:
-            for target in TARGETS:
+        for target in TARGETS:
+            for network in options.networks or [name for group in SHOWN for name in group]:
                 for precision in PRECISIONS:
                     print(make(network, precision, target), flush=True)
     elif options.step == "time":

@@ -25,6 +25,7 @@ class RepVGGBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
+        self.stride = stride
         self.wide = conv_bn(inputs, outputs, 3, stride)
         self.pointwise = conv_bn(inputs, outputs, 1, stride)
         self.identity = nn.BatchNorm2d(outputs) if stride == 1 and inputs == outputs else None
@@ -37,15 +38,16 @@ class RepVGGBlock(nn.Module):
 
     def merged(self) -> nn.Sequential:
         """One 3x3 convolution with a bias, and ReLU; of running statistics, as in eval mode."""
-        conv = self.wide[0]
-        assert isinstance(conv, nn.Conv2d)
-        kernels = [_folded(conv.weight, self.wide[1]), _folded(_centred(self.pointwise[0].weight), self.pointwise[1])]
+        conv, pointwise = self.wide[0], self.pointwise[0]
+        assert isinstance(conv, nn.Conv2d) and isinstance(pointwise, nn.Conv2d)
+        kernels = [_folded(conv.weight, self.wide[1]), _folded(_centred(pointwise.weight), self.pointwise[1])]
         if self.identity is not None:
             kernels.append(_folded(_centred(torch.eye(conv.out_channels)[:, :, None, None]), self.identity))
-        one = nn.Conv2d(conv.in_channels, conv.out_channels, 3, conv.stride, 1)
+        one = nn.Conv2d(conv.in_channels, conv.out_channels, 3, self.stride, 1)
         with torch.no_grad():
-            one.weight.copy_(sum(weight for weight, _ in kernels))
-            one.bias.copy_(sum(bias for _, bias in kernels))  # type: ignore[union-attr]
+            one.weight.copy_(torch.stack([weight for weight, _ in kernels]).sum(0))
+            assert one.bias is not None
+            one.bias.copy_(torch.stack([bias for _, bias in kernels]).sum(0))
         return nn.Sequential(one, nn.ReLU())
 
 
@@ -59,7 +61,7 @@ def _folded(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
     assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
     of_norm = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
     doubled = [each.detach().double() if isinstance(each, Tensor) else each for each in of_norm]
-    return fuse_conv_bn_weights(kernel.detach().double(), None, *doubled)  # type: ignore[arg-type,return-value]
+    return fuse_conv_bn_weights(kernel.detach().double(), None, *doubled)  # type: ignore[arg-type]
 
 
 class RepVGG(nn.Module):

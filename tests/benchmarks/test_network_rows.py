@@ -32,7 +32,9 @@ def test_every_network_has_a_name_and_can_be_made() -> None:
 
 def test_the_page_tells_costs_ratios_and_what_was_not_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_page, "HOME", tmp_path)
+    assert "Not timed yet: tflite, openvino, onnx." in network_page.text({})
     found = network_page.text({"tflite": times()})
+    assert "Not timed yet: openvino, onnx." in found
     assert "none of them was trained" in found and "top-1" not in found
     row = {"test_samples": 10000, "epochs": 5, "train_samples": 9000, "test_accuracy": 0.4567}
     (tmp_path / "train-resnet8.json").write_text(json.dumps(row))
@@ -45,4 +47,4 @@ def test_the_page_tells_costs_ratios_and_what_was_not_trained(tmp_path: Path, mo
 
 def test_the_page_in_the_docs_is_of_these_networks() -> None:
     said = PAGE.read_text()
-    assert all(said.count(f"| {CALLED[network]} |") >= 2 for network in NETWORKS)
+    assert all(f"| {CALLED[network]} |" in said for network in NETWORKS)
