@@ -62,7 +62,7 @@ def fold(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -
         graph.node.insert(place, node)
     [port] = [one for one in graph.input if one.name == source.name]
     port.type.tensor_type.elem_type = TensorProto.UINT8
-    helper.set_model_props(model, {_takes_bytes.KEY: _takes_bytes.remark(*found)})
+    helper.set_model_props(model, {_takes_bytes.KEY: _takes_bytes.remark(found.scale.tolist(), found.shift.tolist())})
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     takes = (replace(source, dtype="uint8"),)
     return bytes(model.SerializeToString(deterministic=True)), takes, f"folded: the input takes bytes, {said}"

@@ -55,6 +55,6 @@ def fold(model: Any, found: Affine | str, layout: str, precision: str) -> tuple[
     else:
         steps.mean(mean[0]).scale(scale[0])
     model = processor.build()
-    model.set_rt_info(_takes_bytes.remark(*found), [_takes_bytes.KEY])
+    model.set_rt_info(_takes_bytes.remark(found.scale.tolist(), found.shift.tolist()), [_takes_bytes.KEY])
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     return model, f"folded: the input takes bytes, {said}"
