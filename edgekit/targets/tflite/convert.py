@@ -34,7 +34,6 @@ FILE = "model.tflite"
 CASTABLE = ("FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "CONV_2D_TRANSPOSE")
 # output channels in front, for each operator's weights
 OUTPUT_AXIS = {"FULLY_CONNECTED": 0, "CONV_2D": 0, "DEPTHWISE_CONV_2D": -1, "TRANSPOSE_CONV": 0}
-UNCALIBRATED = {"w8": "weight_only_wi8_afp32", "dynamic": "dynamic_wi8_afp32"}
 
 
 def convert(
@@ -62,6 +61,8 @@ def convert(
     else:
         content, made = _of_file(source_file, precision, calibration, names)
         layout = "ANY" if names else source_file.layout(_inputs(content, names)[0].shape)
+    if made is None and precision in recipes.IN_4_BITS:
+        _refuse_without_weights(content, precision)
     if made is not None:
         content = made
     elif precision == "fp16":
@@ -69,14 +70,12 @@ def convert(
     elif precision in recipes.CALIBRATED:
         if calibration is None:
             raise ConversionError(f"tflite {precision}: no calibration samples")
-        if precision in recipes.IN_4_BITS:
-            _refuse_without_weights(content, precision)
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
         kept = layers.read(model_folder, quantization.keep_float)
         ends = raw_bytes.ends(values)
         content = _quantize(content, precision, _inputs(content, names), samples, quantization, kept, ends)
-    elif precision in UNCALIBRATED:
-        content = _quantize_weights(content, UNCALIBRATED[precision])
+    elif precision in recipes.UNCALIBRATED:
+        content = _quantize_weights(content, recipes.uncalibrated(precision))
     finished = source_file is not None and source_file.is_quantized
     still_float = float_ops.tflite(content, finished) if precision in recipes.CALIBRATED else ()
     named, content = content, strip_names.shorten(content)
@@ -189,11 +188,11 @@ def _cast_weights(content: bytes) -> bytes:
     return bytes(caster.quantize().quantized_model)
 
 
-def _quantize_weights(content: bytes, recipe_name: str) -> bytes:
-    from ai_edge_quantizer import quantizer, recipe
+def _quantize_weights(content: bytes, recipe: Any) -> bytes:
+    from ai_edge_quantizer import quantizer
 
     maker = quantizer.Quantizer(content)
-    maker.load_quantization_recipe(getattr(recipe, recipe_name)())
+    maker.load_quantization_recipe(recipe)
     return bytes(maker.quantize().quantized_model)
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from convert_runs import seal_run
+from convert_runs import STEPS
 
-from edgekit.core.config import Budget
+from edgekit.core import artifacts
+from edgekit.core.artifacts import Artifact
+from edgekit.core.config import Budget, TrainOptions
 from edgekit.data import Data, Split
+from edgekit.models import store
 from edgekit.stages import benchmark, convert
+from edgekit.training.fit import fit
 
 BUDGET = Budget.model_validate({"accuracy_drop_pp": 2.0})
 
@@ -26,10 +30,9 @@ def shades(samples: int, seed: int) -> Split:
 
 
 def test_the_accuracy_budget_rejects_blind_int4(trained: Any, data: Data, tmp_path: Path) -> None:
-    fine = replace(data, validation=shades(1200, 3), test=shades(400, 4))
-    fine = replace(fine, train=shades(800, 5), calibration=shades(40, 6))
-    network = fit_to(fine, trained("tiny"))
-    source = seal_run(tmp_path, fine, {"baseline": network})
+    splits = {"train": shades(800, 5), "calibration": shades(40, 6), "validation": shades(1200, 3)}
+    fine = replace(data, held_out=shades(400, 4), **splits)
+    source = profiled(tmp_path, fine, *trained("tiny"))
     loose: dict[str, Any] = {"int8_min_snr_db": -200, "int8_min_top1_agreement": 0, "check_samples": 40}
     precisions = ["fp32", "int8", "int4"]
     made = convert.run(
@@ -46,12 +49,17 @@ def test_the_accuracy_budget_rejects_blind_int4(trained: Any, data: Data, tmp_pa
     assert found["winner"] != "baseline-int4-tflite"
 
 
-def fit_to(data: Data, network: Any) -> Any:
-    from convert_runs import STEPS
-
-    from edgekit.core.config import TrainOptions
-    from edgekit.training.fit import fit
-
-    module, spec = network
-    fit(module, data, STEPS, TrainOptions(epochs=10, batch_size=16, augment="none"), seed=1, device="cpu", threads=1)
-    return module, spec
+def profiled(run: Path, data: Data, module: Any, spec: Any) -> Artifact:
+    """A run that trained nothing but its baseline."""
+    options = TrainOptions(epochs=10, batch_size=16, augment="none")
+    fit(module, data, STEPS, options, seed=1, device="cpu", threads=1)
+    source: Artifact | None = None
+    for stage, settings in (("origin", {"weights": None}), ("profile", {})):
+        out = artifacts.begin(run / stage)
+        if stage == "profile":
+            store.save(out / "model", module, spec)
+        source = artifacts.seal(
+            out, stage=stage, source=source, data_digest=data.digest, config=settings, metrics={}, libraries=("torch",)
+        )
+    assert source
+    return source
