@@ -32,6 +32,7 @@ def test_a_share_is_the_speed_up_over_the_ratio_of_multiply_adds() -> None:
 def test_accuracy_stands_beside_the_students_on_the_same_samples(tmp_path: Path) -> None:
     for name, right in (("student", 80), ("ratio", 70), ("ratio, from new weights", 85)):
         answers = packed(np.arange(100) < right)
+        (tmp_path / "networks" / name).mkdir(parents=True)
         write_json(
             tmp_path / "networks" / name / "right.json",
             {"samples": [100, 100], "epochs": 4, "validation": answers, "test": answers},
