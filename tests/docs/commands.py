@@ -248,6 +248,9 @@ ELSEWHERE = {
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
+    "python -m benchmarks.network_rows make": "converts for minutes; tests/zoo converts each network of it",
+    "python -m benchmarks.network_rows time tflite": "measures; what it measures is no test",
+    "python -m benchmarks.network_rows page": "writes docs/results/networks.md; tests/benchmarks/test_network_rows.py",
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "python -m benchmarks.onnx_by_node student.onnx --beside student.tflite --rounds 300": (
         "needs the files of a run; tests/benchmarks/test_onnx_by_node.py times a small one"

@@ -24,7 +24,7 @@ SMALL_PICTURES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("repvgg:repvgg", {"alpha": 0.125, "top": 0.25, "reduction": 8}),
     ("mobilenet_v4:mobilenet_v4_small", {"alpha": 0.25, "last": 128, "reduction": 8}),
 )
-"""At few pixels kernels are wide enough soon, and whole 3x3 convolutions cost less time than depthwise ones."""
+"""At few pixels a depthwise network takes longer than its multiply-adds say: docs/explanation/distillation.md."""
 LARGE_PICTURES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mobilenet_v3:mobilenet_v3_small", {"alpha": 0.35, "last": 128, "reduction": 16}),
     ("mcunet:mcunet", {"alpha": 0.5, "reduction": 16}),
