@@ -20,22 +20,20 @@ LONGEST_SCOPE = 10_000  # what ai-edge-quantizer looks at of an operator's name
 def calibrated(precision: str, in_float: Sequence[str]) -> Any:
     """For all operators but those whose output tensors are named.
 
-    4-bit weights of convolutions are clipped where that costs least (OCTAV: Sakr et al. 2022, "Optimal Clipping and
-    Magnitude-aware Differentiation for Improved Quantization-aware Training"). Those of dense layers keep their range:
-    clipping cost a classifier's last layer 0.8 points.
+    4-bit weights are clipped where that costs least (OCTAV: Sakr et al. 2022, "Optimal Clipping and Magnitude-aware
+    Differentiation for Improved Quantization-aware Training"); for int8 ones the whole range serves as well.
     """
     from ai_edge_quantizer import algorithm_manager, qtyping, recipe, recipe_manager
 
     made = recipe_manager.RecipeManager()
     made.load_quantization_recipe(recipe.static_wi8_ai16() if precision == "int16x8" else recipe.static_wi8_ai8())
-    algorithms = {"CONV_2D": algorithm_manager.AlgorithmName.OCTAV}
     for kind in IN_4_BITS.get(precision, ()):
         made.add_static_config(
             ".*",
             qtyping.TFLOperationName[kind],
             activation_num_bits=8,
             weight_num_bits=4,
-            algorithm_key=algorithms.get(kind, algorithm_manager.AlgorithmName.MIN_MAX_UNIFORM_QUANT),
+            algorithm_key=algorithm_manager.AlgorithmName.OCTAV,
         )
     for name in in_float:
         made.add_quantization_config(
