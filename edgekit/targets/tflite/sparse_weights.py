@@ -23,8 +23,8 @@ TABLES_BYTES = 300
 """About what the format needs for one sparse tensor besides its numbers: tables, an operator, its output."""
 MOST_SAMPLES = 16
 WEIGHT = 1
-FLOATS = {"FLOAT32": np.float32, "FLOAT16": np.float16}
-DTYPES = {
+FLOATS: dict[str, type] = {"FLOAT32": np.float32, "FLOAT16": np.float16}
+DTYPES: dict[str, dict[str, type]] = {
     "CONV_2D": {**FLOATS, "INT8": np.int8},
     "DEPTHWISE_CONV_2D": {**FLOATS, "INT8": np.int8},
     "FULLY_CONNECTED": FLOATS,  # LiteRT 2.3 does not open a file in which an int8 one stands behind DENSIFY
