@@ -3,8 +3,8 @@
 The format knows sparse tensors (`SparsityParameters`). All axes of a weight but one are dense, and the last of them
 lists places: as many bytes for each as that axis needs, alone or in blocks. The operator DENSIFY stands between such a
 tensor and what takes it in. XNNPACK reads both while it loads the file; on processors for which it has sparse kernels
-(Elsen et al. 2020) it then keeps the zeros of float 1x1 convolutions out of the arithmetic, which adds in another order:
-last bits may differ there. Everywhere else weights are dense in memory: only the file is smaller.
+(Elsen et al. 2020) it then keeps the zeros of float 1x1 convolutions out of the arithmetic. They add in another order,
+so that last bits may differ there. Everywhere else weights are dense in memory: only the file is smaller.
 """
 
 from __future__ import annotations
