@@ -3,8 +3,8 @@
 The format knows sparse tensors (`SparsityParameters`). All axes of a weight but one are dense, and the last of them
 lists places: as many bytes for each as that axis needs, alone or in blocks. The operator DENSIFY stands between such a
 tensor and what takes it in. XNNPACK reads both while it loads the file; on processors for which it has sparse kernels
-(Elsen et al. 2020) it then keeps the zeros of float 1x1 convolutions out of the arithmetic. Everywhere else weights are
-dense in memory: only the file is smaller.
+(Elsen et al. 2020) it then keeps the zeros of float 1x1 convolutions out of the arithmetic. They add in another order,
+so that last bits may differ there. Everywhere else weights are dense in memory: only the file is smaller.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TABLES_BYTES = 300
 """About what the format needs for one sparse tensor besides its numbers: tables, an operator, its output."""
 MOST_SAMPLES = 16
 WEIGHT = 1
-FLOATS = {"FLOAT32": np.float32, "FLOAT16": np.float16}
-DTYPES = {
+FLOATS: dict[str, type] = {"FLOAT32": np.float32, "FLOAT16": np.float16}
+DTYPES: dict[str, dict[str, type]] = {
     "CONV_2D": {**FLOATS, "INT8": np.int8},
     "DEPTHWISE_CONV_2D": {**FLOATS, "INT8": np.int8},
     "FULLY_CONNECTED": FLOATS,  # LiteRT 2.3 does not open a file in which an int8 one stands behind DENSIFY
