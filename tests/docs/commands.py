@@ -254,10 +254,12 @@ ELSEWHERE = {
     "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
     "python -m benchmarks.onnx_by_node student.onnx --beside student.tflite --rounds 300": (
         "needs the files of a run; tests/benchmarks/test_onnx_by_node.py times a small one"
+    ),
     "python -m benchmarks.sparse --make": "makes files for minutes; tests/benchmarks/test_sparse.py runs its parts",
     "python -m benchmarks.sparse": "measures the files that --make made",
     "python -m benchmarks.sparse.pruning artifacts/cifar10 configs/cifar10.yaml --steps 4 --epochs 2": (
         "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
+    ),
     "python -m benchmarks.channels configs/mine.yaml --run artifacts/mine --set prune.steps=1 "
     "--set prune.cuts_per_step=4 --set prune.latency_ratio=0.8 --set prune.channel_multiple=8 --set prune.ratio=0.25 "
     "--set prune.epochs=4 --set prune.from_scratch=true --set prune.rounds=30": (
