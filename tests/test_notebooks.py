@@ -57,6 +57,15 @@ def imported_from_edgekit(path: Path) -> set[str]:
     return {alias.asname or alias.name for node in imports for alias in node.names}
 
 
+def bound(path: Path) -> set[str]:
+    """Names that a notebook's cells import or assign, without those of its parameters' cell."""
+    others = [cell for cell in cells(path, "code") if "parameters" not in cell["metadata"].get("tags", [])]
+    nodes = [node for cell in others for node in ast.walk(ast.parse(source(cell)))]
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {alias.asname or alias.name for node in imports for alias in node.names}
+    return names | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
 def test_there_is_one_notebook_for_each_stage() -> None:
     assert sorted((ROOT / "notebooks").glob("*.ipynb")) == [SEARCH, *NOTEBOOKS, FIELD]
 
@@ -135,6 +144,12 @@ class TestForm:
             assert known[name]["inferred_type_name"] == ast.unparse(node.annotation)
             assert ast.literal_eval(known[name]["default"]) == ast.literal_eval(node.value)  # type: ignore[arg-type]
             assert len(known[name]["help"]) > 5, name
+
+
+@pytest.mark.parametrize("path", [SEARCH, *NOTEBOOKS, FIELD], ids=lambda path: path.stem)
+def test_no_name_takes_the_place_of_a_parameter(path: Path) -> None:
+    """The stage is opened with the notebook's names: an import of the same name would be taken for the option."""
+    assert not bound(path) & set(parameters(path))
 
 
 def test_the_field_notebook_is_told_in_order() -> None:

@@ -16,6 +16,7 @@ from edgekit.core.errors import ModelError
 from edgekit.models import output_check, store
 from edgekit.models.eager import eager_input
 from edgekit.models.joined import joined
+from edgekit.models.reparameterize import is_mergeable, merge
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure
 from edgekit.runner.errors import bounded_recursion
@@ -67,6 +68,8 @@ def check(module: nn.Module, spec: ModelSpec, x: Tensor, *, trains: bool) -> Non
         )
     if trains:
         _trained(module, spec, x)
+    if is_mergeable(module):
+        merge(copy.deepcopy(module), spec, x)
 
 
 def _python(module: nn.Module, called: str) -> None:

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models.joined import joined
+from edgekit.models.several_inputs import SeveralInputs
 from edgekit.models.spec import ModelSpec
+from edgekit.models.user_errors import FAULTS, failure
 
 METHOD = "reparameterized"
 SAMPLES = 64
@@ -43,17 +45,27 @@ class Merged:
 
 
 def is_mergeable(module: nn.Module) -> bool:
-    """Whether it has branches to merge: it brings the method."""
-    return callable(getattr(module, METHOD, None))
+    """Whether it has branches to merge: it brings the method. Of several inputs, the network inside does."""
+    return callable(getattr(_inside(module), METHOD, None))
 
 
 def reparameterized(module: nn.Module) -> nn.Module:
-    """The merged network in eval mode; the module itself where there is nothing to merge."""
+    """The merged network in eval mode; the module itself where there is nothing to merge.
+
+    ModelError where its method fails, or returns no network.
+    """
     if not is_mergeable(module):
         return module
-    with torch.no_grad():
-        found: nn.Module = getattr(module.eval(), METHOD)()
-    return found.eval()
+    network = _inside(module)
+    called = f"{type(network).__name__}.{METHOD}()"
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # new layers draw weights that are thrown away
+            found = getattr(network.eval(), METHOD)()
+    except FAULTS as error:
+        raise failure(f"{called}: fails", error, network) from error
+    if not isinstance(found, nn.Module):
+        raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(found).__name__}")
+    return (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
 
 
 def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:
@@ -68,18 +80,36 @@ def merge(module: nn.Module, spec: ModelSpec, inputs: Tensor) -> tuple[nn.Module
     """
     if spec.builder is None or spec.reparameterized or not is_mergeable(module):
         return module, spec, None
-    module.eval()
+    called, count = f"{spec.called}: {METHOD}()", _count(module)
+    # first, for the method may change the module itself
+    before = _answers(module.eval(), inputs, f"{spec.called}: fails on samples of the data")
     made = reparameterized(module)
-    with torch.no_grad():
-        before, after = joined(module(inputs)), joined(made(inputs))
+    after = _answers(made, inputs, f"{called} gives a network that fails on samples of the data")
+    if after.shape != before.shape:
+        raise ModelError(
+            f"{called} gives outputs of shape {tuple(after.shape)}, and {tuple(before.shape)} is wanted; mend it: "
+            "it must compute the same in eval mode"
+        )
     largest, moved = float(before.abs().max()), float((after - before).abs().max())
     if not moved <= LARGEST_SHARE * largest:
         raise ModelError(
-            f"{spec.called}: {METHOD}() moved the outputs by {moved:.3g}, and the largest is {largest:.3g}; mend it: "
+            f"{called} moved the outputs by {moved:.3g}, and the largest is {largest:.3g}; mend it: "
             "it must compute the same in eval mode"
         )
-    found = Merged(_count(module), _count(made), moved, largest, len(inputs))
+    found = Merged(count, _count(made), moved, largest, len(inputs))
     return made, spec.model_copy(update={"reparameterized": True}), found
+
+
+def _inside(module: nn.Module) -> nn.Module:
+    return module.network if isinstance(module, SeveralInputs) else module
+
+
+def _answers(module: nn.Module, inputs: Tensor, what: str) -> Tensor:
+    try:
+        with torch.no_grad():
+            return joined(module(inputs))
+    except FAULTS as error:
+        raise failure(what, error, module) from error
 
 
 def _count(module: nn.Module) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,15 @@ import pytest
 import torch
 from torch import nn
 
+from edgekit import data
 from edgekit.core.errors import ModelError
-from edgekit.models import store
+from edgekit.models import dry_run, store
 from edgekit.models.ds_cnn import ds_cnn
+from edgekit.models.from_artifact import spec_for
 from edgekit.models.reparameterize import deployed, merge, reparameterized
 from edgekit.models.repvgg import RepVGGBlock, repvgg
+from edgekit.models.several_inputs import apart
+from tests import joint_data
 
 SHAPE = (3, 32, 32)
 INPUTS = torch.rand(8, *SHAPE, generator=torch.Generator().manual_seed(1))
@@ -134,6 +139,98 @@ class Wrong(nn.Module):
 def test_a_method_that_changes_the_network_is_refused() -> None:
     with pytest.raises(ModelError, match=r"reparameterized\(\) moved the outputs by .* mend it"):
         merge(Wrong(), spec_of("tests.models.test_reparameterize:Wrong"), INPUTS)
+
+
+class InPlace(Wrong):
+    """Whose method changes the module itself, to another network."""
+
+    def reparameterized(self) -> nn.Module:
+        self.network = super().reparameterized()
+        return self
+
+
+class Raising(Wrong):
+    """Whose method cannot be called."""
+
+    def reparameterized(self) -> nn.Module:
+        raise KeyError("branch")
+
+
+class Nothing(Wrong):
+    """Whose method changes the module and returns nothing."""
+
+    def reparameterized(self) -> nn.Module:
+        return None  # type: ignore[return-value]
+
+
+class Narrower(Wrong):
+    """Whose merged network has one answer fewer."""
+
+    def reparameterized(self) -> nn.Module:
+        return ds_cnn(SHAPE, 1, width=8, blocks=1)
+
+
+REFUSED = [
+    (InPlace, r"reparameterized\(\) moved the outputs by .* mend it"),
+    (Raising, r"Raising.reparameterized\(\): fails: KeyError: there is no 'branch'"),
+    (Nothing, r"Nothing.reparameterized\(\): must return a torch.nn.Module, returned NoneType"),
+    (Narrower, r"reparameterized\(\) gives outputs of shape \(8, 1\), and \(8, 4\) is wanted"),
+]
+
+
+@pytest.mark.parametrize(("made", "said"), REFUSED)
+def test_a_method_that_is_wrong_otherwise_is_refused_in_a_sentence(made: type[Wrong], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        merge(made(), spec_of(f"tests.models.test_reparameterize:{made.__name__}"), INPUTS)
+
+
+def test_a_wrong_method_is_refused_before_the_training() -> None:
+    module = InPlace().eval()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with pytest.raises(ModelError, match="mend it"):
+        dry_run.check(module, spec_of("tests.models.test_reparameterize:InPlace"), INPUTS, trains=True)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    dry_run.check(repvgg(SHAPE, 4, alpha=0.125, top=0.125).eval(), SPEC, INPUTS, trains=True)
+
+
+class Branches(joint_data.Network):
+    """Of several inputs; its two branches for the sensors are one layer afterwards."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__(num_classes, 8)
+        self.also: nn.Module = nn.Linear(5, 8)
+
+    def forward(self, sensors: torch.Tensor, picture: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        read = self.read(sensors) + (self.also(sensors) if isinstance(self.also, nn.Linear) else 0)
+        seen = [self.look(picture / 255), torch.relu(read), self.words(ids).mean(1)]
+        found: torch.Tensor = self.decide(torch.cat(seen, 1))
+        return found
+
+    def reparameterized(self) -> nn.Module:
+        made = copy.deepcopy(self)
+        made.read.weight += self.also.weight  # type: ignore[operator]
+        made.read.bias += self.also.bias  # type: ignore[operator]
+        made.also = nn.Identity()
+        return made
+
+
+def branches(num_classes: int, input_shapes: dict[str, tuple[int, ...]]) -> nn.Module:
+    return Branches(num_classes)
+
+
+def test_a_network_of_several_inputs_is_merged_too(tmp_path: Path) -> None:
+    section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
+    found = data.load(data.parse(section, "classification"))
+    spec = spec_for(found, "tests.models.test_reparameterize:branches", {}, [])
+    module, x = store.build(spec, seed=1), torch.from_numpy(found.validation.x[:8].copy())
+    made, merged, told = merge(module, spec, x)
+    assert told is not None and told.parameters_before - told.parameters == 6 * 8
+    store.save(tmp_path, made, merged)
+    loaded, read = store.load(tmp_path)
+    with torch.no_grad():
+        assert read.reparameterized and torch.equal(loaded(x), made(x))
+        assert torch.allclose(made(x), module(x), atol=1e-5)
+    assert apart(loaded, store.zeros(merged)).names == ("sensors", "picture", "ids")
 
 
 def test_gradients_of_a_network_in_training_are_not_touched() -> None:

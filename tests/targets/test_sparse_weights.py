@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from edgekit import data
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
+from edgekit.models.from_artifact import spec_for
 from edgekit.stages.prune import unstructured
 from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files
@@ -127,3 +129,20 @@ def test_other_bits_keep_it_dense(folder: Path, tmp_path: Path, monkeypatch: pyt
 def test_without_samples_nothing_is_proven(folder: Path, tmp_path: Path) -> None:
     files = convert.convert(folder, "fp32", None, tmp_path / "out", sparse=True)
     assert files.sparse_weights == "kept dense: there is no sample to compare the answers by"
+
+
+@pytest.mark.numerics
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_file_of_several_inputs_is_asked_by_their_names(precision: str, tmp_path: Path) -> None:
+    section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
+    found = data.load(data.parse(section, "classification"))
+    spec = spec_for(found, "tests.joint_data:network", {"width": 256}, [])
+    module, random = store.build(spec, seed=1), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for weight in unstructured.prunable(module).values():
+            weight.mul_(torch.rand(weight.shape, generator=random) >= 0.95)
+    store.save(tmp_path / "model", module, spec)
+    raw = evaluate.network_inputs(evaluate.spread(found.calibration, 8), spec.preprocess)
+    files = convert.convert(tmp_path / "model", precision, raw, tmp_path / "out", sparse=True)
+    assert len(files.inputs) == 3
+    assert files.sparse_weights.startswith("sparse: "), files.sparse_weights

@@ -44,6 +44,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.prune`."""
     artifacts.begin(out)
     student, spec = open_model(source)
+    unstructured.check(student, spec, config)  # before hours are spent on channels
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
     followed = tuning(source, student, spec, place.teacher_cache, config.tune_with)

@@ -24,10 +24,7 @@ def steps(
     One threshold for all chosen layers at each step; the caller fine-tunes between steps and calls the function after
     every optimiser step. ModelError where the network has no such layer.
     """
-    if not chosen(module, config.sparsity_layers):
-        raise ModelError(
-            f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer; write all"
-        )
+    check(module, spec, config)
     for step in range(1, config.sparsity_steps + 1):
         sparsity = sparsity_at(step, config.sparsity_steps, config.sparsity)
         keep = _masks(chosen(module, config.sparsity_layers), sparsity)
@@ -39,6 +36,14 @@ def steps(
 
         zero(module)
         yield sparsity, zero
+
+
+def check(module: nn.Module, spec: ModelSpec, config: Config) -> None:
+    """ModelError where the network has no layer of those whose weights are to be zeroed."""
+    if not chosen(module, config.sparsity_layers):
+        raise ModelError(
+            f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer; write all"
+        )
 
 
 def sparsity_at(step: int, steps: int, final: float) -> float:

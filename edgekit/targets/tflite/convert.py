@@ -21,6 +21,7 @@ from edgekit.models import files
 from edgekit.models.files import flatbuffer
 from edgekit.models.spec import read_spec
 from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops, fold_preprocess, inputs, layers, model_file, percentiles
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
@@ -83,8 +84,7 @@ def convert(
     if values is not None:
         content, folding = raw_bytes.fold(content, values)
     if sparse:
-        rows = calibration.transpose(0, 2, 3, 1) if calibration is not None and layout == "NHWC" else calibration
-        content, zeros = sparse_weights.encode(content, None if names else rows)
+        content, zeros = sparse_weights.encode(content, _samples(calibration, layout, _inputs(content, names)))
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     sources, results = _inputs(content, names), _outputs(content)
@@ -97,6 +97,17 @@ def convert(
     if made is not None and precision == "int8" and quantization.ranges != MINMAX.ranges:
         not_offered += (f"{quantization.ranges} ranges",)
     return Files((FILE,), sources, results, still_float, not_offered, debris, folding=folding, sparse_weights=zeros)
+
+
+def _samples(
+    calibration: np.ndarray | None, layout: str, sources: Sequence[TensorSpec]
+) -> dict[str, np.ndarray] | None:
+    """What each input takes of the samples, by its name, before any quantization; None where there are none."""
+    if calibration is None:
+        return None
+    rows = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
+    parts = [rows] if len(sources) == 1 else split(rows, [each.shape[1:] for each in sources])
+    return {each.name: part for each, part in zip(sources, parts, strict=True)}
 
 
 def _of_bytes(model_folder: Path) -> np.ndarray | str:

@@ -53,7 +53,11 @@ class Encoded:
         return int(self.values.nbytes + self.segments.nbytes + self.places.nbytes + TABLES_BYTES)
 
 
-def encode(content: bytes, inputs: np.ndarray | None) -> tuple[bytes, str]:
+Samples = np.ndarray | Mapping[str, np.ndarray]
+"""(n, …) float32 in the layout of a file's one input, or of each by its name."""
+
+
+def encode(content: bytes, inputs: Samples | None) -> tuple[bytes, str]:
     """The file with sparse weights, or as it is, and what became of them, in words.
 
     Parameters
@@ -61,15 +65,17 @@ def encode(content: bytes, inputs: np.ndarray | None) -> tuple[bytes, str]:
     content
         The file.
     inputs
-        Samples (n, …) in the layout of its one input, float32; None where it has several or there are none. Both files
-        answer some of them. If a bit of an answer differs, the file stays as it is.
+        Samples; None where there are none. Both files answer some of them. If a bit of an answer differs, the file
+        stays as it is.
     """
     made, what = rewrite(content)
     if made is None:
         return content, f"kept dense: {what}"
-    if inputs is None or not len(inputs):
+    given = inputs if isinstance(inputs, Mapping) or inputs is None else {"": inputs}
+    count = min(MOST_SAMPLES, *(len(each) for each in given.values())) if given else 0
+    if not given or not count:
         return content, "kept dense: there is no sample to compare the answers by"
-    chosen = inputs[:MOST_SAMPLES]
+    chosen = {name: each[:count] for name, each in given.items()}
     before = answers(content, chosen)
     try:
         after = answers(made, chosen)
@@ -78,7 +84,7 @@ def encode(content: bytes, inputs: np.ndarray | None) -> tuple[bytes, str]:
     if len(before) != len(after) or any(
         one.tobytes() != other.tobytes() for one, other in zip(before, after, strict=True)
     ):
-        return content, f"kept dense: {what}, and LiteRT's answers to {len(chosen)} samples differ"
+        return content, f"kept dense: {what}, and LiteRT's answers to {count} samples differ"
     return made, f"sparse: {what}"
 
 
@@ -122,17 +128,22 @@ def encoded(array: np.ndarray, axis: int, block: int = 1) -> Encoded:
     return Encoded(axis, block, array.shape, rows[kept], _narrow(segments), _narrow(np.nonzero(kept)[1]))
 
 
-def answers(content: bytes, inputs: np.ndarray) -> list[np.ndarray]:
-    """Every output of LiteRT, sample by sample, for a file of one input; integers are given values by its scale."""
+def answers(content: bytes, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Every output of LiteRT, sample by sample; integers are given values by their input's scale.
+
+    A single input's name may be left empty.
+    """
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(model_content=content, num_threads=1)
     interpreter.allocate_tensors()
-    [source] = interpreter.get_input_details()
+    sources = interpreter.get_input_details()
+    rows = [_given(source, inputs[source["name"] if len(sources) > 1 else next(iter(inputs))]) for source in sources]
     ends = [detail["index"] for detail in interpreter.get_output_details()]
     found = []
-    for row in _given(source, inputs):
-        interpreter.set_tensor(source["index"], row.reshape(source["shape"]))
+    for sample in zip(*rows, strict=True):
+        for source, row in zip(sources, sample, strict=True):
+            interpreter.set_tensor(source["index"], row.reshape(source["shape"]))
         interpreter.invoke()
         found += [interpreter.get_tensor(place) for place in ends]
     return found
