@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -85,6 +87,15 @@ def test_onnx_keeps_convolutions_in_int8_beside_a_dense_layer_in_4_bits(tmp_path
     graph = onnx.load(folder / "int4_dense-onnx" / "model.onnx").graph
     kinds = Counter(node.op_type for node in graph.node)
     assert kinds["MatMulNBits"] == 1 and kinds["QuantizeLinear"] > 0 and not kinds["Gemm"]
+
+
+def test_its_tool_turns_on_no_log_of_the_process() -> None:
+    code = (
+        "from edgekit.targets.onnx import dense_4_bits; from tests.runner.conftest import onnx_model; "
+        "assert b'MatMulNBits' in dense_4_bits.store(onnx_model())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "INFO" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])

@@ -66,7 +66,7 @@ def _rows(said: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
     fits = len(scale) == len(shift) in (1, channels)
     if not fits or not np.isfinite([scale, shift]).all() or not (scale > 0).all():
         raise BackendError(
-            f"model file: says of itself {BEGIN}{said[:80].decode('ascii')}, which does not fit its {channels} channels; "
-            "build the bundle again"
+            f"model file: says of itself {BEGIN}{said[:80].decode('ascii')}, which does not fit its {channels} "
+            "channels; build the bundle again"
         )
     return scale, shift
