@@ -23,7 +23,7 @@ INTERPRETERS = {
     "tflite_runtime": "tflite-runtime==2.14.0",
     "tensorflow": "tensorflow>=2.16",
     "openvino": "openvino>=2024.4",
-    "onnxruntime": "onnxruntime>=1.17",
+    "onnxruntime": "onnxruntime>=1.18",
 }
 NO_SOLUTION, NO_WHEELS = "No solution found", ("no wheels with a matching", "no usable wheels")
 NOT_FOUND = "was not found in the"
