@@ -10,7 +10,7 @@ from edgekit.serve.export._subjects import Subject
 
 NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
 BYTES = "Clients send the sample's bytes in the input's layout: the model file holds the preprocess steps itself."
-INTEGERS = ("int8", "uint8")
+INTEGERS = ("int8", "uint8", "int16")
 PYTHON = "Clients send the raw sample: the bundle's own preprocess and postprocess run on the server."
 
 
@@ -68,7 +68,7 @@ def native(subject: Subject) -> str:
     if manifest.raw.tensors is None and manifest.input.dtype in INTEGERS and not holds_steps:
         parts.append("- The input holds integers: quantize with the scale and zero point of the model's input tensor.")
     elif manifest.raw.tensors is not None and any(each.dtype in INTEGERS for each in manifest.inputs):
-        parts.append("- An input of int8 or uint8 that has a scale and a zero point takes quantized numbers.")
+        parts.append("- An input of int8, uint8 or int16 that has a scale and a zero point takes quantized numbers.")
     if manifest.activation != "none":
         parts.append(f"- Then apply {manifest.activation} to the output: the model does not.")
     if manifest.task == "embedding":
