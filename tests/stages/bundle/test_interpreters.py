@@ -33,5 +33,5 @@ def test_no_onnxruntime_is_asked_for_that_cannot_read_what_torch_exports() -> No
 
 @pytest.mark.parametrize("target", INTERPRETERS)
 def test_the_extra_of_a_target_brings_what_its_bundles_ask_for(target: str) -> None:
-    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert extras[target] == INTERPRETERS[target]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"][target] == INTERPRETERS[target]
