@@ -81,7 +81,7 @@ def named(rows: Sequence[Recipe], name: str) -> Recipe:
 
 
 def needed(rows: Sequence[Recipe], only: Sequence[str]) -> list[Recipe]:
-    """Those rows, and those without which they say nothing; all where `only` is empty. ConfigError for an unknown one."""
+    """Those rows, and those without which they say nothing; all where `only` is empty. ConfigError for unknown ones."""
     if not only:
         return list(rows)
     if unknown := set(only) - {row.name for row in rows}:

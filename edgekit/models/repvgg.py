@@ -40,9 +40,12 @@ class RepVGGBlock(nn.Module):
         """One 3x3 convolution with a bias, and ReLU; of running statistics, as in eval mode."""
         conv, pointwise = self.wide[0], self.pointwise[0]
         assert isinstance(conv, nn.Conv2d) and isinstance(pointwise, nn.Conv2d)
-        kernels = [_folded(conv.weight, self.wide[1]), _folded(_centred(pointwise.weight), self.pointwise[1])]
+        kernels = [
+            _fold_batchnorms(conv.weight, self.wide[1]),
+            _fold_batchnorms(_centred(pointwise.weight), self.pointwise[1]),
+        ]
         if self.identity is not None:
-            kernels.append(_folded(_centred(torch.eye(conv.out_channels)[:, :, None, None]), self.identity))
+            kernels.append(_fold_batchnorms(_centred(torch.eye(conv.out_channels)[:, :, None, None]), self.identity))
         one = nn.Conv2d(conv.in_channels, conv.out_channels, 3, self.stride, 1)
         with torch.no_grad():
             one.weight.copy_(torch.stack([weight for weight, _ in kernels]).sum(0))
@@ -56,7 +59,7 @@ def _centred(pointwise: Tensor) -> Tensor:
     return nn.functional.pad(pointwise, (1, 1, 1, 1))
 
 
-def _folded(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
+def _fold_batchnorms(kernel: Tensor, norm: nn.Module) -> tuple[Tensor, Tensor]:
     """Kernel and bias of a convolution with the norm behind it, in float64: three of them are added up."""
     assert isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None
     of_norm = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)

@@ -54,10 +54,10 @@ def test_rows_that_make_no_sense_of_the_samples_are_left_out() -> None:
 
 
 def test_one_row_brings_those_that_it_is_compared_with() -> None:
-    assert [row.name for row in needed(rows(), "ema")] == [ALONE, TODAY, "ema"]
-    assert [row.name for row in needed(rows(), "width-x2")] == [ALONE, TODAY, "width-x2-alone", "width-x2"]
-    with pytest.raises(ConfigError, match="--only: got 'emma'; it must be one of labels alone, today, mixup"):
-        needed(rows(), "emma")
+    assert [row.name for row in needed(rows(), ["ema"])] == [ALONE, TODAY, "ema"]
+    assert [row.name for row in needed(rows(), ["width-x2"])] == [ALONE, TODAY, "width-x2-alone", "width-x2"]
+    with pytest.raises(ConfigError, match="--only: got emma; each must be one of labels alone, today, mixup"):
+        needed(rows(), ["ema", "emma"])
 
 
 def test_a_network_is_made_wider_by_what_its_builder_has() -> None:

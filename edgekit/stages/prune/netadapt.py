@@ -132,10 +132,10 @@ class Walk:
 
     def _proposal(self, module: nn.Module, time: CutTime, name: str) -> Proposal:
         candidate = self._cut(module, time.group, time.width)
-        self._settle(candidate, name)
+        self._recover(candidate, name)
         return Proposal(time, candidate, self._accuracy(candidate))
 
-    def _settle(self, candidate: nn.Module, name: str) -> None:
+    def _recover(self, candidate: nn.Module, name: str) -> None:
         if self.config.candidate_epochs:
             self.tune(candidate, name)
             candidate.cpu().eval()
@@ -149,7 +149,7 @@ class Walk:
         taken: list[Cut] = []
         for place, (group, width) in enumerate(checked(self.recorded[number - 1], widths(module, self.spec)), 1):
             candidate = self._cut(module, group, width)
-            self._settle(candidate, f"candidate-{number}-{place}-{group}-{width}")
+            self._recover(candidate, f"candidate-{number}-{place}-{group}-{width}")
             self._take(module, group, width, candidate)
             taken.append((group, width))
         return taken
@@ -159,9 +159,9 @@ class Walk:
         cut(copied, self.spec, self.config, self.data.train, group, width)
         return copied.eval()
 
-    def _take(self, module: nn.Module, group: str, width: int, settled: nn.Module) -> None:
+    def _take(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
         cut(module, self.spec, self.config, self.data.train, group, width)
-        module.load_state_dict(settled.state_dict())
+        module.load_state_dict(recovered.state_dict())
 
     def _accuracy(self, module: nn.Module) -> float:
         return evaluate(module, self.data.validation, self.spec.preprocess, self.data.task)
