@@ -104,6 +104,14 @@ def test_an_array_that_does_not_fit_is_refused(name: str, bad: Any, made: dict[s
 
 
 @pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize("change", [lambda x: x[:, :1, :1, :1], lambda x: x.astype(np.float64)], ids=["shape", "type"])
+def test_the_model_itself_takes_nothing_stretched_or_cast(name: str, change: Any, made: dict[str, Made]) -> None:
+    backend, model = opened(name, made)
+    with pytest.raises((InputError, ValueError, RuntimeError)):
+        backend.invoke(change(prepared(model, samples(1)[0])))
+
+
+@pytest.mark.parametrize("name", INSTALLED)
 def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
     model = made[MODULES[name].TARGETS[0]]
     garbage = dict.fromkeys(model.files, b"this is no model")

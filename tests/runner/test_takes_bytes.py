@@ -11,6 +11,7 @@ import pytest
 from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.encode import encoder
+from edgekit.runner.errors import BackendError
 from edgekit.runner.preprocess import transform
 
 SCALE, MEAN, STD = 1 / 255, [0.49, 0.48, 0.45], [0.25, 0.24, 0.26]
@@ -67,6 +68,15 @@ def test_one_scale_serves_a_vector() -> None:
 )
 def test_other_files_are_taken_as_before(said: str, inputs: list[TensorSpec]) -> None:
     assert _takes_bytes.encoding(content(said), inputs) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["[[1,,2],[0]]", "[[1,2],[0,0]]", "[[1,2,3],[0]]", "[[0],[0]]", "[[-1],[0]]", "[[1e999],[0]]", "[[1],[1e39]]"],
+)
+def test_a_remark_that_does_not_fit_is_refused_in_words(said: str) -> None:
+    with np.errstate(over="ignore"), pytest.raises(BackendError, match=r"3 channels; build the bundle again"):
+        _takes_bytes.encoding(content(f"bytes={said}"), [spec()])
 
 
 def test_a_remark_is_found_as_it_was_written() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,12 +14,15 @@ from convert_runs import spec_of
 
 from edgekit.core.errors import ConfigError, ConversionError
 from edgekit.models import store
+from edgekit.runner import bundle, load
+from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.stages.convert import Config, numerics
 from edgekit.targets import FEW_BITS, evaluate, precisions
 from edgekit.targets.jobs import Files
 from edgekit.targets.onnx import convert as onnx_target
 from edgekit.targets.openvino import convert as openvino_target
 from edgekit.targets.tflite import convert as tflite_target
+from tests.runner.conftest import Made, manifest_for, members_for
 
 CONVERT = {"tflite": tflite_target.convert, "openvino": openvino_target.convert, "onnx": onnx_target.convert}
 INPUTS = np.random.default_rng(0).normal(size=(60, 64)).astype(np.float32)
@@ -85,6 +90,28 @@ def test_onnx_keeps_convolutions_in_int8_beside_a_dense_layer_in_4_bits(tmp_path
     graph = onnx.load(folder / "int4_dense-onnx" / "model.onnx").graph
     kinds = Counter(node.op_type for node in graph.node)
     assert kinds["MatMulNBits"] == 1 and kinds["QuantizeLinear"] > 0 and not kinds["Gemm"]
+
+
+@pytest.mark.parametrize("precision", ["int8", *FEW_BITS])
+def test_a_file_of_every_precision_becomes_a_bundle_that_answers(precision: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path, "dense", (64,))
+    files, _, _ = made(folder, "tflite", precision, INPUTS)
+    content = {name: (tmp_path / f"{precision}-tflite" / name).read_bytes() for name in files.names}
+    scores = evaluate.torch_outputs(folder, INPUTS[:8])
+    model = Made("tflite", content, files.input, files.outputs[0], float(np.ptp(scores)) / 4)
+    raw, labels = RawSpec("vector", (64,), "float32"), [str(place) for place in range(scores.shape[1])]
+    manifest = manifest_for(model, raw=raw, preprocess=[], labels=labels)
+    bundle.write(tmp_path / "made.edge.zip", manifest, members_for(model, INPUTS[:8], scores))
+    assert load(tmp_path / "made.edge.zip", trial=False).selftest().max_abs_delta <= model.atol
+
+
+def test_its_tool_turns_on_no_log_of_the_process() -> None:
+    code = (
+        "from edgekit.targets.onnx import dense_4_bits; from tests.runner.conftest import onnx_model; "
+        "assert b'MatMulNBits' in dense_4_bits.store(onnx_model())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "INFO" not in done.stderr + done.stdout
 
 
 @pytest.mark.parametrize("target", ["tflite", "openvino", "onnx"])

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.targets import evaluate
 from edgekit.targets.onnx import convert, float_answers
-from tests.targets.onnx_runs import kinds_run, run
+from tests.targets.onnx_runs import kinds_run, run, with_choice
 
 LEVEL = np.float32(0.1)
 
@@ -65,6 +65,18 @@ def test_answers_are_what_the_levels_were_made_of() -> None:
 def test_other_answers_stay(options: dict[str, Any]) -> None:
     content = quantized(**options)
     assert float_answers.keep(content) == content
+
+
+def test_answers_that_an_inner_graph_takes_stay() -> None:
+    content = with_choice(quantized(), "y")
+    assert float_answers.keep(content) == content
+
+
+def test_constants_of_inner_graphs_stay() -> None:
+    content = with_choice(quantized(), "x")
+    after = float_answers.keep(content)
+    x = np.random.default_rng(1).normal(size=(1, 8)).astype(np.float32)
+    assert after != content and np.abs(run(content, x) - run(after, x)).max() <= LEVEL * 0.501
 
 
 def test_a_network_is_nearer_to_its_float_self(

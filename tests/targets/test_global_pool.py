@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.targets.onnx import global_pool
-from tests.targets.onnx_runs import kinds_run, run
+from tests.targets.onnx_runs import kinds_run, run, with_choice
 
 SCALE = np.float32(0.05)
 
@@ -65,3 +65,11 @@ def test_answers_stay_within_a_level(axes: tuple[int, ...], behind: str) -> None
 def test_other_means_stay(options: dict[str, Any]) -> None:
     content = quantized(**options)
     assert global_pool.rename(content) == content
+
+
+def test_constants_of_inner_graphs_stay() -> None:
+    content = with_choice(quantized(), "y")
+    after = global_pool.rename(content)
+    assert after != content
+    x = np.random.default_rng(0).normal(size=(1, 8, 5, 5)).astype(np.float32)
+    assert np.abs(run(content, x) - run(after, x)).max() <= SCALE * 1.001

@@ -108,6 +108,13 @@ def encoding(dtype: str) -> Convert:
     return None if dtype in ("float32", "int32") else cast(dtype)
 
 
+def fill(held: np.ndarray, x: np.ndarray) -> None:
+    """Copy an input to the array that a model reads; InputError where numpy would stretch or cast it without a word."""
+    if x.shape != held.shape or x.dtype != held.dtype:
+        raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {held.dtype}{list(held.shape)}")
+    held[...] = x
+
+
 def installed(package: str) -> bool:
     """Whether a top-level package can be imported; a bare folder of that name does not count."""
     if package in sys.modules:

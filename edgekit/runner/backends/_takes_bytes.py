@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner.errors import BackendError
+
 if TYPE_CHECKING:
     from edgekit.runner.backends._common import Convert
     from edgekit.runner.bundle.manifest import TensorSpec
@@ -39,13 +41,13 @@ def written(content: bytes) -> bytes:
 def encoding(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
     """From an input after the steps, float32, back to bytes; None where the file takes no bytes or says nothing.
 
-    Also of a table (256, channels) of what each byte becomes.
+    Also of a table (256, channels) of what each byte becomes. BackendError where the remark does not fit the input.
     """
     found = REMARK.search(content) if len(inputs) == 1 and inputs[0].dtype == "uint8" else None
     if found is None:
         return None
-    scale, shift = (np.array(row, dtype=np.float32) for row in json.loads(found.group(1)))
     before = inputs[0].layout == "NCHW"
+    scale, shift = _rows(found.group(1), inputs[0].shape[1 if before else -1])
 
     def to_bytes(x: np.ndarray) -> np.ndarray:
         sides = (-1, *(1 for _ in x.shape[2:])) if before else (-1,)
@@ -53,3 +55,18 @@ def encoding(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
         return np.clip(real, np.float32(0), HIGHEST).astype(np.uint8)
 
     return to_bytes
+
+
+def _rows(said: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Scale and shift, finite, of one number each or one for each channel."""
+    try:
+        scale, shift = (np.array(row, dtype=np.float64).astype(np.float32) for row in json.loads(said))
+    except ValueError:
+        scale = shift = np.zeros(0, dtype=np.float32)
+    fits = len(scale) == len(shift) in (1, channels)
+    if not fits or not np.isfinite([scale, shift]).all() or not (scale > 0).all():
+        raise BackendError(
+            f"model file: says of itself {BEGIN}{said[:80].decode('ascii')}, which does not fit its {channels} "
+            "channels; build the bundle again"
+        )
+    return scale, shift

@@ -18,6 +18,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     encoding,
+    fill,
     find_ends,
     installed,
     join_with,
@@ -153,7 +154,7 @@ class OnnxruntimeBackend(Opened):
     def invoke(self, x: np.ndarray) -> Any:
         """See `Opened`."""
         if self._bound is not None:
-            self._source[...] = x
+            fill(self._source, x)
             self._run_bound(self._bound)
             return self._result.copy()
         if self._before:

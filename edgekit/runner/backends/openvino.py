@@ -21,6 +21,7 @@ from edgekit.runner.backends._common import (
     cannot_open,
     cast,
     encoding,
+    fill,
     find_ends,
     find_sources,
     installed,
@@ -210,7 +211,7 @@ class OpenvinoBackend(Opened):
 
     def _feed(self, x: np.ndarray) -> None:
         if self._source is not None:
-            self._source[...] = x
+            fill(self._source, x)
             return
         for array, tensor in zip(self._sources, self.tensors(x)):
             array[...] = tensor

@@ -19,7 +19,7 @@ TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", 
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
-TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64")
+TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
 IDS = ("int32", "int64")
 """Types of a model's input that takes token ids."""
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")

@@ -10,6 +10,7 @@ TYPES = {
     "float16": "TYPE_FP16",
     "int8": "TYPE_INT8",
     "uint8": "TYPE_UINT8",
+    "int16": "TYPE_INT16",
     "int32": "TYPE_INT32",
     "int64": "TYPE_INT64",
     "text": "TYPE_STRING",

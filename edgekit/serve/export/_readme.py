@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.serve.export._subjects import Subject
 
 NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
-INTEGERS = ("int8", "uint8")
+BYTES = "Clients send the sample's bytes in the input's layout: the model file holds the preprocess steps itself."
+INTEGERS = ("int8", "uint8", "int16")
 PYTHON = "Clients send the raw sample: the bundle's own preprocess and postprocess run on the server."
 
 
@@ -47,20 +49,26 @@ def raw(manifest: Manifest) -> str:
     )
 
 
-def native(manifest: Manifest) -> str:
+def sends(subject: Subject) -> str:
+    """What clients send where the server runs the model file alone."""
+    return BYTES if _holds_steps(subject) else NATIVE
+
+
+def native(subject: Subject) -> str:
     """What a client must do itself where the server runs the model file alone."""
+    manifest, holds_steps = subject.manifest, _holds_steps(subject)
     steps = json.dumps(manifest.preprocess, sort_keys=True)
     parts = [
-        f"{NATIVE}\n",
+        f"{sends(subject)}\n",
         *(f"- Input {tensor(each)}" for each in manifest.inputs),
         *(f"- Output {tensor(each)}" for each in manifest.outputs),
         *_raw_lines(manifest.raw),
-        f"- Preprocess steps, in order: `{steps}`",
+        f"- Preprocess steps, in {'the file' if holds_steps else 'order'}: `{steps}`",
     ]
-    if manifest.raw.tensors is None and manifest.input.dtype in INTEGERS:
+    if manifest.raw.tensors is None and manifest.input.dtype in INTEGERS and not holds_steps:
         parts.append("- The input holds integers: quantize with the scale and zero point of the model's input tensor.")
-    elif any(each.dtype in INTEGERS for each in manifest.inputs):
-        parts.append("- An input of int8 or uint8 that has a scale and a zero point takes quantized numbers.")
+    elif manifest.raw.tensors is not None and any(each.dtype in INTEGERS for each in manifest.inputs):
+        parts.append("- An input of int8, uint8 or int16 that has a scale and a zero point takes quantized numbers.")
     if manifest.activation != "none":
         parts.append(f"- Then apply {manifest.activation} to the output: the model does not.")
     if manifest.task == "embedding":
@@ -68,6 +76,12 @@ def native(manifest: Manifest) -> str:
     if manifest.labels:
         parts.append(f"- Labels, in the output's order: {json.dumps(manifest.labels, ensure_ascii=False)}")
     return "\n".join(parts) + "\n"
+
+
+def _holds_steps(subject: Subject) -> bool:
+    """Whether its model file takes a sample's bytes and makes of them what the steps make."""
+    inputs, files = subject.manifest.inputs, subject.bundle.model_files()
+    return any(_takes_bytes.encoding(data, inputs) is not None for data in files.values())
 
 
 def _raw_lines(raw: RawSpec) -> list[str]:

@@ -22,7 +22,7 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
     for subject in subjects:
         _openvino.check(subject)
         files.update({f"{subject.name}/1/{name}": data for name, data in _openvino.files(subject).items()})
-        lines.append(f"{subject.name}: {CHECKED}. {_readme.NATIVE}")
+        lines.append(f"{subject.name}: {CHECKED}. {_readme.sends(subject)}")
     files["config.json"] = _config(subjects)
     files["README.md"] = _about(subjects)
     return Export(files, [*lines, UNTRIED])
@@ -52,5 +52,5 @@ def _about(subjects: Sequence[Subject]) -> bytes:
         f"{UNTRIED[0].upper()}{UNTRIED[1:]}.\n"
     ]
     for subject in subjects:
-        parts += [_readme.title(subject), f"Checked: {CHECKED}.\n", _readme.native(subject.manifest)]
+        parts += [_readme.title(subject), f"Checked: {CHECKED}.\n", _readme.native(subject)]
     return "\n".join(parts).encode()

@@ -114,5 +114,5 @@ def _part(subject: Subject, compiler: str, commands: Sequence[str]) -> str:
         f"{_readme.title(subject)}\nFor {compiler}, in the folder `{subject.name}/`:\n\n```\n{lines}\n```\n\n"
         "`operators.txt` lists the file's operators. `golden/inputs.npy` holds tensors as the model takes them. "
         f"`golden/outputs.npy` holds the recorded outputs as real numbers; {facts.golden['atol']:.4g} is the allowed "
-        f"difference.\n{extra}\n{_readme.native(facts)}"
+        f"difference.\n{extra}\n{_readme.native(subject)}"
     )

@@ -42,7 +42,7 @@ def repository(subjects: Sequence[Subject], backend: str | None) -> tuple[dict[s
         made = _native(subject) if native else _python(subject)
         files.update({f"{subject.name}/{name}": data for name, data in made.items()})
         word = f"the {NATIVE[subject.manifest.target]} backend" if native else "the Python backend"
-        lines.append(f"{subject.name}: on {word}. {_readme.NATIVE if native else _readme.PYTHON}")
+        lines.append(f"{subject.name}: on {word}. {_readme.sends(subject) if native else _readme.PYTHON}")
     if any(uses_native(subject, backend) for subject in subjects):
         lines.append(UNTRIED)
     return files, lines
@@ -129,7 +129,7 @@ def about(subjects: Sequence[Subject], backend: str | None) -> bytes:
         facts = subject.manifest
         parts.append(_readme.title(subject))
         if uses_native(subject, backend):
-            parts += [_readme.native(facts), f"{UNTRIED[0].upper()}{UNTRIED[1:]}.\n"]
+            parts += [_readme.native(subject), f"{UNTRIED[0].upper()}{UNTRIED[1:]}.\n"]
         else:
             needs = " ".join(f"'{each}'" for each in facts.requirements)
             parts += [_readme.raw(facts), f"Triton's Python needs: `pip install {needs}`.\n"]

@@ -53,15 +53,15 @@ class Config(StageConfig):
     precisions: list[Precision] = Field(
         default_factory=lambda: list(UNASKED),
         min_length=1,
-        description="precisions, where a target has them; w8: int8 weights only; dynamic: ranges found in each call; "
-        "int4: 4-bit weights; int4_dense: those of dense layers alone; int16x8: int16 activations, int8 weights",
+        description="precisions, where a target has them; w8: int8 weights; dynamic: ranges of each call; int4: 4-bit "
+        "weights; int4_dense: in dense layers; int16x8: int16 activations",
     )
     calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
     check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
     fold_preprocess: bool = Field(
         False,
         description="whether files take a sample's bytes: scale and normalize become a TFLite input's scale where that "
-        "is proven to be the same, and operators in front of the others",
+        "is proven equal, and operators in other files",
     )
     sparse_weights: bool = Field(
         False,

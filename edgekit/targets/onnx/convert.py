@@ -77,7 +77,7 @@ def convert(
         if calibration is None:
             raise ConversionError(f"onnx {precision}: no calibration samples")
         kept = layers.read(model_folder, quantization.keep_float)
-        content = _quantize(content, precision, sources, calibration, quantization, kept)
+        content = global_pool.rename(_quantize(content, precision, sources, calibration, quantization, kept))
         still_float = float_ops.onnx(content, finished=precision != "int8")
         if precision == "int4_dense":
             content = dense_4_bits.store(content)
@@ -91,7 +91,7 @@ def convert(
         content = free_batch.free(fixed, _float_model(model_folder))
     is_free = content != fixed
     if precision in CALIBRATED and not (source_file is not None and source_file.is_quantized):
-        content = float_answers.keep(global_pool.rename(widen_stem.widen(content)))
+        content = float_answers.keep(widen_stem.widen(content))
     folding = ""
     if fold:
         found = fold_preprocess.of_folder(model_folder)

@@ -7,6 +7,7 @@ unpacks them to float at load.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from edgekit.core.errors import ConversionError
@@ -32,14 +33,22 @@ def names(model: Any) -> list[str]:
 def store(content: bytes) -> bytes:
     """The model with the weights of its float dense layers in 4 bits."""
     import onnx
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
     from onnxruntime.quantization.onnx_model import ONNXModel
 
     model = ONNXModel(onnx.load_from_string(content))
     model.replace_gemm_with_matmul()
-    maker = MatMulNBitsQuantizer(
-        model.model, bits=4, block_size=BLOCK, is_symmetric=True, accuracy_level=COMPUTE_IN_INT8
-    )
+    maker = _quantizer()(model.model, bits=4, block_size=BLOCK, is_symmetric=True, accuracy_level=COMPUTE_IN_INT8)
     maker.process()
     made: bytes = maker.model.model.SerializeToString(deterministic=True)
     return made
+
+
+def _quantizer() -> Any:
+    """ONNX Runtime's. Its import would turn on the log of the whole process: two lines for each operator."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)  # `basicConfig` does nothing where there is one
+    try:
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    finally:
+        root.removeHandler(handler)
+    return MatMulNBitsQuantizer

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgekit.targets.onnx.subgraphs import drop_unused, taken
+
 LAYER = "Gemm"
 """Other layers have no such kernel: before a float output they would compute in float."""
 CHAIN = ("DequantizeLinear", "QuantizeLinear", LAYER)
@@ -20,7 +22,7 @@ def keep(content: bytes) -> bytes:
     model = onnx.load_model_from_string(content)
     graph = model.graph
     makers = {name: node for node in graph.node for name in node.output}
-    used = [name for node in graph.node for name in node.input] + [each.name for each in graph.output]
+    used = taken(graph)
     gone = []
     for output in graph.output:
         chain = _chain(output.name, makers)
@@ -32,10 +34,7 @@ def keep(content: bytes) -> bytes:
         return content
     for node in gone:
         graph.node.remove(node)
-    left = {name for node in graph.node for name in node.input}
-    for place in reversed(range(len(graph.initializer))):
-        if graph.initializer[place].name not in left:
-            del graph.initializer[place]
+    drop_unused(graph)
     return bytes(model.SerializeToString(deterministic=True))
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgekit.targets.onnx.subgraphs import drop_unused
+
 SIDES = ([2, 3], [-2, -1])
 """Height and width, in the order that a file may count them from either end."""
 RANK = 4
@@ -42,10 +44,7 @@ def rename(content: bytes) -> bytes:
             renamed = True
     if not renamed:
         return content
-    used = {name for node in model.graph.node for name in node.input}
-    for place in reversed(range(len(model.graph.initializer))):
-        if model.graph.initializer[place].name not in used:
-            del model.graph.initializer[place]
+    drop_unused(model.graph)
     return bytes(model.SerializeToString(deterministic=True))
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from edgekit.runner import bundle
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.loader import load
 from edgekit.serve.export import _pbtxt
-from tests.runner.conftest import WriteBundle
+from edgekit.targets.fold_preprocess import Affine
+from edgekit.targets.onnx import raw_bytes
+from tests.runner.conftest import Made, WriteBundle, onnx_model
 from tests.serve import triton
 from tests.serve.export.conftest import Export, written
 from tests.serve.triton import Running
@@ -40,6 +43,20 @@ def test_native_backends_get_the_model_file_itself(
     assert all((out / path).read_bytes() == members[Path(path).name] for path in NATIVE[key])
     for text in (done.stdout, (out / "README.md").read_text()):
         assert "Clients send the preprocessed tensor" in text and "repared, not verified" in text
+
+
+@pytest.mark.parametrize("server", ["triton", "tensorrt", "ovms"])
+def test_a_file_that_holds_the_steps_is_sent_bytes(
+    server: str, made: dict[str, Made], write_bundle: WriteBundle, tmp_path: Path, export: Export
+) -> None:
+    scale = Affine(np.array([1 / 255], np.float32), np.zeros(1, np.float32))
+    content, inputs, _ = raw_bytes.fold(onnx_model(), scale, (made["onnx"].input,))
+    folded = replace(made["onnx"], files={"model.onnx": content}, input=inputs[0])
+    done = export(server, write_bundle(folded), tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    text = (tmp_path / "out/README.md").read_text()
+    assert "Clients send the sample's bytes" in text and "- Preprocess steps, in the file:" in text
+    assert "preprocessed tensor" not in text + done.stdout and "zero point" not in text
 
 
 @pytest.mark.parametrize(("key", "options"), [("tflite", ()), ("onnx", ("--backend", "python"))])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from edgekit.stages.bundle.device import readme, requirements
+import pytest
+import tomllib
+
+from edgekit.stages.bundle.device import INTERPRETERS, readme, requirements
 from tests.runner.stepped import manifest
 
 OLDER = "tflite-runtime 'numpy<2'` serves as well"
@@ -26,3 +29,9 @@ def test_it_is_offered_for_what_it_reads(precision: str) -> None:
 def test_no_onnxruntime_is_asked_for_that_cannot_read_what_torch_exports() -> None:
     """Its format 10 needs 1.18; 1.17.3 says "Unsupported model IR version: 10"."""
     assert "onnxruntime>=1.18" in requirements("onnx")
+
+
+@pytest.mark.parametrize("target", INTERPRETERS)
+def test_the_extra_of_a_target_brings_what_its_bundles_ask_for(target: str) -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"][target] == INTERPRETERS[target]
