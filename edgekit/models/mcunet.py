@@ -36,7 +36,12 @@ BLOCKS = (
 """(kernel, expansion, channels, stride)."""
 
 
-def mcunet(input_shape: tuple[int, ...], num_classes: int, alpha: float = 1.0, reduction: int = 8) -> nn.Module:
+def mcunet(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    alpha: float = 1.0,
+    reduction: int = 8,
+) -> nn.Module:
     """(N, C, H, W) -> logits; `alpha` multiplies every layer's channels.
 
     `reduction` divides height and width: 8 for 32x32, 16 for 96x96, 32 for 224x224. alpha 1, 10 classes:

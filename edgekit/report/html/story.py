@@ -248,9 +248,9 @@ def bundles(result: Result) -> Grid | None:
         model = cast("VariantRow", models[entry["variant"]])
         bytes_of = count(entry["bytes"]), count(model["bytes"]), count(model["zipped_bytes"])
         rows.append((target, entry["file"], entry["variant"], *bytes_of, entry["sha256"]))
-    sizes = ("bundle, bytes", "its model, bytes", "zipped, bytes")
+    sizes = ("sent", "model", "zipped")
     columns = ("target", "file in bundles/", "variant", *sizes, "sha256")
-    return grid("Files to copy to a device", columns, rows, "|".join(sizes)) if rows else None
+    return grid("Files to copy to a device, in bytes", columns, rows, "|".join(sizes)) if rows else None
 
 
 def waterfall(result: Result) -> Grid | None:

@@ -32,8 +32,8 @@ TRAINING = (
     Seed(
         "tuned-by-a-teacher-that-did-not-pay",
         "stages/prune/stage.py",
-        "tuner = _Tuner(baseline, followed.distillation, spec",
-        "tuner = _Tuner(baseline, Distillation(baseline), spec",
+        "tuner = Tuner(baseline, followed.distillation, spec",
+        "tuner = Tuner(baseline, Distillation(baseline), spec",
         "pruning fine-tunes towards a teacher that the student had outgrown",
         ("tests/stages/test_tuning.py",),
     ),
@@ -72,8 +72,8 @@ TRAINING = (
     Seed(
         "worse-student-kept",
         "stages/distill/stage.py",
-        'store.save(out / "model", kept.module, spec)',
-        'store.save(out / "model", alone.module, spec)',
+        "reparameterize.merge(kept.module.cpu(), spec",
+        "reparameterize.merge(alone.module.cpu(), spec",
         "the student that ships is not the one that the decision names",
         ("tests/stages/distill/test_stage.py::test_the_best_on_validation_is_kept",),
     ),
@@ -132,7 +132,7 @@ TRAINING = (
 PRUNING = (
     Seed(
         "first-step-recorded-as-kept",
-        "stages/prune/stage.py",
+        "stages/prune/choice.py",
         "last = inside[-1] if inside else 0",
         "last = inside[0] if inside else 0",
         "the record praises another network than the one that ships",
@@ -141,7 +141,7 @@ PRUNING = (
     Seed(
         "step-outside-the-budget-kept",
         "stages/prune/stage.py",
-        'store.save(out / "model", pruned[_kept_step(channels)], spec)',
+        'store.save(out / "model", pruned[kept_step(channels)], spec)',
         'store.save(out / "model", pruned[-1], spec)',
         "the network that ships is one that lost too much",
         ("tests/stages/prune/test_stage.py::test_what_is_kept_is_what_the_record_says",),

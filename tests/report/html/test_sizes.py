@@ -17,9 +17,9 @@ def test_a_bundle_stands_beside_its_model_on_disk_and_zipped() -> None:
         "target": "tflite",
         "file in bundles/": "a-tflite-1.edge.zip",
         "variant": "student-int8-tflite",
-        "bundle, bytes": "142,923",
-        "its model, bytes": "50,592",
-        "zipped, bytes": "41,003",
+        "sent": "142,923",
+        "model": "50,592",
+        "zipped": "41,003",
         "sha256": "ab" * 32,
     }
     assert story.bundles(cast("Any", {"bundles": {}, "variants": []})) is None

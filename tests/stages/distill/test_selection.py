@@ -193,7 +193,7 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
 def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path: Path) -> None:
     (tmp_path / "decision.json").write_text('{"measured": {"winners": {}, "too_slow": [], "buys_nothing": []}}')
     benchmark: Any = SimpleNamespace(file=lambda name: tmp_path / name)
-    last: Any = SimpleNamespace(made_by=lambda stage: {"benchmark": benchmark, "distill": free}[stage])
+    last: Any = SimpleNamespace(made_by=lambda stage: {"benchmark": benchmark, "distill": free}.get(stage))
     found = measured(last)
     assert found == {
         "distill": decision(free)["measured"],
