@@ -24,6 +24,7 @@ from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import growing, interleaved, machine
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.benchmark import Config
@@ -86,7 +87,7 @@ def of_network(network: str, precision: str, target: str) -> Opener:
     def opened() -> Call:
         with quiet_native():
             backend = open_backend(manifest.target, files.model_files(), manifest.inputs, manifest.outputs)
-        return lambda: backend.run(x)
+        return execution(backend, x)
 
     return opened
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.models import store
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure.bench import interleaved
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.measure.intervals import p50, ratio
 from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files
@@ -101,7 +101,7 @@ def measure(out: Path) -> None:
         content = {name: (out / row["name"] / name).read_bytes() for name in files.names}
         backend = open_backend(row["target"], content, files.inputs, files.outputs)
         x = sample.transpose(0, 2, 3, 1).copy() if files.input.layout == "NHWC" else sample
-        calls[row["name"]] = partial(backend.run, x)
+        calls[row["name"]] = execution(backend, x)
     taken = interleaved(calls, ROUNDS, CALLS, WARMUP)
     print(f"{out.name}: {ROUNDS} rounds of {CALLS} calls")
     for row in rows:

@@ -12,6 +12,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import Agreement, LeftBehind
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, joined_input
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
@@ -74,19 +75,9 @@ def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backe
         return open_backend(variant.target, members(convert, variant), variant.inputs, variant.outputs, threads)
 
 
-def one_call(
-    convert: Artifact, variant: Variant, x: np.ndarray, raw_dtype: str | None, threads: int = 1
-) -> Callable[[], object]:
-    """A call of the opened variant for `x`, the float32 input of one sample, to be timed.
-
-    Where a device gives the variant a sample's bytes as they are, they are made of `x` before, and not in the call.
-    """
-    backend = open_variant(convert, variant, threads)
-    invoke, encode, decode = backend.invoke, backend.encode, backend.decode
-    if encode is None or not (raw_dtype == variant.input.dtype == "uint8"):
-        return lambda: backend.run(x)
-    given = encode(x)
-    return lambda: invoke(given) if decode is None else decode(invoke(given))
+def one_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
+    """A call of the opened variant for `x`, the float32 input of one sample, to be timed."""
+    return execution(open_variant(convert, variant, threads), x)
 
 
 def zipped_bytes(contents: Iterable[bytes]) -> int:

@@ -17,6 +17,7 @@ from edgekit.measure.references import References
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import interleaved
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.measure.intervals import p50
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
@@ -146,12 +147,12 @@ class Converted:
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if self.files.input.layout == "NHWC" else x
 
     def call(self, x: np.ndarray, threads: int = 1) -> Callable[[], object]:
-        """One inference of `x` by the runner's own backend."""
+        """One inference of `x` by the runner's own backend, as it is timed."""
         inputs = self.as_input(x)
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
             backend = open_backend(self.job.target, content, self.files.inputs, self.files.outputs, threads)
-        return lambda: backend.run(inputs)
+        return execution(backend, inputs)
 
 
 def convert_plainly(

@@ -35,7 +35,7 @@ class RivalFile:
     tensors: Tensors
 
     def call(self, raw: np.ndarray, threads: int = 1) -> Callable[[], object]:
-        """One inference of `raw` (1, *sample), numpy in and numpy out, as the variants are called."""
+        """One inference of `raw` (1, *sample), as the variants are called."""
         prepared = pipeline(self.preprocess)(raw)
         needed = wanted.of(self.task, self.classes, prepared.shape[1:])
         opened = standalone.open(Path(self.path), self.kind, prepared.shape[1:], threads, self.tensors, needed)

@@ -148,11 +148,10 @@ def network_folder(convert: Artifact, variant: Variant) -> Path:
 
 def one_call(convert: Artifact, variant: Variant, inputs: np.ndarray) -> Callable[[], np.ndarray]:
     """A call of a variant's file on one network input (1, …), by the interpreter that the device will use."""
-    from edgekit.core.variants import open_variant
+    from edgekit.core import variants
 
     given = inputs.transpose(0, 2, 3, 1).copy() if variant.input.layout == "NHWC" else inputs
-    backend = open_variant(convert, variant)
-    return lambda: backend.run(given)
+    return variants.one_call(convert, variant, given)
 
 
 def _product(shape: tuple[int, ...]) -> int:

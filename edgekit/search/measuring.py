@@ -25,11 +25,12 @@ from edgekit.core.rows.study import AnchorRow
 from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import bench, conditions, intervals
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.search.files import Content
 from edgekit.workbook.workers import Pool, Work
 
-FILE, FORMAT = "measured.json", 1
+FILE, FORMAT = "measured.json", 2
 TRIES = 3
 """Rounds at most, where each is disturbed; of these the one that was least so counts."""
 DRIFT = 0.10
@@ -256,7 +257,7 @@ def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]
         backend = open_backend(content.target, bytes_by_name, content.inputs, content.outputs, threads)
     nhwc = content.inputs[0].layout == "NHWC"
     inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if nhwc else x
-    return lambda: backend.run(inputs)
+    return execution(backend, inputs)
 
 
 def _nothing() -> dict[str, Any]:

@@ -18,20 +18,25 @@ from edgekit.models.files.interface import Run, Tensors
 from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.errors import BackendError
+from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 
 
 @dataclass(frozen=True)
 class StandaloneModel:
-    """A file, opened for one sample at a time: float32 (1, *layout.sides) in, float32 (1, …) out."""
+    """A file, opened for one sample at a time: float32 (1, *layout.sides) in, float32 (1, …) out.
+
+    `backend` is the runner's, where that runs it.
+    """
 
     run: Run
     layout: Layout
+    backend: Backend | None = None
 
     def call(self, x: np.ndarray) -> Callable[[], np.ndarray]:
-        """One inference of a sample (1, …), channels last, as its preprocess leaves it: numpy in, numpy out."""
+        """One inference of a sample (1, …), channels last, as its preprocess leaves it, as variants are timed."""
         run, given = self.run, np.ascontiguousarray(self.layout.arrange(x))
-        return lambda: run(given)
+        return (lambda: run(given)) if self.backend is None else execution(self.backend, given)
 
 
 def open(
@@ -45,7 +50,7 @@ def open(
     with quiet_native():
         backend = _backend(path, kind, threads, tensors, wanted)
         if backend is not None:
-            return StandaloneModel(backend.run, input_layout.find(backend.shape, sample))
+            return StandaloneModel(backend.run, input_layout.find(backend.shape, sample), backend)
         opened = module(kind).open(path, threads, tensors, wanted)
         placed = input_layout.find(opened.shape, sample)
         return StandaloneModel(opened.sized((1, *placed.sides)), placed)

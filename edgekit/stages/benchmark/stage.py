@@ -139,7 +139,7 @@ def protocol(rounds: int, openings: int, calls_per_round: int, warmup_per_round:
     """How it was measured, in words; `edgekit.report.compare` reads them."""
     return (
         f"{rounds} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} untimed "
-        f"ones, each opened anew {openings} times, batch 1, order rotated, execute only (numpy in, numpy out)"
+        f"ones, each opened anew {openings} times, batch 1, order rotated, execute only (the model's own type in, float32 out)"
     )
 
 
@@ -203,7 +203,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
             **asdict(drop),
         }
         rows.append(cast("VariantFacts", row))
-        openers[variant.name] = partial(one_call, source, variant, x, spec.raw.get("dtype"), config.inference_threads)
+        openers[variant.name] = partial(one_call, source, variant, x, config.inference_threads)
     elsewhere = spec.source is not None or source.ancestor("origin").config["weights"] is not None
     seen = check_leakage(spec.called, "baseline", reference, test) if elsewhere else None
     return Evaluated(rows, openers, answers, seen)

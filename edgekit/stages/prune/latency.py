@@ -86,7 +86,7 @@ def time_steps(
         print(f"prune: not timed: {one.describe()}")
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
-        "order rotated, execute only (numpy in, numpy out)"
+        "order rotated, execute only (the model's own type in, float32 out)"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
     seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}

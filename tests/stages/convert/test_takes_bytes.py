@@ -37,7 +37,7 @@ def test_files_that_take_bytes_cross_every_boundary(trained: Any, data: Data, tm
     every = np.resize(np.arange(256, dtype=np.uint8), (4, 8, 8, 3))
     for variant, lowest in ((plain, 0), (int8, -128)):
         backend, x = open_variant(sealed, variant), every[:1] * np.float32(1 / 255)
-        assert np.array_equal(one_call(sealed, variant, x, "uint8")(), backend.run(x))  # what a benchmark times
+        assert np.array_equal(one_call(sealed, variant, x)(), backend.run(x))  # what a benchmark times
         encode = backend.encode
         assert encode is not None
         assert np.array_equal(encode(every * np.float32(1 / 255)), every.astype(np.int16) + lowest)
@@ -58,7 +58,7 @@ def test_steps_by_channel_are_operators_in_front_of_other_files(
         assert variant.input.dtype == "uint8" and all(one["ok"] for one in variant.boundaries)
         assert variant.folding == "folded: the input takes bytes, a scale for each of 3 channels"
         backend = open_variant(sealed, variant)
-        assert np.array_equal(one_call(sealed, variant, x, "uint8")(), backend.run(x))  # what a benchmark times
+        assert np.array_equal(one_call(sealed, variant, x)(), backend.run(x))  # what a benchmark times
         assert backend.encode is not None and np.array_equal(backend.encode(x), every.transpose(0, 3, 1, 2))
 
 

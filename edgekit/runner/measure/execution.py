@@ -1,0 +1,24 @@
+"""The call that is timed of a model: what a device does with a sample between `prepare` and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgekit.runner.backends import Backend
+
+
+def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
+    """A call of an opened model that does what `Model.execute` does: the model's own type in, float32 out.
+
+    `x` is one input as `Backend.run` takes it, float32 or int32 token ids. Where the model takes another type, it is
+    made here and not in the call. A device makes it of the raw sample, often by a table (`runner/encode.py`).
+    """
+    invoke, encode, decode = backend.invoke, backend.encode, backend.decode
+    given = x if encode is None else encode(x)
+    if decode is None:
+        return lambda: invoke(given)  # type: ignore[no-any-return]
+    return lambda: decode(invoke(given))
