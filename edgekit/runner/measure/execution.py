@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from edgekit.runner.backends import Backend
 
+EXECUTED = "execute only (the model's own type in, float32 out)"
+"""What was timed, in the words of a protocol."""
+
 
 def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
     """A call of an opened model that does what `Model.execute` does: the model's own type in, float32 out.

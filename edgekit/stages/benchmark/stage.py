@@ -27,6 +27,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import machine
+from edgekit.runner.measure.execution import EXECUTED
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config
@@ -139,7 +140,7 @@ def protocol(rounds: int, openings: int, calls_per_round: int, warmup_per_round:
     """How it was measured, in words; `edgekit.report.compare` reads them."""
     return (
         f"{rounds} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} untimed "
-        f"ones, each opened anew {openings} times, batch 1, order rotated, execute only (the model's own type in, float32 out)"
+        f"ones, each opened anew {openings} times, batch 1, order rotated, {EXECUTED}"
     )
 
 

@@ -26,6 +26,7 @@ from edgekit.models import store
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.measure import conditions, intervals
 from edgekit.runner.measure.bench import machine
+from edgekit.runner.measure.execution import EXECUTED
 from edgekit.stages.prune.config import Config
 from edgekit.targets import evaluate
 
@@ -86,7 +87,7 @@ def time_steps(
         print(f"prune: not timed: {one.describe()}")
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
-        "order rotated, execute only (the model's own type in, float32 out)"
+        f"order rotated, {EXECUTED}"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
     seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
