@@ -23,5 +23,5 @@ def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
     invoke, encode, decode = backend.invoke, backend.encode, backend.decode
     given = x if encode is None else encode(x)
     if decode is None:
-        return lambda: invoke(given)  # type: ignore[no-any-return]
+        return lambda: invoke(given)
     return lambda: decode(invoke(given))
