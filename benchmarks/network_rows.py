@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks import network_page
 from benchmarks.network_page import HOME, PRECISIONS, SHOWN
-from benchmarks.networks import EVERY, LABELS, decoded, make
+from benchmarks.networks import EVERY, LABELS, make
 from edgekit.core.config import TARGETS, TrainingOptions, TrainOptions
 
 CONFIG = Path(__file__).parent.parent / "configs" / "cifar10.yaml"
@@ -105,23 +105,20 @@ def train(network: str, epochs: int, threads: int, limit: int | None) -> None:
 def time(target: str, rounds: int) -> None:
     """Milliseconds of every file for the target, and its ratio to that of its group's first network."""
     from edgekit.runner import bundle
-    from edgekit.runner.backends import open_backend
-    from edgekit.runner.encode import encoder
     from edgekit.runner.measure.bench import interleaved, machine
     from edgekit.runner.measure.intervals import p50, ratio
+    from edgekit.runner.model import open_model
 
     calls, sizes = {}, {}
     for group in SHOWN:
         for network in group:
             for precision in PRECISIONS:
                 made = bundle.read(make(network, precision, target))
-                files, manifest = made.model_files(), made.manifest
-                backend = open_backend(target, files, manifest.inputs, manifest.outputs, 1)
-                sample = np.zeros(manifest.raw.shape, manifest.raw.dtype)
-                x = encoder(manifest, backend)(sample)
-                assert decoded(backend, x).shape == (1, len(LABELS))
-                calls[f"{network} {precision}"] = partial(backend.invoke, x)
-                sizes[f"{network} {precision}"] = sum(map(len, files.values()))
+                model = open_model(made)
+                x = model.prepare(np.zeros(made.manifest.raw.shape, made.manifest.raw.dtype))
+                assert model.execute(x).shape == (len(LABELS),)
+                calls[f"{network} {precision}"] = partial(model.execute, x)
+                sizes[f"{network} {precision}"] = sum(map(len, made.model_files().values()))
     taken = interleaved(calls, rounds, CALLS, WARMUP)
     rows = {}
     for group in SHOWN:

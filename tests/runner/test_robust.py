@@ -19,6 +19,8 @@ from edgekit.runner.errors import BundleError, InputError
 
 from .conftest import SIDE, Made, WriteBundle, samples
 
+pytestmark = pytest.mark.processes
+
 RUN = [sys.executable, "-m", "edgekit.runner"]
 
 

@@ -25,6 +25,8 @@ from edgekit.training.side_by_side import FOLDER, PARALLEL, Training, ahead
 from edgekit.training.teachers.ensemble import Ensemble
 from tests.training.test_fit import blobs, data_of, options, same
 
+pytestmark = pytest.mark.processes
+
 EPOCHS = 4
 HOW = [
     TrainingOptions.model_validate(options) for options in ({}, {"shares": 2}, {"shares": 2, "precision": "bfloat16"})

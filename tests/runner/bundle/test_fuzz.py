@@ -26,6 +26,8 @@ from tests.runner import zips
 from tests.runner.conftest import NCHW, SCORES, Made, WriteBundle, manifest_for, onnx_model
 from tests.runner.zips import MUTATIONS, Entry, pack, unpack
 
+pytestmark = pytest.mark.processes
+
 MODEL = Made("onnx", {"model.onnx": bytes(range(40))}, NCHW, SCORES, 1e-4)
 MEMBERS = {**MODEL.files, "golden/inputs.npy": b"in", "golden/outputs.npy": b"out", "README.md": b"read me\n"}
 CASES = 1500
