@@ -5,9 +5,9 @@
     python -m benchmarks.network_rows time TARGET [--rounds 30]
     python -m benchmarks.network_rows page
 
-`train` learns CIFAR-10, goes on where it was stopped, and tells top-1 of the test split. `make` converts the untrained
-networks. `time` times their float and int8 files on one target, all interleaved, on one thread. They leave what they
-found in build/networks, and `page` writes the page of it.
+`train` learns CIFAR-10, goes on where it was stopped, saves the network and tells top-1 of the test split. `make`
+converts the untrained networks. `time` times their float and int8 files on one target, all interleaved, on one thread.
+They leave what they found in build/networks, and `page` writes the page of it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ def train(network: str, epochs: int, threads: int, limit: int | None) -> None:
         training=TrainingOptions(precision="auto"),
         resume=Checkpoint(HOME / f"{name}.checkpoint", name),
     )
-    made, _, _ = merge(module, spec, store.zeros(spec))
+    made, spec, _ = merge(module, spec, store.zeros(spec))
+    store.save(HOME / network, made, spec)
     assert data.test is not None
     found = evaluate(made, data.test, steps)
     row = {
