@@ -257,7 +257,7 @@ ELSEWHERE = {
     ),
     "python -m benchmarks.sparse --make": "makes files for minutes; tests/benchmarks/test_sparse.py runs its parts",
     "python -m benchmarks.sparse": "measures the files that --make made",
-    "python -m benchmarks.sparse.pruning artifacts/cifar10 configs/cifar10.yaml --steps 4 --epochs 2": (
+    "python -m benchmarks.sparse.pruning artifacts/mine configs/mine.yaml --steps 6 --epochs 2": (
         "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
     ),
     "python -m benchmarks.channels configs/mine.yaml --run artifacts/mine --set prune.steps=1 "
@@ -321,6 +321,7 @@ ELSEWHERE = {
     f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml": "trains for an hour and a half",
+    "edgekit run configs/cifar10_small.yaml --set threads=2 --set training.precision=auto": "trains for an hour",
     f"{CIFAR_SEARCH} --minutes 42 --trials 8 --set threads=2 --set training.precision=auto": "trains for over an hour",
     "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
     "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (
