@@ -17,7 +17,7 @@ from edgekit.models.spec import ModelSpec
 def opener(
     folder: Path, module: nn.Module, spec: ModelSpec, x: np.ndarray, threads: int = 1
 ) -> Callable[[], Callable[[], object]]:
-    """What opens it anew for inferences of `x` (1, C, H, W), (1, F) or (1, time, channels), numpy in and numpy out.
+    """What opens it anew for inferences of `x` (1, C, H, W), (1, F) or (1, time, channels), as variants are timed.
 
     `folder` holds the saved network, `module` is that network.
     """

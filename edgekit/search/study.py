@@ -28,7 +28,8 @@ from edgekit.search.outcomes import checked
 from edgekit.search.space import Space, identity
 from edgekit.search.trial import Context, Evaluate, Outcome
 
-FORMAT = 1
+FORMAT, JOURNAL_FORMAT = 1, 2
+"""Of study.json, and of the journal: 2 since what is timed is `execute` alone, so that no study mixes the two."""
 OnBatch = Callable[[StudyRow], None]
 
 
@@ -143,7 +144,7 @@ class _Coordinator:
         self.space, self.objectives, self.subject, self.parts, self.folder = space, objectives, subject, parts, folder
         self.journal = Journal(folder)
         if not self.journal.lines():
-            self.journal.append({"format": FORMAT, "parts": parts, "sampler": chosen})
+            self.journal.append({"format": JOURNAL_FORMAT, "parts": parts, "sampler": chosen})
         begun, *lines = self.journal.lines()
         self._compare(begun, wanted)
         self.sampler: SamplerRow = begun["sampler"]
@@ -157,7 +158,7 @@ class _Coordinator:
                 ) from None
 
     def _compare(self, begun: Mapping[str, Any], wanted: sampler.Name | None) -> None:
-        if begun.get("format") != FORMAT or "parts" not in begun:
+        if begun.get("format") != JOURNAL_FORMAT or "parts" not in begun:
             raise ConfigError(
                 f"{self.journal.path}: is no journal of a study that this version can read; choose another folder"
             )

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import RivalFile
+from edgekit.runner.backends._common import Opened
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.files import Content
 from edgekit.search.measuring import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
@@ -49,8 +50,9 @@ def protocol(tmp_path: Path) -> Protocol:
 
 
 def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_round(
-    files: list[Content], protocol: Protocol
+    files: list[Content], protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Opened, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     anchor, other = files[0].to_json(), files[1].to_json()
     found = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
     assert found["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
@@ -176,11 +178,11 @@ def test_ratios_to_another_baseline_are_never_taken(files: list[Content], protoc
 
 
 BROKEN = (
-    '{"format": 1, "anchors": {}, "files": {"a": {"ratio": 1}}}',
-    '{"format": 1, "anchors": {}, "files": {"onnx:a": {"ratio": 1.0, "low": 1.0, "high": 1.0}}}',
-    '{"format": 1, "anchors": {"onnx": NaN}, "files": {}}',
-    '{"format": 1, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": "1", "low": 1.0, "high": 1.0}}}',
-    '{"format": 1, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": -1.0, "low": 1.0, "high": 1.0}}}',
+    '{"format": 2, "anchors": {}, "files": {"a": {"ratio": 1}}}',
+    '{"format": 2, "anchors": {}, "files": {"onnx:a": {"ratio": 1.0, "low": 1.0, "high": 1.0}}}',
+    '{"format": 2, "anchors": {"onnx": NaN}, "files": {}}',
+    '{"format": 2, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": "1", "low": 1.0, "high": 1.0}}}',
+    '{"format": 2, "anchors": {"onnx": 1.0}, "files": {"onnx:a": {"ratio": -1.0, "low": 1.0, "high": 1.0}}}',
 )
 
 

@@ -18,7 +18,8 @@ def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
     """A call of an opened model that does what `Model.execute` does: the model's own type in, float32 out.
 
     `x` is one input as `Backend.run` takes it, float32 or int32 token ids. Where the model takes another type, it is
-    made here and not in the call. A device makes it of the raw sample, often by a table (`runner/encode.py`).
+    made here and not in the call. A device makes it of the raw sample, often by a table (`runner/encode.py`). Several
+    inputs come as one float32 vector, which the call takes apart and converts, as on a device.
     """
     invoke, encode, decode = backend.invoke, backend.encode, backend.decode
     given = x if encode is None else encode(x)
