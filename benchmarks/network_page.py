@@ -29,6 +29,8 @@ RepVGG's branches are [merged](../how-to/your-own-network.md#branches-that-only-
 MCUNet-like has blocks set by hand from MCUNet's space; it is none of the networks that were found there by search.
 Weights are random where bytes and times are concerned, for they decide nothing about them.
 """
+BY_HAND = "## What stands out"
+"""The heading of what a person wrote."""
 CALLED = {
     "resnet8": "ResNet-8",
     "ds_cnn": "DS-CNN",
@@ -45,9 +47,10 @@ CALLED = {
 
 
 def write() -> None:
-    """Write the page of what lies in build/networks, and say what is missing there."""
+    """Write the page of what lies in build/networks, and say what is missing there. A person's words stay below it."""
     times = {target: found for target in TARGETS if (found := _read(f"time-{target}"))}
-    PAGE.write_text(text(times))
+    _, heading, words = PAGE.read_text().partition(BY_HAND)
+    PAGE.write_text(text(times) + (f"\n{heading}{words}" if heading else ""))
 
 
 def text(times: dict[str, dict[str, Any]]) -> str:
