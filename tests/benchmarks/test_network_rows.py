@@ -48,3 +48,13 @@ def test_the_page_tells_costs_ratios_and_what_was_not_trained(tmp_path: Path, mo
 def test_the_page_in_the_docs_is_of_these_networks() -> None:
     said = PAGE.read_text()
     assert all(f"| {CALLED[network]} |" in said for network in NETWORKS)
+
+
+def test_what_a_person_wrote_below_the_tables_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, words = tmp_path / "networks.md", f"{network_page.BY_HAND}\n\nOne is quick.\n"
+    page.write_text(f"old tables\n\n{words}")
+    monkeypatch.setattr(network_page, "HOME", tmp_path)
+    monkeypatch.setattr(network_page, "PAGE", page)
+    for _ in range(2):
+        network_page.write()
+        assert page.read_text() == f"{network_page.text({})}\n{words}"

@@ -180,6 +180,13 @@ class TestOtherKey:
         with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
             studies.run(tmp_path, tmp_path)
 
+    def test_one_that_was_timed_in_another_way(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with monkeypatch.context() as before:
+            before.setattr("edgekit.search.study.JOURNAL_FORMAT", 1)
+            studies.run(tmp_path / "study", tmp_path, trials=4)
+        with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
+            studies.run(tmp_path / "study", tmp_path, trials=8)
+
 
 class TestRow:
     def test_everything_that_a_reader_needs_is_there(self, whole: Path) -> None:
