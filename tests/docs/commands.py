@@ -322,6 +322,10 @@ ELSEWHERE = {
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml": "trains for an hour and a half",
     "edgekit run configs/cifar10_small.yaml --set threads=2 --set training.precision=auto": "trains for an hour",
+    f"{CIFAR_SEARCH} --take 3": "needs a study of an hour; tests/search/test_take.py takes a point",
+    "python -m benchmarks.ablation configs/cifar10-trial-3.yaml --loss dist --set distill.epochs=20": (
+        "trains for hours; tests/benchmarks/test_ablation.py runs it on small networks"
+    ),
     f"{CIFAR_SEARCH} --minutes 42 --trials 8 --set threads=2 --set training.precision=auto": "trains for over an hour",
     "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
     "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (

@@ -56,7 +56,7 @@ def convert(
     values = _of_bytes(model_folder) if fold else None
     source_file, names = model_file.read(model_folder), model_file.tensor_names(model_folder)
     if source_file is None:
-        content, input_shape = _float_model(model_folder)
+        content, input_shape = float_model(model_folder)
         layout = input_layout(input_shape, "NHWC")
         made = None
     else:
@@ -116,7 +116,7 @@ def _of_bytes(model_folder: Path) -> np.ndarray | str:
 
 
 @lru_cache(maxsize=2)  # all precisions of one model share it
-def _float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
+def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     import litert_torch
 
     from edgekit.models import store
