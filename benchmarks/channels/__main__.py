@@ -98,7 +98,7 @@ class Rows:
         if len(networks) > 1:
             self._keep(row, networks[-1], config.epochs * (len(networks) - 1))
         if config.from_scratch and (of := scratched(rows)):
-            _, compared = compare(of, rows, networks, self.source.config, tuner)
+            _, compared = compare(of, rows, networks, self.source, tuner)
             self._keep(f"{row}, from new weights", networks[-1], compared["epochs"])
 
     def _technique(self, row: str, tuner: Tuner, walk: Walk) -> Any:

@@ -59,7 +59,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
     compared = None
     if config.from_scratch and (of := scratched(channels)):
-        channels, compared = compare(of, channels, pruned, source.config, tuner)
+        channels, compared = compare(of, channels, pruned, source, tuner)
     store.save(out / "model", pruned[kept_step(channels)], spec)
     by_size = partial(unstructured.steps, spec=spec, config=config, train=data.train)
     weights, sparse = prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
@@ -121,17 +121,20 @@ def short(tuner: Tuner, module: nn.Module, name: str) -> None:
 
 
 def compare(
-    of: Step, rows: list[Step], networks: list[nn.Module], distilled: dict[str, Any], tuner: Tuner
+    of: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
     """Train the shape that step `of` left from new weights; the rows with this one, and what the comparison says.
 
+    It learns as the student did that `distill` kept, whatever the fine-tuning minimises.
     The network is appended to `networks`.
     """
     config, tuned = tuner.config, networks[of["step"]]
     module = from_scratch.fresh(tuner.spec, tuned, config.seed)
-    options = from_scratch.options(distilled, config, of["step"])
+    options = from_scratch.options(distill.config, config, of["step"])
+    taught = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
     with progress.step("from scratch"):
-        tuner.tune(module, f"scratch-{of['step']}", options=options)
+        name = f"scratch-{of['step']}-{taught.row['loss'] or 'labels'}"
+        tuner.train(module, name, taught.distillation, options)
     row = tuner.measure(module, len(rows), of["aimed"])
     networks.append(module)
     drop = tasks.drop(tuner.answers(tuned), tuner.answers(module), config.budget.accuracy_confidence)
