@@ -43,6 +43,9 @@ Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], No
 def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.prune`."""
     artifacts.begin(out)
+    notes = config.unused()
+    for note in notes:
+        print(note)
     student, spec = open_model(source)
     unstructured.check(student, spec, config)  # before hours are spent on channels
     baseline, _ = open_model(source.ancestor("profile"))
@@ -92,7 +95,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None},
+        metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None, "notes": notes},
         libraries=LIBRARIES,
     )
 
