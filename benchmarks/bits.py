@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from edgekit import data
 from edgekit.core import tasks
-from edgekit.core.errors import ConversionError
+from edgekit.core.errors import ConfigError, ConversionError, EdgekitError
 from edgekit.models import store
 from edgekit.runner.backends import open_backend
+from edgekit.runner.errors import RunnerError
 from edgekit.runner.measure.bench import interleaved
 from edgekit.runner.measure.execution import execution
 from edgekit.runner.measure.intervals import p50, ratio
 from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files
+from edgekit.workbook.plan import load_plan, make_importable
 
 TARGETS = ("tflite", "openvino", "onnx")
 PRECISIONS = ("fp32", "int8", "w8", "dynamic", "int4_dense", "int4", "int16x8")
@@ -37,9 +39,10 @@ FOUND = "answers.json"
 
 def make(config: Path, model: Path, out: Path, targets: list[str]) -> None:
     """Convert to every precision of every target, and let each file answer the validation split."""
-    section = yaml.safe_load(config.read_text())
-    found = data.load(data.parse(section["data"]))
+    plan = load_plan(config)
+    make_importable(plan)
     preprocess = store.load(model)[1].preprocess
+    found = data.load(plan.data)
     inputs = evaluate.network_inputs(found.validation.x, preprocess)
     calibration = evaluate.network_inputs(evaluate.spread(found.calibration, CALIBRATION), preprocess)
     right = tasks.named(found.task).score_samples(evaluate.torch_outputs(model, inputs), inputs, found.validation.y)
@@ -91,9 +94,18 @@ def _made(
     return row
 
 
-def measure(out: Path) -> None:
-    """Rounds of every file of one network, and a row for each: p50, and its ratio to that target's int8."""
+def made(out: Path) -> list[dict[str, Any]]:
+    """The rows of the files that `make` left in `out`; ConfigError where there are none."""
+    if not (out / FOUND).is_file():
+        raise ConfigError(f"{out}: has no {FOUND}; run python -m benchmarks.bits make CONFIG MODEL {out} first")
     rows = [row for row in json.loads((out / FOUND).read_text()) if "files" in row]
+    if not rows:
+        raise ConfigError(f"{out / FOUND}: names no file; each reason stands in it, so make them anew")
+    return rows
+
+
+def measure(out: Path, rows: list[dict[str, Any]]) -> None:
+    """Rounds of every file of one network, and a row for each: p50, and its ratio to that target's int8."""
     sample = np.load(out / "sample.npy")
     calls = {}
     for row in rows:
@@ -118,7 +130,8 @@ def measure(out: Path) -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make files, or time those that are there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     making = verbs.add_parser("make")
@@ -126,12 +139,15 @@ def main() -> None:
         making.add_argument(name, type=Path)
     making.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     verbs.add_parser("time").add_argument("out", type=Path, nargs="+")
-    given = parser.parse_args()
-    if given.verb == "make":
-        make(given.config, given.model, given.out, given.targets)
-    else:
-        for out in given.out:
-            measure(out)
+    given = parser.parse_args(arguments)
+    try:
+        if given.verb == "make":
+            make(given.config, given.model, given.out, given.targets)
+        else:
+            for out, rows in [(out, made(out)) for out in given.out]:  # all are looked at before any is timed
+                measure(out, rows)
+    except (EdgekitError, RunnerError) as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

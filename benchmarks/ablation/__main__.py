@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ from edgekit.training.training_key import training_key
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 
 ROOT = Path(__file__).resolve().parents[2]
+MOST_EPOCHS = 10_000
+"""Of a training."""
 
 
 class Ablation:
@@ -115,7 +118,7 @@ class Ablation:
         return Training(network.title, place, spec, options, distillation=lesson, **self.how).fit(self.data)[0]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The table, written anew after each row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("config", type=Path)
@@ -126,7 +129,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the config")
     parser.add_argument("--out", type=Path, help="folder; none: build/ablation/NAME")
     parser.add_argument("--list", action="store_true", help="name the rows and stop")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     try:
         _run(options)
     except EdgekitError as error:
@@ -134,6 +137,8 @@ def main() -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    if not 0 <= options.epochs <= MOST_EPOCHS:
+        raise ConfigError(f"--epochs: got {options.epochs}; write 1 to {MOST_EPOCHS:,}, or 0 for the config's")
     plan = load_plan(options.config, options.set)
     make_importable(plan)
     if "distill" not in plan.stages:

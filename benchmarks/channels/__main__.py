@@ -5,7 +5,8 @@
 It starts from the student of a finished RUN, and its parts are done in turn, or one by one: `choose` times the cuts,
 `train` fine-tunes each row and, with `prune.from_scratch`, trains its shape anew; `convert` makes the files of all
 shapes for all targets, `time` times them in the same rounds, `page` writes the tables. Beside the student's own shapes
-stand untrained ones of `--widths`, each channel count cut by a quarter and by half: they show time alone.
+stand untrained ones of `--widths`, each channel count cut by a quarter and by half: they show time alone. A network
+whose builder takes no `width` needs `--widths` with no number.
 
 `share` is the speed-up over the ratio of multiply-adds, 1 where each multiply-add saved is time saved. A killed one
 goes on. Everything lies in `build/channels/NAME/`. Only classifications are compared.
@@ -98,7 +99,7 @@ class Rows:
         if len(networks) > 1:
             self._keep(row, networks[-1], config.epochs * (len(networks) - 1))
         if config.from_scratch and (of := scratched(rows)):
-            _, compared = compare(of, rows, networks, self.source.config, tuner)
+            _, compared = compare(of, rows, networks, self.source, tuner)
             self._keep(f"{row}, from new weights", networks[-1], compared["epochs"])
 
     def _technique(self, row: str, tuner: Tuner, walk: Walk) -> Any:
@@ -146,6 +147,8 @@ def _run(options: argparse.Namespace) -> None:
     wanted = [part for part in PARTS if options.only in (None, part)]
     if {"choose", "train", "convert"} & set(wanted):
         rows = Rows(plan, options.run, folder)
+        if "convert" in wanted:
+            timing.check(rows.spec, options.widths)  # before hours of training
         ways = [row for row in ROWS if options.row in (None, row)]
         for part in wanted:
             for row in ways if part in ("choose", "train") else ():

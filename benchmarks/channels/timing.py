@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data
 from edgekit.measure import lane
@@ -35,6 +36,22 @@ def shapes(folder: Path, spec: store.ModelSpec, widths: Sequence[int]) -> Iterat
     for path in sorted((folder / "networks").glob("*")):
         if "new weights" not in path.name:  # it has the shape, and so the time, of what was fine-tuned
             yield path.name, store.load(path)[0], "student"
+    yield from _untrained(spec, widths)
+
+
+def check(spec: store.ModelSpec, widths: Sequence[int]) -> None:
+    """ConfigError where there is no such network of one of these widths."""
+    try:
+        for _ in _untrained(spec, widths):
+            pass
+    except ModelError as error:
+        wanted = " ".join(map(str, widths))
+        raise ConfigError(
+            f"--widths: got {wanted}, and {' '.join(str(error).split())}; write --widths with no number for none"
+        ) from None
+
+
+def _untrained(spec: store.ModelSpec, widths: Sequence[int]) -> Iterator[tuple[str, nn.Module, str]]:
     for width in widths:
         for share in (1.0, *SHARES):
             narrow = {**spec.kwargs, "width": math.ceil(width * share)}

@@ -8,7 +8,7 @@ random, in blocks of four neighbouring inputs (1x4), or two of every four (2:4).
 take turns round by round. `times as long` is against the same kind of file without zeros, with its interval of 95 %.
 Memory is what a fresh process grows by when it opens a file and calls it.
 
-All of it lies in `build/sparse/probe/`, the table in `probe.md`.
+All of it lies in `build/sparse/probe/`, the table in `probe.md`; another network needs another folder, by `--out`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import json
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,14 @@ import numpy as np
 
 from benchmarks.sparse import files
 from benchmarks.sparse.files import DENSE, PATTERNS, folder_of
+from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.hashing import write_json
+from edgekit.runner.errors import RunnerError
 from edgekit.runner.measure.bench import interleaved, machine
 from edgekit.runner.measure.intervals import ratio
 
 HOME = Path(__file__).resolve().parents[2] / "build" / "sparse" / "probe"
+FACTS = "facts.json"
 CONFIDENCE = 0.95
 CALLS, WARMUP = 20, 5
 WEIGHED = (DENSE, "80 %")
@@ -63,39 +66,50 @@ class Fact:
     answers: str
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the files, or time those that are there."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--make", action="store_true")
     parser.add_argument("--alpha", type=float, default=0.5)
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15, help="11 or more, for the intervals")
+    parser.add_argument("--out", type=Path, default=HOME, help="folder; none: build/sparse/probe")
     parser.add_argument("--memory", nargs=3, metavar=("WHICH", "FILE", "SIZE"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    try:
+        _run(options)
+    except (EdgekitError, RunnerError) as error:
+        raise SystemExit(str(error)) from None
+
+
+def _run(options: argparse.Namespace) -> None:
     if options.memory:
         which, path, size = options.memory
         print(_grown_kb(which, Path(path), int(size)))
     elif options.make:
-        HOME.mkdir(parents=True, exist_ok=True)
-        files.make(HOME, options.alpha, options.size)
-        facts = [asdict(fact) for fact in _facts(options.size)]
-        network = f"mobilenet_v1(alpha={options.alpha:g}, stem_stride=2), {options.size}x{options.size}x3"
-        write_json(HOME / "facts.json", {"network": network, "size": options.size, "facts": facts})
+        _make(options.out, options.alpha, options.size)
     else:
-        _measure(options.rounds)
+        _measure(options.out, options.rounds)
 
 
-def _there() -> Iterator[tuple[str, str, Path, str]]:
+def _make(home: Path, alpha: float, size: int) -> None:
+    files.make(home, alpha, size)
+    facts = [asdict(fact) for fact in _facts(home, size)]
+    network = f"mobilenet_v1(alpha={alpha:g}, stem_stride=2), {size}x{size}x3"
+    write_json(home / FACTS, {"network": network, "size": size, "facts": facts})
+
+
+def _there(home: Path) -> Iterator[tuple[str, str, Path, str]]:
     """Every kind and pattern of which there is a file, the file, and how it is opened."""
     for kind, (name, how) in KINDS.items():
         for pattern in PATTERNS:
-            if (path := folder_of(HOME, pattern) / name).exists():
+            if (path := folder_of(home, pattern) / name).exists():
                 yield kind, pattern, path, how
 
 
-def _facts(size: int) -> Iterator[Fact]:
+def _facts(home: Path, size: int) -> Iterator[Fact]:
     opening = files.openers(size)
-    for kind, pattern, path, how in _there():
+    for kind, pattern, path, how in _there(home):
         plain = KINDS[kind.partition(",")[0]]
         content = [path.read_bytes(), *([path.with_suffix(".bin").read_bytes()] if path.suffix == ".xml" else [])]
         answers = "" if plain == KINDS[kind] else _compared(opening, path, how, path.with_name(plain[0]))
@@ -135,11 +149,13 @@ def _resident_kb() -> int:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1])
 
 
-def _measure(rounds: int) -> None:
-    made = json.loads((HOME / "facts.json").read_text())
+def _measure(home: Path, rounds: int) -> None:
+    if not (home / FACTS).is_file():
+        raise ConfigError(f"{home}: has no files yet; run python -m benchmarks.sparse --make first")
+    made = json.loads((home / FACTS).read_text())
     facts = {(each["kind"], each["pattern"]): Fact(**each) for each in made["facts"]}
     opening = files.openers(made["size"])
-    calls = {f"{kind}|{pattern}": opening[how](path) for kind, pattern, path, how in _there()}
+    calls = {f"{kind}|{pattern}": opening[how](path) for kind, pattern, path, how in _there(home)}
     samples_ms = interleaved(calls, rounds, CALLS, WARMUP)
     rows = []
     for key, values in samples_ms.items():
@@ -161,7 +177,7 @@ def _measure(rounds: int) -> None:
     lines = [" | ".join(cells) for cells in (HEAD, ["---"] * len(HEAD), *rows)]
     about = {"network": made["network"], "rounds": f"{rounds} of {CALLS} calls", **machine()}
     text = "\n".join([*(f"- {name}: {value}" for name, value in about.items()), "", *(f"| {line} |" for line in lines)])
-    (HOME / "probe.md").write_text(f"{text}\n")
+    (home / "probe.md").write_text(f"{text}\n")
     print(text)
 
 

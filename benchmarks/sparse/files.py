@@ -5,12 +5,15 @@ The network is converted once. What is zeroed are the weights inside the files, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgekit.core.errors import ConfigError
+from edgekit.core.hashing import write_json
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
 from edgekit.targets import float_ops
@@ -23,6 +26,7 @@ from edgekit.targets.tflite.convert import convert as to_tflite
 DENSE = "no zeros"
 PATTERNS = (DENSE, "70 %", "80 %", "90 %", "80 %, 1x4", "2:4")
 BLOCK = 4
+NETWORK, MADE = "network.json", "made"
 
 
 def folder_of(home: Path, pattern: str) -> Path:
@@ -46,7 +50,7 @@ def kept(pattern: str, shape: tuple[int, int]) -> np.ndarray:
 
 def make(home: Path, alpha: float, size: int) -> None:
     """Every file of every pattern; those that are there already stay."""
-    if (home / "made").exists():
+    if not begin(home, alpha, size):
         return
     spec = store.ModelSpec(
         builder="edgekit.models.mobilenet_v1:mobilenet_v1",
@@ -63,7 +67,28 @@ def make(home: Path, alpha: float, size: int) -> None:
     to_onnx(home / "network", "fp32", x, home / "onnx")
     for pattern in PATTERNS:
         _make(home, folder_of(home, pattern), pattern, x)
-    (home / "made").touch()
+    finish(home)
+
+
+def begin(home: Path, alpha: float, size: int) -> bool:
+    """Whether the files of this network are still to be made; ConfigError where `home` holds anything else."""
+    noted, wanted = home / NETWORK, {"alpha": alpha, "size": size}
+    if not home.is_dir() or not any(home.iterdir()):
+        home.mkdir(parents=True, exist_ok=True)
+        write_json(noted, wanted)
+    found = json.loads(noted.read_text()) if noted.is_file() else {}
+    if found != wanted:
+        holds = " and ".join(f"{name} {value:g}" for name, value in found.items()) or "no network that is noted"
+        raise ConfigError(
+            f"{home}: got alpha {alpha:g} and size {size}, and it holds files of {holds}; "
+            "give --out another folder, or remove this one"
+        )
+    return not (home / MADE).exists()
+
+
+def finish(home: Path) -> None:
+    """Note that all files are there."""
+    (home / MADE).touch()
 
 
 def inputs(size: int, count: int) -> np.ndarray:

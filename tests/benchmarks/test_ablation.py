@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.ablation import results
+from benchmarks.ablation.__main__ import main
 from benchmarks.ablation.recipes import ALONE, TODAY, Lesson, Recipe, named, needed, recipes, widened
 from benchmarks.ablation.results import Result
 from edgekit.core.config import NetworkConfig, TrainOptions
@@ -108,6 +109,12 @@ def test_the_gap_is_that_to_todays_teacher_and_that_to_its_own(tmp_path: Path) -
     assert text == (tmp_path / "ablation.md").read_text() and "+3.00 (" in text
     widths = {line.count(" | ") for line in text.splitlines() if line.startswith("|")}
     assert len(widths) == 1
+
+
+@pytest.mark.parametrize("epochs", ["-1", "10001"])
+def test_epochs_that_no_training_can_have_are_told_in_a_line(epochs: str) -> None:
+    with pytest.raises(SystemExit, match=f"^--epochs: got {epochs}; write 1 to 10,000, or 0 for the config's$"):
+        main([str(ROOT / "tests" / "configs" / "tiny.yaml"), "--epochs", epochs])
 
 
 def test_a_run_is_gone_on_with(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.ablation.results import packed
 from benchmarks.channels import timing
 from benchmarks.channels.page import accuracies, speeds
+from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data
 from edgekit.models import store
@@ -55,3 +56,13 @@ def test_files_are_made_once_and_timed_in_another_process(tmp_path: Path, capsys
     assert all(len(row["round_p50s_ms"]) == 10 and row["bytes"] > 0 for row in found["files"])
     assert found["about"]["width 2 of 4"]["macs"] < found["about"]["width 4 of 4"]["macs"]
     assert capsys.readouterr().out == ""
+
+
+def test_a_network_without_a_width_is_refused_before_anything_is_trained() -> None:
+    by_alpha = spec("mobilenet_v1:mobilenet_v1", alpha=0.25)
+    with pytest.raises(
+        ConfigError, match=r"^--widths: got 16 64, and .+: takes no 'width'; .+ with no number for none$"
+    ):
+        timing.check(by_alpha, [16, 64])
+    timing.check(by_alpha, [])
+    timing.check(spec("resnet:resnet", depth=8, width=8), [16, 64])

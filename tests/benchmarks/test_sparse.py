@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchmarks.sparse import files
+from benchmarks.sparse.__main__ import main
 from benchmarks.sparse.pruning import CONTROL, STUDENT, Row, table
+from edgekit.core.errors import ConfigError
 
 SHAPE = (128, 64)
 
@@ -40,3 +44,28 @@ def test_rows_are_compared_with_the_student_and_with_what_was_tuned_as_long() ->
 def test_without_the_control_nothing_stands_against_it() -> None:
     right = np.ones(100, bool)
     assert table([Row(STUDENT, 0.0, 0, 0.9, right)])[0][-2:] == ["–", "–"]
+
+
+def test_before_the_files_are_made_a_line_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"^\S+: has no files yet; run python -m benchmarks.sparse --make first$"):
+        main(["--out", str(tmp_path)])
+
+
+def test_files_are_made_once_and_those_of_another_network_are_no_ones_of_this(tmp_path: Path) -> None:
+    home = tmp_path / "probe"
+    assert files.begin(home, 0.5, 64)
+    assert files.begin(home, 0.5, 64), "it was stopped in between"
+    files.finish(home)
+    assert not files.begin(home, 0.5, 64)
+    for alpha, size in ((0.25, 64), (0.5, 96)):
+        with pytest.raises(ConfigError, match=f"alpha {alpha:g} and size {size}, and it holds files of alpha 0.5 and"):
+            files.begin(home, alpha, size)
+    with pytest.raises(SystemExit, match="give --out another folder, or remove this one$"):
+        main(["--make", "--size", "96", "--out", str(home)])
+    assert not files.begin(home, 0.5, 64), "what was there stays"
+
+
+def test_files_of_which_nothing_says_what_they_are_get_no_name(tmp_path: Path) -> None:
+    (tmp_path / "made").touch()
+    with pytest.raises(ConfigError, match="it holds files of no network that is noted"):
+        files.begin(tmp_path, 0.5, 64)

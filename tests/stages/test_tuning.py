@@ -25,6 +25,8 @@ SHORT: dict[str, dict[str, Any]] = {
     "quantize": {"recipes": ["minmax"], "max_float_layers": 0, "study_sizes": [], "calibration_samples": 8,
                  "sensitivity_samples": 8},
 }  # fmt: skip
+RECIPE = {"batch_size": 16, "learning_rate": 0.1, "augment": "none"}
+"""Of the student's own training."""
 BUDGET = {"accuracy_drop_pp": 100.0}  # the last step is kept, whatever the baseline is
 
 
@@ -43,7 +45,7 @@ def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1, **more: An
         out = artifacts.begin(root / name)
         store.save(out / "model", store.build(spec, seed), spec)
         artifacts.write_json(out / "decision.json", decided(options))
-        found = artifacts.seal(out, stage=name, source=found, data_digest=data().digest, config={}, metrics={})
+        found = artifacts.seal(out, stage=name, source=found, data_digest=data().digest, config=RECIPE, metrics={})
     assert found is not None
     module = {"prune": prune, "quantize": quantize}[stage]
     given = {**SHORT[stage], "epochs": 1, "batch_size": 32, "threads": 1, "budget": BUDGET, **more}
@@ -86,3 +88,20 @@ def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None
     assert learnt(asked) == learnt(tuned("prune", tmp_path / "alone", None))
     assert asked.key != tuned("prune", tmp_path / "taught", "soft_targets").key
     assert "fine-tuned by labels alone: tune_with is labels" in repr(tables.prune(asked))
+
+
+def test_a_shape_from_new_weights_learns_as_the_student_did_whatever_tunes_the_rest(tmp_path: Path) -> None:
+    """An untrained teacher is a bad one, so who learnt from it is surely worse than who learnt by the labels."""
+    asked = {
+        "alone": (None, "distilled"),
+        "taught": ("soft_targets", "distilled"),
+        "labels": ("soft_targets", "labels"),
+    }
+    made = {
+        name: tuned("prune", tmp_path / name, kept, tune_with=tune_with, from_scratch=True, scratch_epochs=20)
+        for name, (kept, tune_with) in asked.items()
+    }
+    found = {name: each.metrics["from_scratch"]["validation_accuracy"] for name, each in made.items()}
+    assert found["labels"] == found["taught"] < found["alone"] - 0.2
+    sparse = {name: learnt(each)[1] for name, each in made.items()}
+    assert sparse["labels"] == sparse["alone"] != sparse["taught"], "the fine-tuning does as it is told"

@@ -12,6 +12,12 @@ from edgekit.training.teachers import model_file
 
 LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *model_file.LIBRARIES)
 
+BY_TIME = ("latency_ratio", "cuts_per_step", "widths_per_group", "candidate_epochs")
+BY_RATIO = ("ratio", "scope")
+"""Options of one way of removing channels alone."""
+TIMING = ("rounds", "calls_per_round", "timeout_s")
+"""Options of whatever is timed."""
+
 
 class Config(TuningStage):
     """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step.
@@ -77,3 +83,19 @@ class Config(TuningStage):
                 f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
                 "lose as large a share of its channels as the network shall; lower the one or raise the other"
             )
+
+    def unused(self) -> list[str]:
+        """A sentence for each option that was given and that another option leaves without effect."""
+        by_time = self.structured == "latency"
+        idle = {
+            "structured: ratio": () if by_time else BY_TIME,
+            "structured: latency": BY_RATIO if by_time else (),
+            "from_scratch: false": () if self.from_scratch else ("scratch_epochs",),
+            "measure: false": () if self.measure or by_time else TIMING,
+        }
+        return [
+            f"prune.{name}: got {getattr(self, name)}; it has no effect with {reason}"
+            for reason, names in idle.items()
+            for name in names
+            if name in self.model_fields_set
+        ]

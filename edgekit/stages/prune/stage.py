@@ -43,6 +43,9 @@ Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], No
 def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.prune`."""
     artifacts.begin(out)
+    notes = config.unused()
+    for note in notes:
+        print(note)
     student, spec = open_model(source)
     unstructured.check(student, spec, config)  # before hours are spent on channels
     baseline, _ = open_model(source.ancestor("profile"))
@@ -59,7 +62,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
     compared = None
     if config.from_scratch and (of := scratched(channels)):
-        channels, compared = compare(of, channels, pruned, source.config, tuner)
+        channels, compared = compare(of, channels, pruned, source, tuner)
     store.save(out / "model", pruned[kept_step(channels)], spec)
     by_size = partial(unstructured.steps, spec=spec, config=config, train=data.train)
     weights, sparse = prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
@@ -92,7 +95,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None},
+        metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None, "notes": notes},
         libraries=LIBRARIES,
     )
 
@@ -121,17 +124,20 @@ def short(tuner: Tuner, module: nn.Module, name: str) -> None:
 
 
 def compare(
-    of: Step, rows: list[Step], networks: list[nn.Module], distilled: dict[str, Any], tuner: Tuner
+    of: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
     """Train the shape that step `of` left from new weights; the rows with this one, and what the comparison says.
 
+    It learns as the student did that `distill` kept, whatever the fine-tuning minimises.
     The network is appended to `networks`.
     """
     config, tuned = tuner.config, networks[of["step"]]
     module = from_scratch.fresh(tuner.spec, tuned, config.seed)
-    options = from_scratch.options(distilled, config, of["step"])
+    options = from_scratch.options(distill.config, config, of["step"])
+    taught = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
     with progress.step("from scratch"):
-        tuner.tune(module, f"scratch-{of['step']}", options=options)
+        name = f"scratch-{of['step']}-{taught.row['loss'] or 'labels'}"
+        tuner.train(module, name, taught.distillation, options)
     row = tuner.measure(module, len(rows), of["aimed"])
     networks.append(module)
     drop = tasks.drop(tuner.answers(tuned), tuner.answers(module), config.budget.accuracy_confidence)

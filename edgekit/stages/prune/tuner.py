@@ -48,17 +48,28 @@ class Tuner:
         options: TrainOptions | None = None,
     ) -> None:
         """Train `module` in place, as the config says or by other `options`; `name` is the checkpoint's."""
+        self.train(module, name, self.distillation, options or self.config, after_step)
+
+    def train(
+        self,
+        module: nn.Module,
+        name: str,
+        distillation: Distillation | None,
+        options: TrainOptions,
+        after_step: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        """The same by any distillation; None: by labels alone."""
         config = self.config
         fit(
             module,
             self.data,
             self.spec.preprocess,
-            options or config,
+            options,
             seed=config.seed,
             device=config.device,
             threads=config.threads,
             training=config.training,
-            distillation=self.distillation,
+            distillation=distillation,
             resume=self.place.checkpoint(name),
             after_step=after_step,
         )

@@ -19,17 +19,23 @@ from edgekit.targets.jobs import Job
 
 
 @pytest.mark.numerics
-def test_files_that_store_zeros_cross_every_boundary(trained: Any, data: Data, tmp_path: Path) -> None:
-    module, spec = trained("tiny")
+def test_a_file_that_stores_zeros_is_smaller_and_crosses_every_boundary(
+    trained: Any, data: Data, tmp_path: Path
+) -> None:
+    module, spec = trained("tiny", width=64)
     with torch.no_grad():
         for layer in module.modules():
             if isinstance(layer, torch.nn.Conv2d):
                 layer.weight[:, ::2] = 0
     source = seal_run(tmp_path, data, {"baseline": (module, spec)})
-    config = Config(targets=["tflite"], precisions=["fp32"], check_samples=40, sparse_weights=True)
-    sealed = convert.run(source, data, config, tmp_path / "convert")
-    [plain] = read(sealed)
-    assert plain.sparse_weights.partition(":")[0] in ("sparse", "kept dense")
+    given = Config(targets=["tflite"], precisions=["fp32"], check_samples=40)
+    asked = given.model_copy(update={"sparse_weights": True})
+    dense, sealed = (
+        convert.run(source, data, config, tmp_path / name) for name, config in (("dense", given), ("sparse", asked))
+    )
+    [plain], [before] = read(sealed), read(dense)
+    assert plain.sparse_weights.partition(":")[0] == "sparse" and not before.sparse_weights
+    assert plain.bytes < 0.8 * before.bytes
     assert sealed.metrics["notes"][-1] == f"{plain.name}: sparse_weights: {plain.sparse_weights}"
     assert all(one["ok"] for one in plain.boundaries)
     assert open_variant(sealed, plain).run(convert_input(data)).shape[-1] == len(data.classes)
