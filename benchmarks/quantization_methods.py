@@ -1,6 +1,6 @@
 """What methods of the quantizers win beside the plain files: equalisation, clipping, corrections of biases and errors.
 
-    python -m benchmarks.quantization_methods CONFIG MODEL OUT    # MODEL: a folder with model.json
+    python -m benchmarks.quantization_methods CONFIG MODEL OUT [--only FILE,…]    # MODEL: a folder with model.json
 
 NNCF and ai-edge-quantizer make each file. It answers the validation split, and is held against the first of its group,
 which is edgekit's own. A difference is that of pairs in points, with the interval of Tango 1998 at 95 %. SNR is that
@@ -11,13 +11,12 @@ beside the workbook; without it that row says so.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from benchmarks.ablation.results import difference
 from edgekit import data
@@ -32,6 +31,7 @@ from edgekit.targets.openvino.convert import FILES as OPENVINO
 from edgekit.targets.openvino.convert import convert as to_openvino
 from edgekit.targets.tflite.convert import FILE as TFLITE
 from edgekit.targets.tflite.convert import float_model
+from edgekit.workbook.plan import load_plan, make_importable
 
 CALIBRATION = 200
 HEAD = "| file | method | accuracy | beside the first, pp | SNR, dB |\n|---|---|---:|---:|---:|"
@@ -234,20 +234,23 @@ def groups() -> dict[str, dict[str, Make]]:
     }
 
 
-def compare(config: Path, model: Path, out: Path) -> str:
-    """The table, written after each file; a method that cannot be applied has its reason."""
-    if not (model / "model.json").is_file():
-        raise ConfigError(f"MODEL: {model}: no model.json in it; name a folder such as artifacts/NAME/distill/model")
-    found = data.load(data.parse(yaml.safe_load(config.read_text())["data"]))
+def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> str:
+    """The table of those kinds of file, or of all; a method that cannot be applied has its reason."""
+    known = groups()
+    if unknown := set(only) - set(known):
+        raise ConfigError(f"--only: got {', '.join(sorted(unknown))}; each must be one of {', '.join(known)}")
+    plan = load_plan(config)
+    make_importable(plan)
     preprocess = store.load(model)[1].preprocess
+    found = data.load(plan.data)
     inputs = evaluate.network_inputs(found.validation.x, preprocess)
     subject = Subject(model, evaluate.network_inputs(evaluate.spread(found.calibration, CALIBRATION), preprocess))
     exact = evaluate.torch_outputs(model, inputs)
     task = tasks.named(found.task)
     lines = [HEAD]
-    for name, methods in groups().items():
+    for name in only or known:
         first: np.ndarray | None = None
-        for method, make in methods.items():
+        for method, make in known[name].items():
             folder = out / name / method.replace(", ", "-").replace(" ", "-")
             folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -258,11 +261,7 @@ def compare(config: Path, model: Path, out: Path) -> str:
                 continue
             right = np.asarray(task.score_samples(outputs, inputs, found.validation.y)).astype(bool)
             first = right if first is None else first
-            cells = (
-                f"{right.mean():.2%}",
-                _beside(first, right),
-                f"{_snr(exact, outputs):.1f}",
-            )
+            cells = (f"{right.mean():.2%}", _beside(first, right), f"{_snr(exact, outputs):.1f}")
             lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     text = "\n".join(lines)
@@ -281,13 +280,14 @@ def _snr(exact: np.ndarray, outputs: np.ndarray) -> float:
     return float(10 * np.log10((exact**2).sum() / ((exact - outputs.reshape(exact.shape)) ** 2).sum()))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("config", "model", "out"):
         parser.add_argument(name, type=Path)
-    given = parser.parse_args()
+    parser.add_argument("--only", default="", metavar="FILE,…", help="kinds of file, such as int8-openvino")
+    given = parser.parse_args(arguments)
     try:
-        print(compare(given.config, given.model, given.out))
+        print(compare(given.config, given.model, given.out, list(filter(None, given.only.split(",")))))
     except (EdgekitError, OSError) as error:
         raise SystemExit(str(error)) from None
 

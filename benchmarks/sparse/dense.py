@@ -3,8 +3,8 @@
     python -m benchmarks.sparse.dense [--width 1024] [--layers 4] [--rounds 15]
 
 Random int8 weights, of which 80 % are zeros. The file is opened without the option, and with it from a rate of 0.5 on
-(`CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE`). Openings take turns. OpenVINO asks for a processor with AMX, so the table says
-whether this one has it.
+(`CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE`). Openings take turns. OpenVINO asks for a processor with AMX, so the first
+line says whether this one has it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""`python -m benchmarks.quantization_methods`: methods of the quantizers on a small network, each beside the first."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks import quantization_methods
+from edgekit.data import load
+from edgekit.models import store
+from edgekit.models.from_artifact import spec_for
+from edgekit.workbook.plan import load_plan
+from tests.conftest import TINY
+
+
+def saved(folder: Path) -> Path:
+    """A small untrained network for the config `tiny`."""
+    plan = load_plan(TINY)
+    spec = spec_for(load(plan.data), "edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 1}, plan.run.preprocess)
+    store.save(folder, store.build(spec), spec)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["int8-openvino", "int4-tflite", "int4_dense-tflite"])
+def test_every_method_has_a_row(kind: str, tmp_path: Path) -> None:
+    text = quantization_methods.compare(TINY, saved(tmp_path / "model"), tmp_path / "out", [kind])
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+    methods = quantization_methods.groups()[kind]
+    assert [row[1] for row in rows] == list(methods) and {row[0] for row in rows} == {kind}
+    assert rows[0][3] == ""
+    for _, method, accuracy, beside, snr in rows[1:]:
+        if method == "cross-layer equalisation" and find_spec("brevitas") is None:
+            assert accuracy == "ModuleNotFoundError: No module named 'brevitas'"
+        else:
+            assert accuracy.endswith("%") and " to " in beside and float(snr) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["none.yaml", "none", "out"], r"none\.yaml: no such config file"),
+        ([str(TINY), "none", "out"], r"none.model\.json: not a saved model"),
+        ([str(TINY), "none", "out", "--only", "int2"], r"--only: got int2; each must be one of int8-openvino, "),
+    ],
+    ids=["config", "model", "only"],
+)
+def test_what_is_wrong_is_told_in_a_line(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=f"^{said}") as ended:
+        quantization_methods.main(arguments)
+    assert "\n" not in str(ended.value) and not (tmp_path / "out").exists()
