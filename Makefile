@@ -10,7 +10,7 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
 NIGHTLY := test processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
 
@@ -61,8 +61,8 @@ lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make test does so too
-	$(BIN)/pytest -q tests/test_nbval.py
+nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make defaults does so too
+	$(BIN)/pytest -q -m defaults tests/test_nbval.py
 
 # The executed notebooks are pages of the site, so there must be a run: if it is there already, this takes seconds.
 docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a run of the digits and makes it
@@ -72,14 +72,14 @@ docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a
 
 # The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
 # is unchanged since is not computed twice, every check of the notebooks runs.
-defaults: $(VENV)/.dev ## run all nine notebooks with their default parameters under nbval
+defaults: nbval ## run all nine notebooks with their default parameters under nbval
 	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
 quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow; about a minute
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
 
-test: lint ## ruff, mypy, and every test that has no target of its own, the reference notebooks under nbval among them
+test: lint ## ruff, mypy, and every test that has no target of its own
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
 # Three at a time: these tests wait for others a third of their time.

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from tests.reference.strict import ROOT, strict
+
+pytestmark = pytest.mark.defaults
 
 REFERENCE = ROOT / "tests" / "reference"
 

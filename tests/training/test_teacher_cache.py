@@ -17,6 +17,8 @@ from edgekit.training.teacher_cache import SHAPED_BY, TeacherCache, teacher_dige
 from tests.test_floors import PACKAGE, reached
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
+pytestmark = pytest.mark.processes
+
 
 class Counted(nn.Module):
     """A teacher that counts how often it is asked."""
