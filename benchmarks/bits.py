@@ -100,7 +100,9 @@ def made(out: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{out}: has no {FOUND}; run python -m benchmarks.bits make CONFIG MODEL {out} first")
     rows = [row for row in json.loads((out / FOUND).read_text()) if "files" in row]
     if not rows:
-        raise ConfigError(f"{out / FOUND}: names no file; each reason stands in it, so make them anew")
+        raise ConfigError(
+            f"{out / FOUND}: names no file; it has the reasons, so make files of another MODEL or of other --targets"
+        )
     return rows
 
 

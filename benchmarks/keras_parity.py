@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.networks import HOME, NETWORKS
+from benchmarks.networks import HOME, NETWORKS, lived_in
 
 PARITY = ("resnet8", "ds_cnn", "mobilenet_v1", "mobilenet_v2")
 PRECISIONS = ("fp32", "int8")
@@ -86,22 +86,6 @@ def make(network: str, folder: Path) -> Path:
     if done.returncode:
         raise SystemExit(f"{network} in Keras: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return folder
-
-
-def lived_in(module: Any) -> Any:
-    """Norms and biases as after a training, so that none of them is left out unseen."""
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for part in module.modules():
-            if isinstance(part, torch.nn.BatchNorm2d):
-                part.running_mean.normal_(0, 0.1, generator=generator)
-                part.running_var.uniform_(0.5, 1.5, generator=generator)
-                part.weight.uniform_(0.8, 1.2, generator=generator)
-            if getattr(part, "bias", None) is not None:
-                part.bias.normal_(0, 0.1, generator=generator)
-    return module
 
 
 def farthest(folder: Path) -> dict[str, float]:

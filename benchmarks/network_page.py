@@ -27,7 +27,7 @@ HEAD = """# What each reference network costs
 Each network has its builder's own keywords, which are small: the papers' networks are for pictures of 224×224.
 RepVGG's branches are [merged](../how-to/your-own-network.md#branches-that-only-training-needs), as on every device.
 MCUNet-like has blocks set by hand from MCUNet's space; it is none of the networks that were found there by search.
-Weights are random where bytes and times are concerned, for they decide nothing about them.
+Weights are random where bytes and times are concerned, with biases and norms as after a training.
 """
 BY_HAND = "## What stands out"
 """The heading of what a person wrote."""

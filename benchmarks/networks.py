@@ -50,6 +50,23 @@ LABELS = [str(number) for number in range(10)]
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 
 
+def lived_in(module: Any) -> Any:
+    """Norms and biases as after a training. Zeros would be left out, or stored once for all layers."""
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for part in module.modules():
+            if isinstance(part, _BatchNorm):
+                part.running_mean.normal_(0, 0.1, generator=generator)
+                part.running_var.uniform_(0.5, 1.5, generator=generator)
+                part.weight.uniform_(0.8, 1.2, generator=generator)
+            if getattr(part, "bias", None) is not None:
+                part.bias.normal_(0, 0.1, generator=generator)
+    return module
+
+
 def make(network: str, precision: str, target: str) -> Path:
     """The path of a bundle, made if it is not there."""
     path = HOME / f"{network}-{precision}-{target}.edge.zip"
@@ -62,7 +79,7 @@ def make(network: str, precision: str, target: str) -> Path:
     work = HOME / f"{network}-{precision}-{target}"
     shutil.rmtree(work, ignore_errors=True)
     model = HOME / "models" / network  # all precisions share it, and so the float model that they are made from
-    store.save(model, store.build(spec), spec)
+    store.save(model, lived_in(store.build(spec)), spec)
     random = np.random.default_rng(0)
     if steps:
         samples = random.integers(0, 256, (64, *shape)).astype(np.uint8)

@@ -31,11 +31,13 @@ from edgekit.targets.openvino.convert import FILES as OPENVINO
 from edgekit.targets.openvino.convert import convert as to_openvino
 from edgekit.targets.tflite.convert import FILE as TFLITE
 from edgekit.targets.tflite.convert import float_model
+from edgekit.targets.tflite.recipes import IN_4_BITS
 from edgekit.workbook.plan import load_plan, make_importable
 
 CALIBRATION = 200
 HEAD = "| file | method | accuracy | beside the first, pp | SNR, dB |\n|---|---|---:|---:|---:|"
 
+DENSE = "FULLY_CONNECTED"
 OWN: dict[str, Any] = {"fast": True, "equalize": False, "smooth": None}
 """Which bias correction NNCF computes; whether layers are equalised first; the strengths of SmoothQuant."""
 
@@ -141,7 +143,7 @@ def tflite_int4(algorithm: str) -> Make:
 
         made = recipe_manager.RecipeManager()
         made.load_quantization_recipe(recipe.static_wi8_ai8())
-        for kind in ("CONV_2D", "FULLY_CONNECTED"):
+        for kind in IN_4_BITS["int4"]:
             name = qtyping.TFLOperationName[kind]
             made.add_static_config(".*", name, activation_num_bits=8, weight_num_bits=4, algorithm_key=algorithm)
         content, _ = float_model(subject.model)
@@ -155,15 +157,16 @@ def tflite_int4(algorithm: str) -> Make:
 
 
 def tflite_dense(algorithm: str) -> Make:
-    """Dense layers in 4 bits by that algorithm, all else int8 weights under the range of each call."""
+    """Dense layers in 4 bits by that algorithm, embeddings plainly, all else int8 under the range of each call."""
 
     def make(subject: Subject, out: Path) -> Files:
         from ai_edge_quantizer import qtyping, quantizer, recipe, recipe_manager
 
         made = recipe_manager.RecipeManager()
         made.load_quantization_recipe(recipe.dynamic_wi8_afp32())
-        name = qtyping.TFLOperationName.FULLY_CONNECTED
-        made.add_dynamic_config(".*", name, num_bits=4, algorithm_key=algorithm)
+        for kind in IN_4_BITS["int4_dense"]:
+            name = qtyping.TFLOperationName[kind]
+            made.add_dynamic_config(".*", name, num_bits=4, **({"algorithm_key": algorithm} if kind == DENSE else {}))
         content, _ = float_model(subject.model)
         maker = quantizer.Quantizer(content)
         maker.load_quantization_recipe(made.get_quantization_recipe())
@@ -243,6 +246,8 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> s
     make_importable(plan)
     preprocess = store.load(model)[1].preprocess
     found = data.load(plan.data)
+    if found.task != "classification":
+        raise ConfigError(f"task: got {found.task}; this pairs right and wrong answers of classes")
     inputs = evaluate.network_inputs(found.validation.x, preprocess)
     subject = Subject(model, evaluate.network_inputs(evaluate.spread(found.calibration, CALIBRATION), preprocess))
     exact = evaluate.torch_outputs(model, inputs)
@@ -250,18 +255,17 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> s
     lines = [HEAD]
     for name in only or known:
         first: np.ndarray | None = None
-        for method, make in known[name].items():
+        for place, (method, make) in enumerate(known[name].items()):
             folder = out / name / method.replace(", ", "-").replace(" ", "-")
             folder.mkdir(parents=True, exist_ok=True)
             try:
                 files = make(subject, folder)
                 outputs = evaluate.file_outputs(name, name.partition("-")[2], folder, files, inputs)
+                right = np.asarray(task.score_samples(outputs, inputs, found.validation.y)).astype(bool)
+                first = right if place == 0 else first
+                cells: tuple[str, ...] = (f"{right.mean():.2%}", _beside(first, right), f"{_snr(exact, outputs):.1f}")
             except Exception as error:  # a quantizer's own refusal is what the row says
-                lines.append(f"| {name} | {method} | {type(error).__name__}: {str(error).splitlines()[0][:90]} | | |")
-                continue
-            right = np.asarray(task.score_samples(outputs, inputs, found.validation.y)).astype(bool)
-            first = right if first is None else first
-            cells = (f"{right.mean():.2%}", _beside(first, right), f"{_snr(exact, outputs):.1f}")
+                cells = (_why(error), "", "")
             lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     text = "\n".join(lines)
@@ -269,8 +273,13 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> s
     return text
 
 
-def _beside(first: np.ndarray, right: np.ndarray) -> str:
-    if first is right:
+def _why(error: Exception) -> str:
+    said = (str(error).splitlines() or [""])[0][:90].replace("|", "/")
+    return f"{type(error).__name__}: {said}"
+
+
+def _beside(first: np.ndarray | None, right: np.ndarray) -> str:
+    if first is None or first is right:
         return ""
     found = difference(first, right)
     return f"{found.pp:+.2f} ({found.low_pp:+.2f} to {found.high_pp:+.2f})"

@@ -151,7 +151,7 @@ def _resident_kb() -> int:
 
 def _measure(home: Path, rounds: int) -> None:
     if not (home / FACTS).is_file():
-        raise ConfigError(f"{home}: has no files yet; run python -m benchmarks.sparse --make first")
+        raise ConfigError(f"{home}: has no files yet; run python -m benchmarks.sparse --make --out {home} first")
     made = json.loads((home / FACTS).read_text())
     facts = {(each["kind"], each["pattern"]): Fact(**each) for each in made["facts"]}
     opening = files.openers(made["size"])

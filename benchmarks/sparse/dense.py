@@ -22,6 +22,7 @@ from edgekit.runner.measure.intervals import ratio
 
 ZEROS, RATES = 0.8, (0.5, 0.8)
 CALLS, WARMUP, CONFIDENCE = 20, 5, 0.95
+TILE = 64  # OpenVINO asks for multiples of it
 PLAIN = "without the option"
 CPU = Path("/proc/cpuinfo")
 
@@ -81,9 +82,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="11 or more, for the intervals")
     options = parser.parse_args()
     try:
-        for name, least in (("width", 64), ("layers", 1), ("rounds", 11)):
+        for name, least in (("width", TILE), ("layers", 1), ("rounds", 11)):
             if getattr(options, name) < least:
                 raise ConfigError(f"--{name}: got {getattr(options, name)}; at least {least}")
+        if options.width % TILE:
+            raise ConfigError(f"--width: got {options.width}; write a multiple of {TILE}")
         with tempfile.TemporaryDirectory() as folder:
             path = make(options.width, options.layers, Path(folder))
             print(f"AMX: {'yes' if has_amx() else 'no'}")

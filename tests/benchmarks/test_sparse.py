@@ -47,7 +47,9 @@ def test_without_the_control_nothing_stands_against_it() -> None:
 
 
 def test_before_the_files_are_made_a_line_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"^\S+: has no files yet; run python -m benchmarks.sparse --make first$"):
+    with pytest.raises(
+        SystemExit, match=r"^\S+: has no files yet; run python -m benchmarks.sparse --make --out \S+ first$"
+    ):
         main(["--out", str(tmp_path)])
 
 

@@ -91,6 +91,7 @@ class Config(TuningStage):
             "structured: ratio": () if by_time else BY_TIME,
             "structured: latency": BY_RATIO if by_time else (),
             "from_scratch: false": () if self.from_scratch else ("scratch_epochs",),
+            f"importance: {self.importance}": () if self.importance == "taylor" else ("taylor_samples",),
             "measure: false": () if self.measure or by_time else TIMING,
         }
         return [

@@ -28,6 +28,8 @@ BOTH = {**BY_TIME, **BY_RATIO, **TIMING}
         ({"scratch_epochs": 5}, {"scratch_epochs": 5}, "from_scratch: false"),
         ({"scratch_epochs": 5, "from_scratch": True}, {}, ""),
         ({"ratio": 0.5}, {}, ""),
+        ({"taylor_samples": 64}, {"taylor_samples": 64}, "importance: l2"),
+        ({"taylor_samples": 64, "importance": "taylor"}, {}, ""),
     ],
 )
 def test_what_has_no_effect_is_named_with_its_reason(
