@@ -172,3 +172,11 @@ def test_the_selection_and_the_order_are_by_measured_seconds(tmp_path: Path) -> 
     assert ran("--quick") == [("c", "fast"), ("a", "fast")]
     ran("--measure")
     assert json.loads((tmp_path / "tests/durations.json").read_text()) == {"files": {}, "slow": []}
+
+
+def test_make_test_leaves_the_faults_to_their_own_suite() -> None:
+    selected = " ".join(targets("APART"))
+    for expression, kept in ((selected, False), ("faults", True)):
+        command = [*PYTEST, "--collect-only", "-q", "-m", expression, "tests/faults/test_kills.py"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert ("test_a_run_that_is_killed_again_and_again" in done.stdout) == kept, done.stdout

@@ -14,6 +14,8 @@ from edgekit.search import stages
 from edgekit.training import resume
 from tests.conftest import TINY
 
+pytestmark = pytest.mark.processes
+
 TEACHER = {
     "builder": "edgekit.models.ds_cnn:ds_cnn",
     "kwargs": {"width": 16},
