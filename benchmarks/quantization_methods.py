@@ -5,7 +5,7 @@
 NNCF and ai-edge-quantizer make each file. It answers the validation split, and is held against the first of its group,
 which is edgekit's own. A difference is that of pairs in points, with the interval of Tango 1998 at 95 %. SNR is that
 of the answers against the float network's. `methods.md` in OUT holds the table. Cross-layer equalisation needs brevitas
-beside the workbook; without it that row says so.
+beside the workbook. A method that fails has its reason in its row, the others go on, and then the exit code is 1.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ CALIBRATION = 200
 HEAD = "| file | method | accuracy | beside the first, pp | SNR, dB |\n|---|---|---:|---:|---:|"
 
 DENSE = "FULLY_CONNECTED"
-OWN: dict[str, Any] = {"fast": True, "equalize": False, "smooth": None}
-"""Which bias correction NNCF computes; whether layers are equalised first; the strengths of SmoothQuant."""
 
 Make = Callable[["Subject", Path], Files]
 
@@ -58,12 +56,14 @@ class Subject:
         return nncf.Dataset([self.calibration[place : place + 1] for place in range(len(self.calibration))])
 
 
-def openvino_int8(**advanced: Any) -> Make:
-    """NNCF's 8 bits from the samples' extremes, with those advanced parameters; and those of `OWN`.
+def openvino_int8(
+    *, fast: bool = True, equalize: bool = False, smooth: dict[str, float] | None = None, **advanced: Any
+) -> Make:
+    """NNCF's 8 bits from the samples' extremes, with its advanced parameters.
 
-    NNCF computes SmoothQuant for `ModelType.TRANSFORMER` alone, whatever the network is.
+    `fast` picks the bias correction, `equalize` comes before NNCF, and `smooth` has SmoothQuant's strengths. NNCF
+    computes that for `ModelType.TRANSFORMER` alone, whatever the network is.
     """
-    fast, equalize, smooth = (advanced.pop(name, usual) for name, usual in OWN.items())
 
     def make(subject: Subject, out: Path) -> Files:
         import nncf
@@ -138,7 +138,7 @@ def tflite_int4(algorithm: str) -> Make:
     """Convolutions and dense layers in 4 bits by that algorithm, all else int8 from the samples' extremes."""
 
     def make(subject: Subject, out: Path) -> Files:
-        from ai_edge_quantizer import calibrator, qtyping, quantizer, recipe, recipe_manager
+        from ai_edge_quantizer import calibrator, qtyping, recipe, recipe_manager
         from ai_edge_quantizer.utils import qsv_utils
 
         made = recipe_manager.RecipeManager()
@@ -149,9 +149,7 @@ def tflite_int4(algorithm: str) -> Make:
         content, _ = float_model(subject.model)
         ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
         ranges.calibrate(_given(subject, content), made)
-        maker = quantizer.Quantizer(content)
-        maker.load_quantization_recipe(made.get_quantization_recipe())
-        return _tflite(subject, bytes(maker.quantize(ranges.get_model_qsvs()).quantized_model), out)
+        return _tflite(subject, _maker(content, made).quantize(ranges.get_model_qsvs()), out)
 
     return make
 
@@ -160,7 +158,7 @@ def tflite_dense(algorithm: str) -> Make:
     """Dense layers in 4 bits by that algorithm, embeddings plainly, all else int8 under the range of each call."""
 
     def make(subject: Subject, out: Path) -> Files:
-        from ai_edge_quantizer import qtyping, quantizer, recipe, recipe_manager
+        from ai_edge_quantizer import qtyping, recipe, recipe_manager
 
         made = recipe_manager.RecipeManager()
         made.load_quantization_recipe(recipe.dynamic_wi8_afp32())
@@ -168,12 +166,19 @@ def tflite_dense(algorithm: str) -> Make:
             name = qtyping.TFLOperationName[kind]
             made.add_dynamic_config(".*", name, num_bits=4, **({"algorithm_key": algorithm} if kind == DENSE else {}))
         content, _ = float_model(subject.model)
-        maker = quantizer.Quantizer(content)
-        maker.load_quantization_recipe(made.get_quantization_recipe())
+        maker = _maker(content, made)
         found = maker.calibrate(_given(subject, content)) if maker.need_calibration else None
-        return _tflite(subject, bytes(maker.quantize(found).quantized_model), out)
+        return _tflite(subject, maker.quantize(found), out)
 
     return make
+
+
+def _maker(content: bytes, recipes: Any) -> Any:
+    from ai_edge_quantizer import quantizer
+
+    maker = quantizer.Quantizer(content)
+    maker.load_quantization_recipe(recipes.get_quantization_recipe())
+    return maker
 
 
 def _given(subject: Subject, content: bytes) -> dict[str, list[dict[str, np.ndarray]]]:
@@ -187,9 +192,10 @@ def _given(subject: Subject, content: bytes) -> dict[str, list[dict[str, np.ndar
     return {signature: [{name: rows[place : place + 1]} for place in range(len(rows))]}
 
 
-def _tflite(subject: Subject, content: bytes, out: Path) -> Files:
+def _tflite(subject: Subject, made: Any, out: Path) -> Files:
     from ai_edge_litert.interpreter import Interpreter
 
+    content = bytes(made.quantized_model)
     (out / TFLITE).write_bytes(content)
     interpreter = Interpreter(model_content=content)
     [source], [result] = interpreter.get_input_details(), interpreter.get_output_details()
@@ -237,8 +243,8 @@ def groups() -> dict[str, dict[str, Make]]:
     }
 
 
-def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> str:
-    """The table of those kinds of file, or of all; a method that cannot be applied has its reason."""
+def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> tuple[str, int]:
+    """The table of those kinds of file, or of all, and how many methods failed; each of these has its reason there."""
     known = groups()
     if unknown := set(only) - set(known):
         raise ConfigError(f"--only: got {', '.join(sorted(unknown))}; each must be one of {', '.join(known)}")
@@ -252,7 +258,7 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> s
     subject = Subject(model, evaluate.network_inputs(evaluate.spread(found.calibration, CALIBRATION), preprocess))
     exact = evaluate.torch_outputs(model, inputs)
     task = tasks.named(found.task)
-    lines = [HEAD]
+    lines, failed = [HEAD], 0
     for name in only or known:
         first: np.ndarray | None = None
         for place, (method, make) in enumerate(known[name].items()):
@@ -265,12 +271,12 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> s
                 first = right if place == 0 else first
                 cells: tuple[str, ...] = (f"{right.mean():.2%}", _beside(first, right), f"{_snr(exact, outputs):.1f}")
             except Exception as error:  # a quantizer's own refusal is what the row says
-                cells = (_why(error), "", "")
+                cells, failed = (_why(error), "", ""), failed + 1
             lines.append(f"| {name} | {method} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     text = "\n".join(lines)
     (out / "methods.md").write_text(text + "\n")
-    return text
+    return text, failed
 
 
 def _why(error: Exception) -> str:
@@ -296,9 +302,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", metavar="FILE,…", help="kinds of file, such as int8-openvino")
     given = parser.parse_args(arguments)
     try:
-        print(compare(given.config, given.model, given.out, list(filter(None, given.only.split(",")))))
+        text, failed = compare(given.config, given.model, given.out, list(filter(None, given.only.split(","))))
     except (EdgekitError, OSError) as error:
         raise SystemExit(str(error)) from None
+    print(text)
+    if failed:
+        raise SystemExit(f"{failed} of the methods failed; their rows say why")
 
 
 if __name__ == "__main__":

@@ -8,20 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bits
-from edgekit.data import load
-from edgekit.models import store
-from edgekit.models.from_artifact import spec_for
-from edgekit.workbook.plan import load_plan
+from tests.benchmarks.untrained import saved
 from tests.conftest import TINY
-
-
-def saved(folder: Path) -> Path:
-    """A small untrained network for the config `tiny`."""
-    plan = load_plan(TINY)
-    kwargs = {"width": 8, "blocks": 1}
-    spec = spec_for(load(plan.data), "edgekit.models.ds_cnn:ds_cnn", kwargs, plan.run.preprocess)
-    store.save(folder, store.build(spec), spec)
-    return folder
 
 
 def test_every_file_is_made_and_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
