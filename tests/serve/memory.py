@@ -44,18 +44,18 @@ def heap_environment(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{ROOT}{os.pathsep}{HEAP}", "EDGEKIT_HEAP": str(folder)}
 
 
-def heap_growth_kb(folder: Path) -> dict[int, float]:
-    """By how many kB the memory in use grew in the second half of the time, by process.
+def heap_growth_kb(folder: Path, processes: Iterable[int]) -> dict[int, float]:
+    """By how many kB the memory in use of each of these processes grew in the second half of the time.
 
-    Resident memory cannot tell a leak from free pieces, which the allocator keeps between pieces in use.
+    Resident memory cannot tell a leak from free pieces, which the allocator keeps between pieces in use. A server's
+    helpers note theirs too, but end with its start: over their seconds, an import looks like a leak.
     """
     found = {}
-    for path in folder.iterdir():
-        rows = [
-            tuple(map(float, line.split())) for line in path.read_text().splitlines(keepends=True) if line[-1] == "\n"
-        ]
+    for process in processes:
+        lines = (folder / str(process)).read_text().splitlines(keepends=True)
+        rows = [tuple(map(float, line.split())) for line in lines if line[-1] == "\n"]
         seen = [(when, int(kb)) for when, kb in rows][:: max(1, len(rows) // 240)]
-        found[int(path.name)] = growth_kb(seen[len(seen) // 2 :])
+        found[process] = growth_kb(seen[len(seen) // 2 :])
     return found
 
 

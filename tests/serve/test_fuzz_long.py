@@ -231,7 +231,7 @@ def test_broken_requests_at_every_door_leave_nothing_behind(house: House) -> Non
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()) + HANG_S)
     hangs = [door.name for door, thread in zip(house.doors, threads, strict=True) if thread.is_alive()]
-    resident, growth = watch.end(), heap_growth_kb(house.heap)
+    resident, growth = watch.end(), heap_growth_kb(house.heap, watched)
     for door in house.doors:
         print(f"{door.name}: {dict(door.fates)}")
     for number, kb in resident.items():
