@@ -12,24 +12,15 @@ import pytest
 from tests.cli.fleet.conftest import Fleet
 from tests.conftest import ROOT
 from tests.runner.releases import device
-from tests.runner.releases.test_watch import SPOILT
+from tests.runner.releases.spoilt import spoil
 
 pytestmark = pytest.mark.fleet
-
-OTHER = """
-import onnxruntime
-run = onnxruntime.InferenceSession.run
-def other(self, *a, **k):
-    {body}
-onnxruntime.InferenceSession.run = other
-"""
 
 
 @contextmanager
 def spoilt(fleet: Fleet, number: int, reason: str, folder: Path) -> Iterator[None]:
     """`edgerun watch` runs on a device, and finds another interpreter than the proof of an installation did."""
-    (folder / "sitecustomize.py").write_text(OTHER.format(body=SPOILT[reason]))
-    environment = {**fleet.rig.device_environment(number), "PYTHONPATH": f"{folder}:{ROOT}"}
+    environment = {**fleet.rig.device_environment(number), "PYTHONPATH": f"{spoil(folder, reason)}:{ROOT}"}
     words = fleet.rig.edgerun(number, "watch", "--wall-s", 5, "--confirm-after", 0, "--", "sleep", "1000")
     process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
     try:

@@ -14,18 +14,10 @@ import pytest
 
 from tests.runner.releases import device
 from tests.runner.releases.device import ROOT, Device
+from tests.runner.releases.spoilt import SPOILT, spoil
 from tests.runner.releases.watching import PATIENCE_S, PROGRAM, Watch, alive, state
 
 pytestmark = pytest.mark.fleet
-
-SPOILT = {
-    "answers wrongly here": "answers = run(self, *a, **k)\n    return [each + 9 for each in answers]",
-    "crashed (SIGSEGV)": "import os, signal\n    os.kill(os.getpid(), signal.SIGSEGV)",
-    "did not end within": "import time\n    time.sleep(600)",
-    "onnxruntime failed while running the model": "return bytearray(1 << 50)",
-    "too slow here": "import time\n    time.sleep(0.02)\n    return run(self, *a, **k)",
-}
-"""What an interpreter does after an update; what `watch` then says of a release that was sound."""
 
 
 def test_a_healthy_release_is_confirmed_and_its_program_left_alone(
@@ -71,11 +63,7 @@ def test_a_release_that_fails_after_its_installation_is_taken_back(
     reason: str, trying: Device, watch: Callable[..., Watch], program: list[str], tmp_path: Path
 ) -> None:
     """It passed its proof; now the interpreter is another, and so is what it gives."""
-    text = (
-        f"import onnxruntime\nrun = onnxruntime.InferenceSession.run\ndef other(self, *a, **k):\n    {SPOILT[reason]}\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(f"{text}onnxruntime.InferenceSession.run = other\n")
-    changed = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    changed = {"PYTHONPATH": os.pathsep.join([spoil(tmp_path, reason), str(ROOT)])}
     options = ["--latency-ms", 10, "--wall-s", 20, "--confirm-after", 0]
     watching = watch(trying, *options, *program, **changed)
     watching.until(lambda: state(trying) == ("confirmed", 1))

@@ -14,7 +14,9 @@ PATIENCE_S = 90.0
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-Path(os.environ["EDGERUN_HOME"], "program").write_text(f"{os.environ['EDGERUN_RELEASE']} {os.getpid()} {sys.argv[1:]}")
+path = Path(os.environ["EDGERUN_HOME"], "program")
+path.with_name("program.new").write_text(f"{os.environ['EDGERUN_RELEASE']} {os.getpid()} {sys.argv[1:]}")
+path.with_name("program.new").rename(path)  # whoever reads it finds all of it
 time.sleep(600)
 """
 
