@@ -25,9 +25,9 @@ REFERENCE: dict[str, tuple[str, dict[str, Any]]] = {
     "ds_cnn": ("ds_cnn:ds_cnn", {}),
     "mobilenet_v1": ("mobilenet_v1:mobilenet_v1", {}),
     "mobilenet_v2": ("mobilenet_v2:mobilenet_v2", {}),
-    "mobilenet_v3": ("mobilenet_v3:mobilenet_v3", {}),
-    "mobilenet_v4": ("mobilenet_v4:mobilenet_v4", {}),
-    "efficientnet_lite": ("efficientnet_lite:efficientnet_lite", {}),
+    "mobilenet_v3": ("mobilenet_v3:mobilenet_v3_small", {}),
+    "mobilenet_v4": ("mobilenet_v4:mobilenet_v4_small", {}),
+    "efficientnet_lite": ("efficientnet_lite:efficientnet_lite0", {}),
     "mcunet": ("mcunet:mcunet", {}),
     "repvgg": ("repvgg:repvgg", {}),
 }
@@ -103,7 +103,10 @@ def test_every_reference_network_is_looked_at() -> None:
     # classes, and several inputs stand as the network takes them
     sources -= {"bc_resnet", "conv1d", "detector", "joint", "segmenter", "streaming_conv", "tc_resnet"}
     sources -= {"text_transformer"}
-    assert sources == {builder.partition(":")[0] for builder, _ in REFERENCE.values()}
+    builders = [builder.split(":") for builder, _ in REFERENCE.values()]
+    assert sources == {source for source, _ in builders}
+    for source, function in builders:
+        assert callable(getattr(importlib.import_module(f"edgekit.models.{source}"), function, None)), function
 
 
 ONNX_CASES: dict[str, tuple[list[Any], dict[str, int]]] = {
