@@ -99,7 +99,7 @@ zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target,
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
 long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundles made again
-	$(BESIDE) $(BIN)/pytest -q -n 2 --dist loadfile -p no:nbval -m long tests
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m long tests
 
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places
 	$(BIN)/pytest -q -m faults tests/faults

@@ -259,6 +259,7 @@ def compare(config: Path, model: Path, out: Path, only: Sequence[str] = ()) -> t
     exact = evaluate.torch_outputs(model, inputs)
     task = tasks.named(found.task)
     lines, failed = [HEAD], 0
+    print(HEAD, flush=True)
     for name in only or known:
         first: np.ndarray | None = None
         for place, (method, make) in enumerate(known[name].items()):
@@ -302,10 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", metavar="FILE,…", help="kinds of file, such as int8-openvino")
     given = parser.parse_args(arguments)
     try:
-        text, failed = compare(given.config, given.model, given.out, list(filter(None, given.only.split(","))))
+        _, failed = compare(given.config, given.model, given.out, list(filter(None, given.only.split(","))))
     except (EdgekitError, OSError) as error:
         raise SystemExit(str(error)) from None
-    print(text)
     if failed:
         raise SystemExit(f"{failed} of the methods failed; their rows say why")
 
