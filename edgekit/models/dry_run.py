@@ -16,6 +16,7 @@ from edgekit.core.errors import ModelError
 from edgekit.models import output_check, store
 from edgekit.models.eager import eager_input
 from edgekit.models.joined import joined
+from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.models.reparameterize import is_mergeable, merge
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure
@@ -192,9 +193,10 @@ def _trained(module: nn.Module, spec: ModelSpec, x: Tensor) -> None:
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             copied = copy.deepcopy(module).train()
-            out = copied(x)
-            if isinstance(out, Tensor | tuple | list):
-                joined(out).float().square().mean().backward()
+            with strided_pointwise_as_slices(copied):
+                out = copied(x)
+                if isinstance(out, Tensor | tuple | list):
+                    joined(out).float().square().mean().backward()
     except FAULTS as error:
         raise failure(f"{called}: fails in training mode", error, module) from error
     output_check.check(out, spec, len(x), "in training mode ")

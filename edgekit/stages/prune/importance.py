@@ -20,6 +20,7 @@ from edgekit.core.tasks import Task
 from edgekit.data import Split
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.models.joined import joined
+from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.stages.prune.config import Config
 from edgekit.training import losses
 
@@ -80,7 +81,7 @@ def accumulate_gradients(
     loss, reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
     module.eval()
     module.zero_grad(set_to_none=True)
-    with single_thread():
+    with single_thread(), strided_pointwise_as_slices(module):
         for start in range(0, len(chosen), BATCH):
             x = eager_input(chosen.x[start : start + BATCH], preprocess)
             wanted = x if reconstructs else torch.tensor(chosen.y[start : start + BATCH])
