@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from edgekit.core.config import suggest
 from edgekit.core.errors import ConfigError, with_article
 
 MOST_LEVELS = 50
@@ -109,8 +109,7 @@ def read(path: Path, limits: Limits = CONFIG) -> dict[str, Any]:
     if path.is_dir():
         raise ConfigError(f"{path}: is a folder; name the file in it")
     if not path.is_file():
-        beside = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise ConfigError(f"{path}: no such config file" + (f"; {suggest(path.name, beside)}" if beside else ""))
+        raise ConfigError(f"{path}: no such config file{_meant(path)}")
     if (size := path.stat().st_size) > limits.bytes:
         raise ConfigError(
             f"{path}: {size:,} bytes, and {limits.what} has at most {limits.bytes:,}; is it another file?"
@@ -149,3 +148,13 @@ def _placed(error: yaml.MarkedYAMLError) -> str:
     said = ", ".join(part for part in (error.problem, error.context) if part)
     tabs = "; indent with spaces, not with tabs" if r"'\t'" in said else ""
     return f"{where}{said[:300]}{tabs}"
+
+
+def _meant(path: Path) -> str:
+    """The file that may be meant, here or in `configs`, or what there is here."""
+    here, below = (sorted(folder.glob("[!.]*.yaml")) for folder in (path.parent, path.parent / "configs"))
+    found = {each.stem: each for each in (*below, *here)}
+    close = difflib.get_close_matches(path.stem, found, n=1, cutoff=0.55)
+    if close:
+        return f'; did you mean "{found[close[0]]}"?'
+    return f"; allowed here: {', '.join(each.name for each in here)}" if here else ""

@@ -50,7 +50,8 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["run", "configs/digit.yaml"], 2, 'did you mean "digits.yaml"?'),
+        (["run", "configs/digit.yaml"], 2, 'did you mean "configs/digits.yaml"?'),
+        (["run", "digits"], 2, 'digits: no such config file; did you mean "configs/digits.yaml"?'),
         (["run", "configs/digits.yaml", "--set", "prune.ration=0.4"], 2, 'did you mean "ratio"?'),
         (["run", "configs/digits.yaml", "--set", "prune.ratio=2"], 2, "prune.ratio: got 2"),
         (["run", "configs/digits.yaml", "--sett", "a=b"], 2, "--set"),

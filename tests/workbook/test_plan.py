@@ -253,8 +253,17 @@ def test_what_is_no_text_or_far_too_long_is_refused_unread(tmp_path: Path) -> No
 
 
 def test_a_missing_config_suggests_its_neighbour() -> None:
-    with pytest.raises(ConfigError, match='did you mean "digits.yaml"'):
+    with pytest.raises(ConfigError, match=f'did you mean "{DIGITS}"'):
         load_plan(DIGITS.with_name("digit.yaml"))
+
+
+def test_where_no_name_is_near_the_configs_there_are_listed_and_no_hidden_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nope\.yaml: no such config file$"):
+        load_plan(tmp_path / "nope.yaml")
+    (tmp_path / "pictures.yaml").touch()
+    (tmp_path / ".nope.yaml").touch()
+    with pytest.raises(ConfigError, match=r"no such config file; allowed here: pictures\.yaml$"):
+        load_plan(tmp_path / "nope.yaml")
 
 
 @pytest.mark.parametrize(
