@@ -43,7 +43,7 @@ class FinishedRun:
     stderr: str
 
 
-def run_edgekit(*arguments: str, timeout_s: int = 600, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_edgekit(*arguments: str, timeout_s: int = 1100, **environment: str) -> subprocess.CompletedProcess[str]:
     """`edgekit …` as a process of its own, from the root of the project."""
     return subprocess.run(
         [sys.executable, "-m", "edgekit", *arguments],
