@@ -44,7 +44,10 @@ class FinishedRun:
 
 
 def run_edgekit(*arguments: str, timeout_s: int = 1100, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`edgekit …` as a process of its own, from the root of the project."""
+    """`edgekit …` as a process of its own, from the root of the project.
+
+    The limit is below the 20 minutes after which pytest ends a test, and tells what the command was.
+    """
     return subprocess.run(
         [sys.executable, "-m", "edgekit", *arguments],
         capture_output=True,

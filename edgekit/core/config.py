@@ -9,7 +9,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, model_serializer, model_validator
@@ -211,11 +211,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most like it, if one is near enough to be meant."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)), None)
+
+
 def suggest(word: str, known: Sequence[str]) -> str:
     """`', did you mean "ratio"?'` or a list of what is allowed."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.55)
-    if close:
-        return f'did you mean "{close[0]}"?'
+    if close := closest(word, known):
+        return f'did you mean "{close}"?'
     return "allowed here: " + ", ".join(sorted(known)) if known else "nothing is allowed here"
 
 

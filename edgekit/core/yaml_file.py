@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from edgekit.core.config import closest
 from edgekit.core.errors import ConfigError, with_article
 
 MOST_LEVELS = 50
@@ -151,10 +151,9 @@ def _placed(error: yaml.MarkedYAMLError) -> str:
 
 
 def _meant(path: Path) -> str:
-    """The file that may be meant, here or in `configs`, or what there is here."""
+    """The file that may be meant, here or in `configs`, or what its folder has."""
     here, below = (sorted(folder.glob("[!.]*.yaml")) for folder in (path.parent, path.parent / "configs"))
     found = {each.stem: each for each in (*below, *here)}
-    close = difflib.get_close_matches(path.stem, found, n=1, cutoff=0.55)
-    if close:
-        return f'; did you mean "{found[close[0]]}"?'
-    return f"; allowed here: {', '.join(each.name for each in here)}" if here else ""
+    if close := closest(path.stem, found):
+        return f'; did you mean "{found[close]}"?'
+    return f"; its folder has {', '.join(each.name for each in here)}" if here else ""

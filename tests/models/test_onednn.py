@@ -1,4 +1,4 @@
-"""The way around oneDNN's fault changes no result and leaves no trace, and every gradient of edgekit's takes it."""
+"""The way around oneDNN's fault changes no result and leaves no trace, and trials, importance and training take it."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_where_no_name_is_near_the_configs_there_are_listed_and_no_hidden_file(t
         load_plan(tmp_path / "nope.yaml")
     (tmp_path / "pictures.yaml").touch()
     (tmp_path / ".nope.yaml").touch()
-    with pytest.raises(ConfigError, match=r"no such config file; allowed here: pictures\.yaml$"):
+    with pytest.raises(ConfigError, match=r"no such config file; its folder has pictures\.yaml$"):
         load_plan(tmp_path / "nope.yaml")
 
 
