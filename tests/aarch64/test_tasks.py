@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from edgekit.runner import bundle as bundles
+from tests.targets.processor import sums_in_16_bits
 from tests.tasks.cases import CASES
 
 from .device import Device, prefix, python
@@ -52,6 +54,8 @@ def device(request: pytest.FixtureRequest, fetched: None, tmp_path_factory: pyte
 def test_a_tasks_bundle_answers_on_arm_as_on_x86(device: Device, folder: Path, name: str) -> None:
     here = folder / name
     [path] = here.glob(f"*-{TARGETS[device.interpreter]}-*.edge.zip")
+    if device.interpreter == "openvino" and "-int8-" in bundles.read(path).manifest.variant and sums_in_16_bits():
+        pytest.skip("OpenVINO's int8 layers sum in 16 bits on x86 without VNNI: what they answered here is no measure")
     asked = ("--interpreter", device.interpreter, "--threads", 1, "--json")
     done = device.run(here / "edgerun.pyz", "selftest", path, *asked)
     assert done.returncode == 0, done.stdout + done.stderr

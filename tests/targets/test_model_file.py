@@ -21,7 +21,7 @@ from edgekit.targets.jobs import Job, Step, plain_method
 from tests.conftest import ROOT
 from tests.models.files import files
 
-LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20, "int4_dense": 10}
+LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20, "int4": 15, "int4_dense": 15, "int16x8": 35}
 CELLS = [  # those that convert in every precision have `make zoo`, like the architectures; here is what is refused
     pytest.param(
         row.kind,

@@ -17,7 +17,7 @@ from edgekit.stages.convert.numerics import compare
 from edgekit.targets import evaluate, model_file
 from tests.models.files import files
 
-LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20}
+LEAST_DB = {"fp32": 60, "fp16": 40, "int8": 15, "w8": 20, "dynamic": 20, "int4": 15, "int4_dense": 15, "int16x8": 35}
 WINDOW = (20, 6)
 
 

@@ -18,13 +18,16 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.targets import evaluate, model_file, precisions
 from edgekit.training.teachers import model_file as teachers
 from tests import joint_data
+from tests.targets.processor import sums_in_16_bits
 
 pytestmark = pytest.mark.zoo
 
 ORDER = ("sensors", "picture", "ids")
 """Of the files' own inputs; the data have another."""
-LEAST_DB = {"fp32": 90.0, "fp16": 50.0}
+LEAST_DB = {"fp32": 90.0, "fp16": 50.0, "int4": 15.0, "int4_dense": 15.0}
 INT8_DB = 20.0
+OVERFLOWING_DB = 10.0
+"""Of OpenVINO's int8 on x86 without VNNI: products are summed in 16 bits there, and overflow."""
 
 
 def network() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
@@ -142,7 +145,10 @@ def test_it_is_made_into_each_target(
             assert [each.name for each in files.inputs] == list(joint_data.NAMES)
             outputs = evaluate.file_outputs(precision, target, out, files, x)
             snr_db = 10 * np.log10(np.square(answers[:20]).sum() / max(np.square(answers[:20] - outputs).sum(), 1e-30))
-            assert snr_db > LEAST_DB.get(precision, INT8_DB), (target, precision)
+            least_db = LEAST_DB.get(precision, INT8_DB)
+            if (target, precision) == ("openvino", "int8") and sums_in_16_bits():
+                least_db = OVERFLOWING_DB
+            assert snr_db > least_db, (target, precision)
             made.add(target)
     assert made == set(MADE[kind])
 
