@@ -258,24 +258,32 @@ def test_what_the_processor_says_of_its_sums(
     assert onnxruntime.sums_in_32_bits.__wrapped__() is exactly
 
 
-def test_products_of_large_integers_are_summed_exactly() -> None:
-    """255 · 127 twice is beyond 16 bits: where a processor sums pairs in them, ONNX Runtime must be told not to."""
+@pytest.mark.parametrize("layers", [1, 2])
+def test_products_of_large_integers_are_summed_exactly(layers: int) -> None:
+    """255 · 127 twice is beyond 16 bits: where a processor sums pairs in them, ONNX Runtime must be told not to.
+
+    Two layers share a zero point, and for such a graph it has no other kernels.
+    """
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
     size = 64
     constants = {
         "one": np.float32(1), "zero": np.uint8(0), "none": np.int8(0), "coarse": np.float32(1e4), "half": np.uint8(0),
-        "weight": np.full((size, 8), 127, np.int8),
     }  # fmt: skip
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "one", "zero"], ["q"]),
         helper.make_node("DequantizeLinear", ["q", "one", "zero"], ["d"]),
-        helper.make_node("DequantizeLinear", ["weight", "one", "none"], ["w"]),
-        helper.make_node("MatMul", ["d", "w"], ["z"]),
-        helper.make_node("QuantizeLinear", ["z", "coarse", "half"], ["r"]),
-        helper.make_node("DequantizeLinear", ["r", "coarse", "half"], ["y"]),
     ]
+    for n in range(layers):
+        constants[f"weight{n}"] = np.full((size, 8), 127, np.int8)
+        nodes += [
+            helper.make_node("DequantizeLinear", [f"weight{n}", "one", "none"], [f"w{n}"]),
+            helper.make_node("MatMul", ["d", f"w{n}"], [f"z{n}"]),
+            helper.make_node("QuantizeLinear", [f"z{n}", "coarse", "half"], [f"r{n}"]),
+            helper.make_node("DequantizeLinear", [f"r{n}", "coarse", "half"], [f"y{n}"]),
+        ]
+    nodes.append(helper.make_node("Sum", [f"y{n}" for n in range(layers)], ["y"]))
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, n)) for name, n in (("x", size), ("y", 8))]
     values = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], values)
@@ -283,4 +291,5 @@ def test_products_of_large_integers_are_summed_exactly() -> None:
     onnx.checker.check_model(model)
     specs = (TensorSpec("x", (1, size), "float32", "NC"),), (TensorSpec("y", (1, 8), "float32", "NC"),)
     backend = backends.open_backend("onnx", {"model.onnx": model.SerializeToString()}, *specs, 1)
-    assert backend.run(np.full((1, size), 255, np.float32)).tolist() == [[round(size * 255 * 127 / 1e4) * 1e4] * 8]
+    expected = layers * round(size * 255 * 127 / 1e4) * 1e4
+    assert backend.run(np.full((1, size), 255, np.float32)).tolist() == [[expected] * 8]
