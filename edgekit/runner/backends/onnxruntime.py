@@ -48,7 +48,10 @@ With this option both are taken as uint8: a fifth slower there, and correct. Wit
 it, in half the time.
 """
 IN_FLOAT = ("session.disable_quant_qdq", "1")
-"""No operator becomes an int8 kernel: right everywhere, in the time of float."""
+"""What stands between QuantizeLinear and DequantizeLinear stays float: right everywhere, in the time of float.
+
+Integer operators that a file has itself, as dynamic ones, remain.
+"""
 VNNI = {"avx512_vnni", "avx_vnni"}
 CPUINFO = "/proc/cpuinfo"
 BATCH = "batch"
@@ -104,7 +107,7 @@ def session(model: bytes | str, options: Any) -> Any:
     """An `InferenceSession` whose sums do not overflow.
 
     ONNX Runtime cannot prepare every graph so. It stumbles over zero points of weights that several operators share
-    (1.31: "AddInitializerWithOrtValue"). Such a one computes in float, with the same levels.
+    (1.31: "AddInitializerWithOrtValue"). Its quantized layers then compute in float, with the same levels.
     """
     telemetry.off()
     import onnxruntime
