@@ -70,7 +70,8 @@ def test_people_see_the_fastest_first(two: tuple[Path, Path], capsys: pytest.Cap
     head = next(number for number, line in enumerate(lines) if "times the fastest" in line)
     assert [line.split()[-1] for line in lines[head + 1 : head + 3]] == [str(each) for each in two]
     assert "1.00 (1.00–1.00)" in lines[head + 1] and "10 rounds in turns, each opened 10 times" in lines[head + 3]
-    assert all(len(line) <= 100 + len(str(two[1])) for line in lines)
+    table = lines[: head + 4]  # where something else ran, a line tells all that disturbed it, however long
+    assert all(len(line) <= 100 + len(str(two[1])) for line in table)
 
 
 def test_what_answers_wrongly_is_not_timed(
