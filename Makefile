@@ -98,8 +98,9 @@ numerics: $(VENV)/.dev ## numbers of each target's files, pipelines broken on pu
 zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
+# An hour for one test: some of its walks take more than twenty minutes where a processor is slow.
 long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundles made again
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m long tests
+	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --timeout=3600 -m long tests
 
 faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places
 	$(BIN)/pytest -q -m faults tests/faults
