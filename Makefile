@@ -76,7 +76,7 @@ defaults: nbval ## run all nine notebooks with their default parameters under nb
 	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
-quick: $(VENV)/.dev ## some four thousand tests of every room, none of them slow; about a minute
+quick: $(VENV)/.dev ## most tests of every room, none known to be slow; three to four minutes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
 
 test: lint ## ruff, mypy, and every test that has no target of its own
