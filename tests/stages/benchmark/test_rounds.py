@@ -71,8 +71,8 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
     assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
     assert "2 models in 10 rounds: about " in said
-    assert "Rounds are added while a winner, or the gain of a step, is too close to call: " in said
-    assert "up to 1000 times as long (benchmark.most_rounds is 10000)." in said
+    assert "While a winner, or the gain of a step, is too close to call, rounds of the models in question are " in said
+    assert "added: up to 10000 (benchmark.most_rounds)." in said
     assert "The limit is 2 s (benchmark.most_minutes)." in said
     assert f"Rounds ended after {done} rounds, by benchmark.most_minutes (0.03). Open: gain of convert" in said
 
@@ -107,7 +107,7 @@ def test_the_notice_does_not_contradict_itself(options: dict[str, Any], words: s
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
     assert found.stayed_open and all("by benchmark.most_rounds (10)" in line for line in found.stayed_open)
-    assert "times as long" not in said
+    assert "are added" not in said
 
 
 def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
