@@ -42,8 +42,6 @@ PARALLEL = "EDGEKIT_PARALLEL"
 MOST = 64
 FOLDER = "side-by-side"
 LOOK_S = 0.1
-QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
-"""Threads that wait sleep: they would take the cores from the other trainings."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +196,7 @@ def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
 def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
     told = folder / f"{number}.json"
     told.write_text("")
-    environment = {**QUIET, PARALLEL: "1", progress.FILE: str(told.absolute())}
+    environment = {PARALLEL: "1", progress.FILE: str(told.absolute())}
     with open(folder / f"{number}.log", "wb") as log:
         return subprocesses.start(
             __name__, [str(folder), str(number)], environment, stdout=log, stderr=subprocess.STDOUT

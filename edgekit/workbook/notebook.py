@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import subprocesses
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
@@ -206,8 +207,10 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 
 @contextmanager
 def _kernel_environment(forced: str) -> Iterator[None]:
-    """Kernels find this environment's own commands, know who started them, and TensorFlow keeps quiet."""
+    """Kernels find this environment's own commands and know who started them; TensorFlow keeps quiet, and OpenMP's
+    threads sleep while they wait."""
     before = dict(os.environ)
+    os.environ.update(subprocesses.openmp_wait())
     os.environ[COMMAND] = str(os.getpid())
     os.environ[FORCE] = forced
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifacts, cache_key, lock, progress, telemetry
+from edgekit.core import artifacts, cache_key, lock, progress, subprocesses, telemetry
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
@@ -31,6 +31,7 @@ from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.sections import beside, for_stage, own_fields, parse_stage, shared_options
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
+os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
 
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"

@@ -59,7 +59,8 @@ def _work(job: Job, folder: Path, note: Note) -> None:
 
 def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.RateSearch:
     def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
-        one = replace(load, rate_per_s=rate_per_s, seed=load.seed + number)
+        seconds = load.seconds * (1 if reason == "confirm" else rate.SEARCH_SHARE)
+        one = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
         note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))
         trial = rate.Trial.of(drive.run(one, subject, capacity_per_s, folder), rate_per_s, reason)
         note(trial=trial.to_json())

@@ -113,7 +113,6 @@ class Clock:
                     rounds=config.rounds,
                     calls_per_round=config.calls_per_round,
                     timeout_s=config.timeout_s,
-                    together=True,
                 )
                 timed = {one.model: one for one in found}
                 if set(known) <= set(timed):
