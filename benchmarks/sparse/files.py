@@ -16,6 +16,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import write_json
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets import float_ops
 from edgekit.targets.onnx.convert import FILE as ONNX
 from edgekit.targets.onnx.convert import convert as to_onnx
@@ -217,8 +218,7 @@ def compiled_model(path: Path, rate: float | None) -> Any:
     from openvino.properties.intel_cpu import sparse_weights_decompression_rate
 
     more = {} if rate is None else {sparse_weights_decompression_rate(): rate}
-    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, **more}
-    return openvino.Core().compile_model(str(path), "CPU", settings)
+    return compile_model(openvino.Core(), str(path), threads=1, NUM_STREAMS=1, **more)
 
 
 def kernels(compiled: Any) -> list[str]:
