@@ -16,6 +16,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import write_json
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets import float_ops
 from edgekit.targets.onnx.convert import FILE as ONNX
 from edgekit.targets.onnx.convert import convert as to_onnx
@@ -207,7 +208,6 @@ def _onnxruntime(path: Path, image: np.ndarray) -> Callable[[], np.ndarray]:
 def _openvino(path: Path, image: np.ndarray) -> Callable[[], np.ndarray]:
     import openvino
 
-    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-    compiled = openvino.Core().compile_model(str(path), "CPU", {**settings, "INFERENCE_PRECISION_HINT": "f32"})
+    compiled = compile_model(openvino.Core(), str(path), threads=1, NUM_STREAMS=1)
     request = compiled.create_infer_request()
     return lambda: np.asarray(request.infer([image], share_inputs=True)[0])

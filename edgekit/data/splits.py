@@ -20,6 +20,9 @@ from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
 Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
 """Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
 
+MOST_CALIBRATION = 200
+"""Calibration samples that are taken by default where train keeps as many."""
+
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}
 
@@ -156,12 +159,21 @@ def _pick(groups: np.ndarray, y: np.ndarray, sizes: np.ndarray, rng: np.random.G
     return np.flatnonzero(chosen[inverse])
 
 
+def quarter(left: int) -> int:
+    """How many of few training samples become calibration samples: a quarter, or a third of very few; at most 200."""
+    return max(1, min(MOST_CALIBRATION, max(left // 4, min(left // 3, 16))))
+
+
 def _calibration(left: np.ndarray, y: np.ndarray, groups: np.ndarray, config: SourceConfig, draw: Draw) -> np.ndarray:
-    wanted, most = config.calibration_samples, len(left) // 2
+    most = len(left) // 2
+    if not most:
+        raise DataError(f"too few samples: {len(left)} is left for train and calibration together; give more samples")
+    usual = MOST_CALIBRATION if most >= MOST_CALIBRATION else quarter(len(left))
+    wanted = config.calibration_samples or usual
     if wanted > most:
         raise DataError(
             f"too few samples: {len(left)} are left for train and calibration together, and "
-            f"data.calibration_samples is {wanted}; set it to at most {most}, or give more samples (data.limit)"
+            f"data.calibration_samples is {wanted}; set it to at most {most}, leave it out, or give more samples"
         )
     # Every class keeps the larger half of its samples for training, however small it is.
     sizes = balanced(np.bincount(y[groups[left]], minlength=int(y.max()) + 1) // 2, wanted)
@@ -172,7 +184,10 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
     for name in ("train", "validation", "test"):
         tasks.named(task).whole(name, splits[name].y, pools.classes)
     if not len(splits["calibration"]):
-        raise DataError("calibration: no sample could be taken out of train without tearing copies apart; add samples")
+        raise DataError(
+            "calibration: no sample can be taken out of train, for each class has one sample there, or copies of one; "
+            "add samples"
+        )
     overlap.disjoint({name: split.x for name, split in splits.items()})
     ordered = {name: _read_only(splits[name]) for name in ("train", "calibration", "validation", "test")}
     return Data(

@@ -40,8 +40,12 @@ class SourceConfig(Strict):
     test_fraction: float = Field(
         0.2, gt=0, lt=1, description="share of the train pool that becomes test, where the source has none"
     )
-    calibration_samples: int = Field(
-        200, ge=1, le=100_000, description="samples taken out of the train split for calibration, with classes balanced"
+    calibration_samples: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="samples taken out of the train split for calibration, with classes balanced; none: 200, or a "
+        "quarter of the split where it has fewer than 400",
     )
     limit: int | None = Field(
         None, ge=10, description="most samples of the train pool, stratified; validation and test shrink in proportion"

@@ -10,6 +10,7 @@ from edgekit.core import artifacts, cache_key
 from edgekit.core.artifacts import Artifact
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import ORIGIN
+from edgekit.data.splits import MOST_CALIBRATION
 from edgekit.models.files import detect
 from edgekit.workbook.plan import Plan
 
@@ -58,7 +59,8 @@ def _describe(plan: Plan) -> dict[str, Any]:
         if plan.source
         else {"builder": run.model.builder, "kwargs": run.model.kwargs},
         "source_sha256": cache_key.source_digest(run.model.builder) if run.model.builder else None,
-        "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"}),
+        "data": plan.data.model_dump(exclude={"path", "cache", "tokenizer"})
+        | {"calibration_samples": plan.data.calibration_samples or MOST_CALIBRATION},  # as when that was the default
         "preprocess": run.preprocess,
         "weights": sha256_file(plan.weights) if plan.weights else None,
     }

@@ -166,8 +166,8 @@ def agree(plan: Plan) -> None:
     faults = Faults()
     available = plan.data.calibration_samples
     for stage in ("quantize", "convert"):
-        wanted = getattr(plan.stages.get(stage), "calibration_samples", 0)
-        if wanted > available:
+        wanted = getattr(plan.run, stage).get("calibration_samples") if stage in plan.stages else None
+        if wanted is not None and available is not None and wanted > available:
             faults.add(
                 f"{stage}.calibration_samples ({wanted}) and data.calibration_samples ({available}) disagree: "
                 f"the calibration split has fewer samples than {stage} asks for; raise the one or lower the other"

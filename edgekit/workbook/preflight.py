@@ -17,12 +17,14 @@ from edgekit.workbook.plan import Plan
 LIMIT_S = 90.0
 """Longer than a sound set-up of ordinary size needs on a busy machine; after it the notebooks report the fault."""
 LOG, ANSWER, AT = "log", "answer.json", "at"
-NOT_CHECKED = "Not checked"
+NOT_CHECKED, ACCURACY = "Not checked", "Accuracy"
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
-    """What the checks found, as text by heading; `Not checked` says why they did not finish.
+    """What the checks found, as text by heading.
+
+    `Not checked` says why they did not finish, `Accuracy` why no variant may meet the budget.
 
     Raises what the first notebooks would: DataError, ModelError, ConfigError.
     """

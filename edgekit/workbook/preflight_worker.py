@@ -13,16 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import tasks
 from edgekit.core.config import NetworkConfig, TrainOptions
 from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
 from edgekit.core.subprocesses import leave_with_parent
+from edgekit.core.tasks import accuracy_drop
 from edgekit.data import Data
 from edgekit.data import load as load_data
 from edgekit.data.checks import preprocessed_shape
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.bundle import streams
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.preflight import ANSWER, AT
+from edgekit.workbook.preflight import ACCURACY, ANSWER, AT
+from edgekit.workbook.sections import check_sample_counts
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0
@@ -53,7 +56,10 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     at.write_text("data")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
+    check_sample_counts(data, {stage: plan.section(stage) for stage in plan.pipeline})
     yield "Samples", f"{data.sample_in_words}: {sizes}; {len(data.classes)} {_outputs(data)}"
+    if tasks.named(data.task).AT_MOST_ONE and (fault := _budget(plan, len(data.validation))):
+        yield ACCURACY, fault
     if data.notes:
         yield "Notes", "\n".join(data.notes)
     try:
@@ -69,6 +75,14 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
     for place, network in _students(plan):
         at.write_text(f"{place}: {network.builder}")
         _check_network(plan, data, place, network)
+
+
+def _budget(plan: Plan, samples: int) -> str:
+    """Why so few validation samples cannot show the budget met; empty where they can. A network may still gain."""
+    budget = plan.run.budget
+    if accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
+        return ""
+    return f"budget of {budget.accuracy_drop_pp:g} pp: {accuracy_drop.too_few(samples, budget.accuracy_confidence)}"
 
 
 def _outputs(data: Data) -> str:

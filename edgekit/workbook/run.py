@@ -229,8 +229,11 @@ def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say
     if any(stage in force or not states.of(stage).sealed for stage in CHECKED_AHEAD if stage in plan.pipeline):
         from edgekit.workbook import preflight
 
-        if why := preflight.check(plan).get(preflight.NOT_CHECKED):
+        found = preflight.check(plan)
+        if why := found.get(preflight.NOT_CHECKED):
             say(f"preflight checks did not finish: {why}")
+        if why := found.get(preflight.ACCURACY):
+            say(why)
 
 
 def _bytes(path: Path) -> bytes:

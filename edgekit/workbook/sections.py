@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgekit.core import precision
 from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, TrainingStage, check, cores, suggest
 from edgekit.core.faults import Faults
 from edgekit.training import augmentations
 from edgekit.workbook.run_config import RunConfig
+
+if TYPE_CHECKING:
+    from edgekit.data import Data
+
+SAMPLES_OF = {
+    "calibration_samples": "calibration",
+    "check_samples": "validation",
+    "golden_samples": "validation",
+    "sensitivity_samples": "validation",
+    "taylor_samples": "train",
+}
+"""Options of stages that say how many samples of which split are used."""
 
 
 def stage_config(stage: str) -> type[StageConfig]:
@@ -82,6 +95,26 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     faults.raise_all()
     assert checked is not None
     return checked
+
+
+def check_sample_counts(data: Data, sections: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check the numbers of samples that the user wrote, by stage. A default is as many as there are.
+
+    Raises
+    ------
+    ConfigError
+        A number is larger than its split.
+    """
+    faults = Faults()
+    for stage, section in sections.items():
+        for option, split in SAMPLES_OF.items():
+            count, available = section.get(option), len(getattr(data, split))
+            if count is not None and count > available:
+                faults.add(
+                    f"{stage}.{option}: got {count}, and the {split} split has {available} samples; set it to at most "
+                    f"{available}, or leave it out"
+                )
+    faults.raise_all()
 
 
 def section_of(config: Path, run: RunConfig, stage: str) -> dict[str, Any]:

@@ -28,7 +28,14 @@ from edgekit.training import resume
 from edgekit.workbook import origin, state
 from edgekit.workbook.parameters import injected, overrides, read
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.sections import beside, for_stage, own_fields, parse_stage, shared_options
+from edgekit.workbook.sections import (
+    beside,
+    check_sample_counts,
+    for_stage,
+    own_fields,
+    parse_stage,
+    shared_options,
+)
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
@@ -155,6 +162,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     folder = run_folder(plan, out, config_path)
     sign = fingerprint(plan.data)
     data = load_data(plan.data)
+    check_sample_counts(data, {stage: section})
     if stage != "benchmark":
         data = data.withhold_test()
     source = _source(stage, plan, data, folder)

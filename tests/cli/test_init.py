@@ -134,8 +134,7 @@ def test_what_is_written_fits_its_data(kind: str, tmp_path: Path) -> None:
     data = load(plan.data)
     asked = [values[stage]["batch_size"] for stage in ("profile", "distill", "prune", "quantize")]
     assert max(asked) <= len(data.train)
-    wanted = min(len(data.calibration), values["data"]["calibration_samples"])
-    assert values["quantize"]["calibration_samples"] == values["convert"]["calibration_samples"] == wanted
+    assert len(data.calibration) and not {"calibration_samples"} & {*values["quantize"], *values.get("convert", {})}
     assert ("validation_fraction" in values["data"]) == (kind != "zip of pictures")
     assert accuracy_drop.can_meet(len(data.validation), 0.95, values["budget"]["accuracy_drop_pp"])
     if data.kind == "text":  # ids are names: there is nothing to scale

@@ -52,8 +52,6 @@ class Draft:
         """The config, as YAML."""
         model, _ = networks.pair(self.task, self.data.kind, self.data.raw_shape)
         sizes = self.sizes
-        # drawn by whole recordings they may be more than were asked for, or fewer
-        calibrating = min(self.section["calibration_samples"], sizes.calibration)
         rate = self._rate()
         training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": rate}
         moved = MOVED.get(self.task, "none")
@@ -98,10 +96,7 @@ class Draft:
             }),
             "",
             "quantize:",
-            *_entries({**fine, "learning_rate": rate / 10, **alike, "calibration_samples": calibrating}),
-            "",
-            "convert:",
-            *_entries({"calibration_samples": calibrating}),
+            *_entries({**fine, "learning_rate": rate / 10, **alike}),
             *self._bundle(),
         ]  # fmt: skip
         return "\n".join(lines) + "\n"

@@ -11,10 +11,11 @@ from typing import Any
 from edgekit.cli.init import networks
 from edgekit.cli.init.config import Draft, scalar
 from edgekit.cli.init.findings import Findings
-from edgekit.cli.init.sizes import Sizes, calibration
+from edgekit.cli.init.sizes import Sizes
 from edgekit.core.errors import DataError
 from edgekit.data import Data
 from edgekit.data import load as load_data
+from edgekit.data.splits import quarter
 from edgekit.runner.preprocess.steps import check as check_steps
 from edgekit.training import positives
 from edgekit.workbook.plan import Plan, load_plan
@@ -33,7 +34,7 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     section = {**found.section}
     section |= {f"{split}_fraction": 0.2 for split in ("validation", "test") if split not in found.splits}
     data = _read(name, task, {**section, "calibration_samples": 1, "overlap": "drop"})
-    section["calibration_samples"] = calibration(len(data.train) + len(data.calibration))
+    section["calibration_samples"] = quarter(len(data.train) + len(data.calibration))
     if any(note.startswith("overlap:") for note in data.notes):
         section["overlap"] = "drop"
     del data

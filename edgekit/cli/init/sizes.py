@@ -61,8 +61,3 @@ def small_validation_warning(sizes: Sizes) -> str:
         f"{sizes.validation} validation {some} no drop below {sizes.drop_pp:g} pp, so the budget refuses next to "
         f"nothing; {enough} would show {USUAL_PP:g} pp: give more data, or a larger validation split"
     )
-
-
-def calibration(left: int) -> int:
-    """How many of `left` training samples become calibration samples: 200, or a quarter, or a third of very few."""
-    return max(1, min(200, max(left // 4, min(left // 3, 16))))

@@ -12,6 +12,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "openvino"
@@ -40,8 +41,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
         given = [sides[each.name] for each in inputs] if tensors else [list(shape)]
         shapes = zip(resized.inputs, map(openvino.PartialShape, given), strict=True)
         resized.reshape(dict(shapes))
-        settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
-        compiled = core.compile_model(resized, "CPU", settings)
+        compiled = compile_model(core, resized, threads)
 
         def run(x: np.ndarray) -> np.ndarray:
             found = compiled(list(feed(x, inputs, tensors).values()))

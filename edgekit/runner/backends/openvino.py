@@ -60,7 +60,7 @@ def open(
 
         core = openvino.Core()
         model = _read(core, files, batch, inputs, states)
-        compiled = core.compile_model(model, device, _settings(threads, device))
+        compiled = compile_model(core, model, threads, device)
         to_bytes = _takes_bytes.encoding(_graph(files), inputs)
         return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
@@ -85,7 +85,7 @@ def compiled(
 
     core = openvino.Core()
     stream = io.BytesIO()
-    core.compile_model(_read(core, files, 1, inputs, states), device, _settings(threads, device)).export_model(stream)
+    compile_model(core, _read(core, files, 1, inputs, states), threads, device).export_model(stream)
     said = _takes_bytes.written(_graph(files))
     return (said + END if said else b"") + stream.getvalue()
 
@@ -108,7 +108,7 @@ def restore(
         core, said = openvino.Core(), b""
         if blob.startswith(_takes_bytes.BEGIN.encode()):
             said, _, blob = blob.partition(END)
-        model = core.import_model(io.BytesIO(blob), device, _settings(threads, device))
+        model = core.import_model(io.BytesIO(blob), device, settings(threads, device))
         to_bytes = _takes_bytes.encoding(said, inputs)
         return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
@@ -150,12 +150,32 @@ def _facts(port: Any) -> tuple[list[int | None], str]:
     return _shape(port), np.dtype(port.element_type.to_dtype()).name
 
 
-def _settings(threads: int, device: str) -> dict[str, Any]:
-    """Float arithmetic stays float32: some CPUs would otherwise fall to bfloat16 or float16."""
-    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
-    if device == "CPU":
-        settings.update({"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
-    return settings
+def compile_model(core: Any, model: Any, threads: int, device: str = "CPU", **more: Any) -> Any:
+    """Compile an OpenVINO model. Everything in edgekit that runs one compiles it here.
+
+    Parameters
+    ----------
+    core : openvino.Core
+    model : openvino.Model or path
+    threads : int
+        Threads of the CPU plugin.
+    device : str
+        As OpenVINO calls it.
+    **more
+        Further settings of OpenVINO, for example ``PERF_COUNT=True``.
+    """
+    return core.compile_model(model, device, {**settings(threads, device), **more})
+
+
+def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
+    """Settings that keep float arithmetic in float32.
+
+    OpenVINO computes in bfloat16 by default on processors that have it, also where AUTO, MULTI or HETERO picks the
+    CPU. A GPU or an NPU is named by the user and keeps its own default.
+    """
+    precision = {} if device.startswith(("GPU", "NPU")) else {"INFERENCE_PRECISION_HINT": "f32"}
+    count = {"INFERENCE_NUM_THREADS": threads} if device == "CPU" else {}
+    return {"PERFORMANCE_HINT": "LATENCY", **count, **precision}
 
 
 class OpenvinoBackend(Opened):

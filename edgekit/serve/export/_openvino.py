@@ -21,6 +21,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner import bundle as bundles
 from edgekit.runner import processes, telemetry
 from edgekit.runner.backends import installed
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.model import Model, open_model
 from edgekit.serve.export._subjects import Subject
 
@@ -102,7 +103,7 @@ def _run(folder: Path) -> dict[str, Any]:
     try:
         core = openvino.Core()
         read = core.read_model(folder / FILES[bundle.manifest.target][0])
-        compiled = core.compile_model(read, "CPU", {**SETTINGS, "INFERENCE_NUM_THREADS": 1})
+        compiled = compile_model(core, read, threads=1)
         request, decode = compiled.create_infer_request(), model.backend.decode
         vectors = []
         for number, (raw, recorded) in enumerate(zip(inputs, expected)):

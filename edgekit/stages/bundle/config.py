@@ -89,7 +89,7 @@ class Config(StageConfig):
     version: str = Field("1.0.0", description="version of the bundles")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     task: Task = "classification"
-    golden_samples: int = Field(16, ge=1, le=1000, description="validation samples that are recorded as golden vectors")
+    golden_samples: int = Field(16, ge=1, le=1000, description="most validation samples recorded as golden vectors")
     golden_tolerance_float: float = Field(
         0.005, gt=0, le=1, description="allowed difference of an output, as a share of the range of outputs"
     )

@@ -56,8 +56,8 @@ class Config(StageConfig):
         description="precisions, where a target has them; w8: int8 weights; dynamic: ranges of each call; int4: 4-bit "
         "weights; int4_dense: in dense layers; int16x8: int16 activations",
     )
-    calibration_samples: int = Field(200, ge=1, le=100_000, description="samples that set the int8 ranges")
-    check_samples: int = Field(200, ge=1, le=100_000, description="validation samples compared at each boundary")
+    calibration_samples: int = Field(200, ge=1, le=100_000, description="most samples that set the int8 ranges")
+    check_samples: int = Field(200, ge=1, le=100_000, description="most validation samples compared at a boundary")
     fold_preprocess: bool = Field(
         False,
         description="whether files take a sample's bytes: scale and normalize become a TFLite input's scale where that "

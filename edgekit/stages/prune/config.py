@@ -42,7 +42,7 @@ class Config(TuningStage):
         0.8, gt=0, lt=1, description="largest share of a layer's channels that may be removed"
     )
     taylor_samples: int = Field(
-        512, ge=1, le=1_000_000, description="train samples whose gradients the measure taylor uses"
+        512, ge=1, le=1_000_000, description="most train samples whose gradients the measure taylor uses"
     )
     latency_ratio: float = Field(
         0.7, gt=0.05, lt=1, description="p50 to reach by the last step, as a share of the student's; structured latency"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets.float_ops import path_of
 from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
 from edgekit.targets.redundant_ops import Finding, find
@@ -24,8 +25,6 @@ COMPILED: dict[str, Role] = {**ROLES, "Reorder": "transpose"}
 CONVOLUTIONS = ("Convolution", "GroupConvolution")
 NEUTRAL = {"Add": 0.0, "Subtract": 0.0, "Multiply": 1.0, "Divide": 1.0}
 KEEPING = ("Slice", "StridedSlice", "Pad", "Broadcast", "Tile")  # one that gives the shape it takes changes nothing
-SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-"""Those of the runner, so that what is looked at is what runs."""
 
 
 def read(path: Path) -> tuple[Finding, ...]:
@@ -34,7 +33,7 @@ def read(path: Path) -> tuple[Finding, ...]:
 
     core = openvino.Core()
     model = core.read_model(str(path))
-    compiled = core.compile_model(model, "CPU", SETTINGS).get_runtime_model()
+    compiled = compile_model(core, model, threads=1).get_runtime_model()
     return (*find(_graph(model)), *find(_compiled(compiled, model), compiled=True))
 
 

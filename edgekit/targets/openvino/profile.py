@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.rows.profiled import OperatorTime
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 
@@ -26,14 +27,9 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     """Operators as the CPU plugin fused them, in their order; what it optimised away has no row."""
     import openvino
 
-    settings = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",  # as the runner opens it
-        "PERF_COUNT": True,
-    }
     model = next(name for name in files.names if name.endswith(".xml"))
-    request = openvino.Core().compile_model(folder / model, "CPU", settings).create_infer_request()
+    compiled = compile_model(openvino.Core(), folder / model, threads=1, PERF_COUNT=True)
+    request = compiled.create_infer_request()
     given = {
         each.name: part
         for each, part in zip(files.inputs, parts(x, files.inputs, (folder / model).read_bytes()), strict=True)

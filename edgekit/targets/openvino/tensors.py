@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
 from edgekit.targets.tensors import INPUT, Operator, stacked
@@ -34,8 +35,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     answers = [port.get_node().input_value(0).get_node().get_friendly_name() for port in model.outputs]
     inner = [op for op, _ in ops if op.get_friendly_name() not in answers]
     model.add_outputs([op.output(0) for op in inner])
-    settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = core.compile_model(model, "CPU", settings)
+    compiled = compile_model(core, model, threads=1)
     rows, tensors = [], parts(inputs, files.inputs, (folder / files.names[0]).read_bytes())
     for place in range(len(inputs)):
         given = compiled({each.name: x[place : place + 1] for each, x in zip(files.inputs, tensors, strict=True)})
