@@ -34,7 +34,7 @@ class Ended:
 
     def cause(self, name: str = "the process") -> str:
         """That end in words, with what it last said."""
-        if self.code == -signal.SIGKILL:
+        if self.code == processes.KILLED:
             ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.code < 0:
             ended = f"{name} crashed ({signal.Signals(-self.code).name})"

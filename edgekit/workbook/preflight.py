@@ -6,12 +6,12 @@ They run in a child process, for the frameworks take seconds to import and a net
 from __future__ import annotations
 
 import json
-import signal
 import tempfile
 from pathlib import Path
 
 from edgekit.core import errors, subprocesses
 from edgekit.core.errors import DataError, EdgekitError, ModelError, ResourceError
+from edgekit.runner import processes
 from edgekit.workbook.plan import Plan
 
 LIMIT_S = 90.0
@@ -54,9 +54,9 @@ def _raised(answer: dict[str, str | int]) -> EdgekitError:
 
 
 def _crashed(code: int, at: str) -> EdgekitError:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         return ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
-    return _kind(at)(f"{at}: crashes Python ({signal.Signals(-code).name}); run it alone with python -X faulthandler")
+    return _kind(at)(f"{at}: crashes Python ({processes.signal_name(-code)}); run it alone with python -X faulthandler")
 
 
 def _kind(at: str) -> type[EdgekitError]:

@@ -48,7 +48,7 @@ def start(words: Sequence[str], environment: Mapping[str, str], inherited: Colle
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def _ended(path: Path, handle: int, by: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TextIO
 
 from edgekit.core import errors, subprocesses
 from edgekit.core.errors import ModelError
+from edgekit.runner import processes
 
 JOB, SAMPLES, JOURNAL, LOGITS, ANSWER, LOG = (
     "job.json", "samples.npy", "journal", "logits.npy", "answer.json", "log",
@@ -58,10 +58,10 @@ class _Progress:
 
 
 def _answer(code: int, path: Path, home: Path) -> dict[str, Any]:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         raise ModelError(f"{path}: was killed (SIGKILL), as the system does when memory runs out; free some")
     if code < 0:
-        name = signal.Signals(-code).name
+        name = processes.signal_name(-code)
         raise ModelError(f"{path}: crashed its interpreter ({name}); the file is broken, export it again")
     if code:
         last = (home / LOG).read_text(errors="replace").strip().splitlines()[-1:]

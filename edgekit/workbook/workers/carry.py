@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import tempfile
 import threading
@@ -74,7 +73,7 @@ class _Lines:
 
 
 def _cause(code: int, last: str) -> str:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         ended = "was killed (SIGKILL), as the system does when memory runs out"
     elif code < 0:
         ended = f"crashed ({processes.signal_name(-code)})"
