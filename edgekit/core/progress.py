@@ -174,7 +174,7 @@ def say(text: str) -> None:
 def read(path: Path) -> State | None:
     """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
     try:
-        state = State.from_json(path.read_text())
+        state = State.from_json(path.read_text(encoding="utf-8"))
         str(state)  # figures that have no words are no state either
     except (OSError, ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
         return None

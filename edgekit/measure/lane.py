@@ -2,8 +2,8 @@
 
 `EDGEKIT_LANE` names a folder for the locks; without it nothing here does anything. Whoever computes holds the lane
 shared, whoever measures holds it alone. The locks are the system's own (flock), so a process that dies holds nothing.
-Windows has no such locks, so there nothing waits. A process counts as one holder: its threads share what it holds. Whoever waits for another process that measures must
-not compute meanwhile, or both wait for ever.
+Windows has no such locks, so there nothing waits. A process counts as one holder: its threads share what it holds.
+Whoever waits for another process that measures must not compute meanwhile, or both wait for ever.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def holds(folder: Path) -> list[Hold]:
     """What the lane in `folder` was held for, in the order in which the holds began."""
     found: dict[tuple[int, int], Hold] = {}
     path = folder / JOURNAL
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
             row = json.loads(line)
             hold = Hold(row["kind"], row["process"], row["began_ns"], row.get("ended_ns"))

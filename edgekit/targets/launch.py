@@ -130,7 +130,7 @@ def _run(
     job: Job, path: Path, timeout_s: float, stop: threading.Event
 ) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
-    path.write_text(json.dumps(job.to_json()))
+    path.write_text(json.dumps(job.to_json()), encoding="utf-8")
     ended = start("edgekit.targets.worker", path, timeout_s, stop)
     return subprocesses.notes(path.with_suffix(".journal")), ended
 

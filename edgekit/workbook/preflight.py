@@ -31,7 +31,7 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
         ended = subprocesses.run(
             "edgekit.workbook.preflight_worker", [str(plan.path), plan.settings, folder], home / LOG, limit_s, QUIET
         )
-        at = (home / AT).read_text() if (home / AT).is_file() else ""
+        at = (home / AT).read_text(encoding="utf-8") if (home / AT).is_file() else ""
         if ended.late:
             return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
         if ended.code < 0:
@@ -40,7 +40,7 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
             raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
         if ended.code:
             return {NOT_CHECKED: ended.cause("the preflight process")}
-        answer = json.loads((home / ANSWER).read_text())
+        answer = json.loads((home / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:
         raise _raised(answer)
     found: dict[str, str] = answer["found"]

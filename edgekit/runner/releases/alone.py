@@ -71,7 +71,9 @@ def _holders(path: Path) -> list[int]:
     found, real = [], os.path.realpath(path)
     for each in glob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):
-            if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text():
+            if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text(
+                encoding="utf-8"
+            ):
                 found.append(int(each.split("/")[2]))
     return found
 

@@ -104,7 +104,9 @@ def private_folder() -> Iterator[str]:
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        raise ResourceError(f"{folder}: cannot be made ({error.strerror}); let {TEMPORARY} name a folder for this") from None
+        raise ResourceError(
+            f"{folder}: cannot be made ({error.strerror}); let {TEMPORARY} name a folder for this"
+        ) from None
     try:
         yield folder
     finally:
@@ -182,7 +184,9 @@ def _file(files: ExitStack, data: bytes) -> _File:
     try:
         return _File(_written(os.path.join(folder, "file"), data), None)
     except OSError as error:
-        raise ResourceError(f"{folder}: cannot be written ({error.strerror}); let {TEMPORARY} name another folder") from None
+        raise ResourceError(
+            f"{folder}: cannot be written ({error.strerror}); let {TEMPORARY} name another folder"
+        ) from None
 
 
 def _written(path: str, data: bytes) -> str:

@@ -26,7 +26,7 @@ def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None],
     The process is killed, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-work-", ignore_cleanup_errors=True) as folder:
-        (Path(folder) / WORK).write_text(work)
+        (Path(folder) / WORK).write_text(work, encoding="utf-8")
         process = subprocesses.start(
             "edgekit.workbook.workers.worker",
             [folder],
@@ -47,7 +47,7 @@ def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None],
         path = Path(folder) / ANSWER
         if not path.is_file():
             raise WorkerDied(_cause(process.returncode, lines.last))
-        return Answer(**json.loads(path.read_text()))
+        return Answer(**json.loads(path.read_text(encoding="utf-8")))
 
 
 class _Lines:

@@ -172,7 +172,11 @@ def imitate(system: str) -> None:
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal busy
-        if busy or event not in ("open", "os.listdir", "os.scandir", "os.rename", "os.remove") or not asked_by_edgekit():
+        if (
+            busy
+            or event not in ("open", "os.listdir", "os.scandir", "os.rename", "os.remove")
+            or not asked_by_edgekit()
+        ):
             return
         busy = True
         try:
@@ -201,7 +205,7 @@ def imitate(system: str) -> None:
     builtins.__import__ = imported
     sys.addaudithook(audit)
     if system == "windows":
-        warnings.filterwarnings("error", category=EncodingWarning, module=r"edgekit\.")
+        warnings.filterwarnings("error", category=builtins.EncodingWarning, module=r"edgekit\.")
 
 
 if os.environ.get("EDGEKIT_IMITATE"):
