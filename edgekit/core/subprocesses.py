@@ -37,13 +37,13 @@ class Ended:
 
     def cause(self, name: str = "the process") -> str:
         """That end in words, with what it last said."""
-        if self.code == -signal.SIGKILL:
+        if self.code == processes.KILLED:
             ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.code < 0:
             ended = f"{name} crashed ({signal.Signals(-self.code).name})"
         else:
             ended = f"{name} ended with exit code {self.code}"
-        last = last_useful_line(self.log.read_text(errors="replace"))
+        last = last_useful_line(self.log.read_text(errors="replace", encoding="utf-8"))
         return f"{ended}; it last said: {last}" if last else ended
 
 
@@ -117,7 +117,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def notes(journal: Path) -> list[dict[str, Any]]:
     """What a child noted, one JSON object a line; none without the file."""
     found = []
-    for line in journal.read_text().splitlines() if journal.is_file() else ():
+    for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else ():
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
             found.append(json.loads(line))
     return found

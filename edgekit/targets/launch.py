@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,6 +14,7 @@ from typing import Any
 from edgekit.core import progress, subprocesses
 from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.runner import processes
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
 
@@ -157,7 +157,7 @@ def _run(
     job: Job, path: Path, timeout_s: float, stop: threading.Event
 ) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
-    path.write_text(json.dumps(job.to_json()))
+    path.write_text(json.dumps(job.to_json()), encoding="utf-8")
     ended = start("edgekit.targets.worker", path, timeout_s, stop)
     return subprocesses.notes(path.with_suffix(".journal")), ended
 
@@ -196,7 +196,7 @@ def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> 
     """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
     if ended.late:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
-    if ended.code == -signal.SIGKILL:
+    if ended.code == processes.KILLED:
         raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
 
 

@@ -154,7 +154,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool)
 
 def _cells(working: Path) -> list[dict[str, Any]]:
     try:
-        return list(json.loads(working.read_text())["cells"])
+        return list(json.loads(working.read_text(encoding="utf-8"))["cells"])
     except (OSError, ValueError, KeyError):
         return []
 
@@ -199,7 +199,7 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
         return
     if ended:
         with suppress(ValueError, KeyError):  # half written
-            notebook = json.loads(working.read_text())
+            notebook = json.loads(working.read_text(encoding="utf-8"))
             notebook["metadata"][ENDED] = ended
             write_atomically(working, json.dumps(notebook, indent=1).encode())
     move(working, kept)

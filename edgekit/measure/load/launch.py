@@ -56,7 +56,7 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
-        path.write_text(json.dumps(job.to_json()))
+        path.write_text(json.dumps(job.to_json()), encoding="utf-8")
         log = path.with_suffix(".log")
         with progress.step("opening it") as shown:
             step = _Step(path.with_suffix(".journal"), shown)

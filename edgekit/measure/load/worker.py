@@ -29,8 +29,8 @@ Note = Callable[..., None]
 def main(path: Path) -> int:
     """Run the job in `path`; 0 if all of it came to a result."""
     leave_with_parent()
-    job = Job.from_json(json.loads(path.read_text()))
-    with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
+    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
+    with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
 
         def note(**fields: Any) -> None:
             journal.write(json.dumps(fields) + "\n")

@@ -74,7 +74,7 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     profile = source.ancestor("profile")
     if is_baseline:
         return SubjectSpec("edgekit.measure.load.subjects:baseline", {"profile": str(profile.path.resolve()), **shared})
-    spec = json.loads(profile.file("model/model.json").read_text())
+    spec = json.loads(profile.file("model/model.json").read_text(encoding="utf-8"))
     keywords = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
     return SubjectSpec("edgekit.measure.load.subjects:variant", {**keywords, **shared})
 

@@ -112,6 +112,6 @@ def _read(probe: str | None) -> str | None:
     if probe is None:
         return None
     try:
-        return Path(probe).read_text()
+        return Path(probe).read_text(encoding="utf-8")
     except OSError:
         return None
