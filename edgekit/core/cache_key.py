@@ -24,8 +24,8 @@ APART = {"measure": ("devices", "energy")}
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
 ONNX2TF = "1.29.24"
-"""The version of onnx2tf that edgekit installs by itself when a run first needs it (models/files/onnx2tf_install.py). It
-counts whether it is installed yet or not."""
+"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
+version counts whether it is installed yet or not."""
 ROOT = Path(__file__).parent.parent
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
