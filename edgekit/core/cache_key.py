@@ -23,8 +23,9 @@ APART = {"measure": ("devices", "energy")}
 """Folders of a package that shape no stage: what they bring back is evidence."""
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
-OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
-"""What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
+ONNX2TF = "1.29.24"
+"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
+version counts whether it is installed yet or not."""
 ROOT = Path(__file__).parent.parent
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
@@ -86,12 +87,8 @@ def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name; one that need not be there is left out where it is not."""
-    found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in OPTIONAL]
-    if missing:
-        raise metadata.PackageNotFoundError(missing[0])
-    return {name: version for name, version in found.items() if version is not None}
+    """Installed versions, by distribution name; PackageNotFoundError where one is not installed."""
+    return {name: _version(name) for name in sorted(libraries)}
 
 
 def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:
@@ -107,7 +104,7 @@ def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:
 
 @functools.cache
 def _version(distribution: str) -> str:
-    return metadata.version(distribution)
+    return ONNX2TF if distribution == "onnx2tf" else metadata.version(distribution)
 
 
 def code_digests(stage: str) -> dict[str, str]:

@@ -11,7 +11,6 @@ from edgekit.targets import error_causes
 from edgekit.targets.error_causes import Failure
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.tflite import convert as tflite
-from tests import requirements
 from tests.zoo.entries import ENTRIES
 
 
@@ -97,7 +96,6 @@ def forest(path: Path) -> None:
 
 
 def test_trees_in_an_onnx_file_are_told_in_one_sentence(tmp_path: Path) -> None:
-    requirements.package("onnx2tf")
     forest(tmp_path / "forest.onnx")
     with pytest.raises(Exception) as caught:
         source.tflite(tmp_path / "forest.onnx", "fp32", None, (4,))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.core import cache_key
-from edgekit.core.errors import ConfigError
-from edgekit.models.files import TITLES, detect, module
+from edgekit.core.errors import ConfigError, ModelError
+from edgekit.models.files import TITLES, detect, module, onnx2tf_install
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
-    """ConfigError where none of the targets takes the file, or a converter that one needs is not installed.
+    """ConfigError where none of the targets takes the file, or where onnx2tf is needed and cannot be installed.
 
     `alone` says that the run converts nothing else: otherwise a target that refuses it still has the student.
     """
@@ -27,12 +26,13 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
         )
     if kind != "onnx" or "tflite" not in targets or "tflite" in refused:
         return
-    missing = [name for name, version in cache_key.installed_versions(cache_key.OPTIONAL).items() if version is None]
-    if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
-        raise ConfigError(
-            f"targets: {TITLES[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
-            "out tflite, or baseline from convert.models"
-        )
+    if not _is_quantized(path):  # what is quantized becomes nothing else anyway
+        try:
+            onnx2tf_install.ensure()
+        except ModelError as error:
+            raise ConfigError(
+                f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
+            ) from None
 
 
 def file_refusal(path: Path, kind: str, target: str) -> str:
