@@ -82,7 +82,7 @@ quick: $(VENV)/.dev ## most tests of every room, none known to be slow; three to
 test: lint ## ruff, mypy, and every test that has no target of its own
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner, once for each kind of kernel
+bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner with older kernels
 	$(BESIDE) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)'
 	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
 

@@ -234,10 +234,8 @@ def command(program: str, *arguments: str, **environment: str) -> subprocess.Com
     )
 
 
-HELPS = [
-    *(("edgekit", name) for name in ("", *commands.edgekit_commands())),
-    *(("edgerun", name) for name in ("", *commands.edgerun_commands())),
-]
+HELPS = [("edgekit", ""), ("edgekit", "run"), ("edgerun", ""), ("edgerun", "predict")]
+"""`test_a_page_is_current` has all commands; these are asked as a reader asks them."""
 
 
 @pytest.mark.parametrize(("program", "name"), HELPS)
