@@ -25,6 +25,8 @@ SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
 OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
 """What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
+INTERPRETERS = ("ai-edge-litert", "onnxruntime", "openvino")
+"""What one target needs each; a run that names no targets goes on without those that are not installed."""
 ROOT = Path(__file__).parent.parent
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
@@ -88,7 +90,7 @@ def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
     """Installed versions, by distribution name; one that need not be there is left out where it is not."""
     found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in OPTIONAL]
+    missing = [name for name, version in found.items() if version is None and name not in (*OPTIONAL, *INTERPRETERS)]
     if missing:
         raise metadata.PackageNotFoundError(missing[0])
     return {name: version for name, version in found.items() if version is not None}

@@ -39,8 +39,9 @@ def message(result: Result) -> str:
 def unmet(result: Result) -> Iterator[tuple[str, str]]:
     """Each target without a bundle in a run that has others, and what came nearest there."""
     if result["verdict"]["met"]:
+        lost = result.get("targets_left_out", {})
         for target, nearest in result["unmet"].items():
-            yield target, f"{checks.missed_message(nearest, result['budget'])}."
+            yield target, f"{lost.get(target) or checks.missed_message(nearest, result['budget'])}."
 
 
 def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
