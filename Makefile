@@ -5,17 +5,17 @@ BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 # Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
 # waiting thread must not spin. The plugin nbval costs each process a second; what uses it starts a process of its own.
-# A test that hangs fails after 20 minutes with its stack. A worker that crashes is not replaced: another would run the
-# same test again, and the last tests of all would wait forever.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=0
+# A test that hangs fails after 20 minutes with its stack. A test that crashes its worker fails, and a new worker goes on
+# with the rest of its file (tests/scheduler.py).
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=20
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
 APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
+NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
+.PHONY: help run quick test bare processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -81,6 +81,10 @@ quick: $(VENV)/.dev ## most tests of every room, none known to be slow; three to
 
 test: lint ## ruff, mypy, and every test that has no target of its own
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
+
+bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner, once for each kind of kernel
+	$(BESIDE) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)'
+	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
 
 # Three at a time: these tests wait for others a third of their time.
 processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes

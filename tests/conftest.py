@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from edgekit.core import telemetry
 from edgekit.runner import processes
-from tests import watched
+from tests import requirements, watched
 
 telemetry.off()  # tests import libraries themselves
 if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
@@ -26,7 +26,7 @@ if "EDGEKIT_LANE" not in os.environ:  # suites that run at one time must not wai
     os.environ["EDGEKIT_LANE"] = tempfile.mkdtemp(prefix="edgekit-lane-tests-")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
     signal.signal(signal.SIGINT, signal.default_int_handler)
-pytest_plugins = ("tests.durations", "tests.skips")
+pytest_plugins = ("tests.durations", "tests.scheduler")
 ROOT = Path(__file__).parent.parent
 TINY = ROOT / "tests" / "configs" / "tiny.yaml"
 
@@ -41,6 +41,11 @@ class FinishedRun:
     trace: Path | None
     stdout: str
     stderr: str
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Skips say what is missing; see the module."""
+    config.pluginmanager.register(requirements)
 
 
 def run_edgekit(*arguments: str, timeout_s: int = 1100, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -77,7 +82,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     out, said, user, trace = home / "runs", home / "said.json", home / "user", home / "trace"
     with FileLock(home / "tiny.lock"):
         if not said.is_file():
-            user.mkdir()
+            user.mkdir(exist_ok=True)  # a worker that crashed may have left it
             process = subprocess.Popen(
                 [*watched.command(trace), sys.executable, "-m", "edgekit", "run", str(TINY), "--out", str(out)],
                 stdout=subprocess.PIPE,

@@ -60,7 +60,7 @@ def counted(said: str) -> dict[str, int]:
 
 def run(name: str, logs: Path, make: Sequence[str] = ("make",)) -> Ended:
     """One suite, shown while it runs."""
-    environment = {"CI": "true", **os.environ}  # what is skipped for want of what should be here fails: tests/skips.py
+    environment = {"CI": "true", **os.environ}  # a test that misses what it needs fails: tests/requirements.py
     if (ROOT.parent / "shared").is_dir():
         environment.setdefault("EDGEKIT_SHARED", str(ROOT.parent / "shared"))
     if (ROOT / DIGITS).is_dir():

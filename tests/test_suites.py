@@ -1,4 +1,4 @@
-"""What runs the tests: suites to their end with a table, skips that fail in CI, and the selection of `make quick`."""
+"""What runs the tests: suites to their end with a table, and the selection of `make quick`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,8 @@ from edgekit.core.floors import FLOORS
 from tests import durations, suites
 from tests.conftest import ROOT
 
-MAKEFILE = (ROOT / "Makefile").read_text()
-README = (ROOT / "tests" / "README.md").read_text()
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:nbval"]
 PASSING = "@echo '4 passed, 1 skipped, 2 warnings in 3.21s (0:00:03)'"
-
-
-def targets(variable: str) -> list[str]:
-    """The names that a variable of the Makefile holds."""
-    found = re.search(rf"^{variable} :=(.*)$", MAKEFILE, re.MULTILINE)
-    assert found
-    return found[1].split()
 
 
 @pytest.fixture
@@ -81,70 +72,11 @@ def test_a_failure_that_make_lost_is_one() -> None:
     assert suites.counted("2 passed, 1 error in 0.10s\nno tests\n3 passed in 1.00s") == {"passed": 5, "error": 1}
 
 
-def test_nightly_names_every_suite_and_ci_runs_what_it_names() -> None:
-    declared = {line.partition(":")[0].strip('" ,') for line in pytest_markers()} - {"slow"} | {"faults"}
-    nightly = targets("NIGHTLY")
-    assert declared | {"test", "defaults"} <= set(nightly)
-    script = (ROOT / ".ci" / "run").read_text()
-    lines = re.sub(r"#.*", "", script)
-    run = re.findall(r"\bmake ([a-z0-9]+)", lines)
-    chains = " ".join(part for pair in re.findall(r'^beside "(.+)" "(.+)"$', lines, re.MULTILINE) for part in pair)
-    named = {*run, *chains.split()}
-    assert run[0] == "test" and chains and named <= set(nightly)
-    assert named == set(re.findall(r"^\| `make (\w+)` .*\| yes \|$", README, re.MULTILINE))
-    assert not re.search(r"exit 0|\|\| true|SECONDS|--minutes", script)
-
-
-def test_the_readme_tells_of_every_suite() -> None:
-    for name in {*targets("NIGHTLY"), "quick", "mutants", "nightly", "lint", "nbval"}:
-        assert f"`make {name}`" in README, name
-    for folder in (path.name for path in (ROOT / "tests").iterdir() if (path / "__init__.py").is_file()):
-        assert f"`{folder}/`" in README, folder
-
-
-def test_the_readme_names_every_tool_that_ci_installs() -> None:
-    script = (ROOT / ".ci" / "run").read_text()
-    (line,) = re.findall(r"apt-get install .*", script)
-    packages = [word for word in line.split()[2:] if not word.startswith("-")]
-    assert packages and f"apt-get install {' '.join(packages)}" in README
-    checked = re.findall(r"command -v ([\w-]+)", script)
-    assert not [name for name in checked if f"`{name}`" not in README]
-
-
-def pytest_markers() -> list[str]:
-    """As pyproject.toml declares them."""
-    found = re.search(r"^markers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
-    assert found
-    return found[1].splitlines()
-
-
 def test_every_room_is_in_the_quick_suite() -> None:
     whole = durations.slow()
     for room in (room for floor in FLOORS for room in floor):
         files = [durations.name(path) for path in (ROOT / "tests" / room).rglob("test_*.py")]
         assert [path for path in files if path not in whole], room
-
-
-@pytest.mark.parametrize(
-    ("reason", "ci", "code"),
-    [
-        ("no such tool here", "true", 1),
-        ("no such tool here", "", 0),
-        ("tflite-runtime not installed", "true", 0),
-        ("cannot mount a tmpfs: mount: Operation not permitted", "true", 0),
-        ("strace: Operation not permitted", "true", 1),
-    ],
-)
-def test_a_skip_fails_in_ci_unless_what_it_lacks_cannot_be_there(
-    reason: str, ci: str, code: int, tmp_path: Path
-) -> None:
-    (tmp_path / "test_it.py").write_text(f"import pytest\ndef test_it(): pytest.skip({reason!r})\n")
-    command = [*PYTEST, "-q", "-rs", "-p", "tests.skips"]
-    done = subprocess.run(
-        [*command, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False, env={**os.environ, "CI": ci}
-    )
-    assert done.returncode == code, done.stdout
-    assert reason in done.stdout
 
 
 def test_the_selection_and_the_order_are_by_measured_seconds(tmp_path: Path) -> None:
@@ -172,11 +104,3 @@ def test_the_selection_and_the_order_are_by_measured_seconds(tmp_path: Path) -> 
     assert ran("--quick") == [("c", "fast"), ("a", "fast")]
     ran("--measure")
     assert json.loads((tmp_path / "tests/durations.json").read_text()) == {"files": {}, "slow": []}
-
-
-def test_make_test_leaves_the_faults_to_their_own_suite() -> None:
-    selected = " ".join(targets("APART"))
-    for expression, kept in ((selected, False), ("faults", True)):
-        command = [*PYTEST, "--collect-only", "-q", "-m", expression, "tests/faults/test_kills.py"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert ("test_a_run_that_is_killed_again_and_again" in done.stdout) == kept, done.stdout

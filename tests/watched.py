@@ -1,6 +1,6 @@
 """What a command says to the world outside: its calls for a connection, by strace, and what it leaves in a home.
 
-Without strace, or where the system lets nobody trace, the command runs unwatched and `calls` skips; it fails in CI.
+Without strace, or where the system lets nobody trace, the command runs unwatched and `calls` skips.
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests import requirements
 
 STRACE = ("strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=connect,sendto", "-e", "signal=none", "-s", "0", "-o")
 ADDRESS = re.compile(r"sa_family=AF_INET6?, .*?htons\((\d+)\).*?\"([0-9a-fA-F.:]+)\"")
@@ -36,8 +35,8 @@ def command(trace: Path) -> list[str]:
 def calls(trace: Path | None) -> list[str]:
     """Addresses outside this machine that were called, by whatever process."""
     if trace is None or not trace.is_file():
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("no trace could be taken: apt-get install strace, and let it trace")
+        requirements.tracing()
+        raise AssertionError("strace can trace here, and left no trace")
     found = [ADDRESS.search(line) for line in trace.read_text(errors="replace").splitlines()]
     called = [(match[2], int(match[1])) for match in found if match]
     return [f"{host}:{port}" for host, port in called if port == NAMES or not _here(host)]
@@ -54,6 +53,6 @@ def _here(host: str) -> bool:
 
 @functools.cache
 def _works() -> bool:
-    if shutil.which("strace") is None:
+    if requirements.find_program("strace") is None:
         return False
     return subprocess.run([*STRACE, os.devnull, "true"], capture_output=True, check=False).returncode == 0

@@ -71,7 +71,7 @@ def convert(folder: Path, spec: store.ModelSpec, data: Data, widths: Sequence[in
         store.save(places[name], module, described)
         spent = cost(module, spec.input_shape, spec.takes_ids)
         about[name] = {"to": to, "macs": spent.macs, "parameters": spent.parameters}
-    made, lost = convert_plainly(places, inputs, targets, PRECISIONS, scratch, 3600.0, together=True)
+    made, lost = convert_plainly(places, inputs, targets, PRECISIONS, scratch, 3600.0)
     for one in lost:
         print(f"not converted: {one.describe()}")
     files = [

@@ -18,7 +18,7 @@ from edgekit.runner.measure.intervals import Median, Ratio
 from edgekit.stages.benchmark.timings import Timings
 
 SUFFIXES = {".tflite": "tflite", ".xml": "openvino", ".onnx": "onnx"}
-OPENINGS = re.compile(r"each opened anew (\d+) times")
+OPENINGS = re.compile(r"each opened anew (?:\d+ to )?(\d+) times")
 
 
 @dataclass(frozen=True)

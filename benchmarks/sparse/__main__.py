@@ -47,9 +47,7 @@ KINDS = {
     "ONNX Runtime fp32": ("fp32.onnx", "onnx"),
     "ONNX Runtime fp32, sparse": ("fp32.sparse.onnx", "onnx"),
     "OpenVINO fp32": ("fp32.xml", "xml"),
-    "OpenVINO fp32, rate 0.5": ("fp32.xml", "xml, rate 0.5"),
     "OpenVINO int8": ("int8.xml", "xml"),
-    "OpenVINO int8, rate 0.5": ("int8.xml", "xml, rate 0.5"),
 }
 HEAD = ("file", "zeros", "kB", "zipped, kB", "memory, MB", "p50, ms", "times as long", "answers")
 
@@ -123,13 +121,9 @@ def _facts(home: Path, size: int) -> Iterator[Fact]:
 
 
 def _compared(opening: Any, path: Path, how: str, plain: Path) -> str:
-    """With the file that does without: its bits, and for OpenVINO its kernels."""
-    apart = np.abs(opening[how](path)().astype(float) - opening[how.partition(",")[0]](plain)())
-    said = "same bits" if not apart.any() else f"differ by {apart.max():.2g}"
-    if "rate" in how:
-        same = files.kernels(files.compiled_model(path, 0.5)) == files.kernels(files.compiled_model(path, None))
-        said = f"{said}, {'same' if same else 'other'} kernels"
-    return said
+    """With the bits of the file that does without."""
+    apart = np.abs(opening[how](path)().astype(float) - opening[how](plain)())
+    return "same bits" if not apart.any() else f"differ by {apart.max():.2g}"
 
 
 def _grown_kb(which: str, path: Path, size: int) -> int:

@@ -172,8 +172,7 @@ def openers(size: int) -> dict[str, Callable[[Path], Callable[[], np.ndarray]]]:
     return {
         "tflite": lambda path: _litert(path, image),
         "onnx": lambda path: _onnxruntime(path, image),
-        "xml": lambda path: _compiled(path, image, None),
-        "xml, rate 0.5": lambda path: _compiled(path, image, 0.5),
+        "xml": lambda path: _openvino(path, image),
     }
 
 
@@ -206,24 +205,9 @@ def _onnxruntime(path: Path, image: np.ndarray) -> Callable[[], np.ndarray]:
     return lambda: np.asarray(opened.run(None, feed)[0])
 
 
-def _compiled(path: Path, image: np.ndarray, rate: float | None) -> Callable[[], np.ndarray]:
-    compiled = compiled_model(path, rate)
+def _openvino(path: Path, image: np.ndarray) -> Callable[[], np.ndarray]:
+    import openvino
+
+    compiled = compile_model(openvino.Core(), str(path), threads=1, NUM_STREAMS=1)
     request = compiled.create_infer_request()
     return lambda: np.asarray(request.infer([image], share_inputs=True)[0])
-
-
-def compiled_model(path: Path, rate: float | None) -> Any:
-    """By OpenVINO, with its option for sparse weights or without."""
-    import openvino
-    from openvino.properties.intel_cpu import sparse_weights_decompression_rate
-
-    more = {} if rate is None else {sparse_weights_decompression_rate(): rate}
-    return compile_model(openvino.Core(), str(path), threads=1, NUM_STREAMS=1, **more)
-
-
-def kernels(compiled: Any) -> list[str]:
-    """What OpenVINO runs, operator by operator."""
-    return [
-        f"{op.get_type_name()} {op.get_rt_info()['primitiveType'].value if 'primitiveType' in op.get_rt_info() else ''}"
-        for op in compiled.get_runtime_model().get_ordered_ops()
-    ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
-from edgekit.measure.load.launch import Job, Outcome, drive
+from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
@@ -72,7 +72,19 @@ class Request:
 
 
 def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
-    """Measure and print; SelftestError if the bundle gives wrong answers, StageError if the measured process died."""
+    """Measure and print.
+
+    Raises
+    ------
+    ConfigError
+        The options exclude one another, or LoadGen is not installed.
+    SelftestError
+        The bundle gives wrong answers.
+    StageError
+        The measured process died.
+    """
+    if reason := unavailable():
+        raise ConfigError(f"edgekit load: {reason}")
     job = request.job()
     bundle = bundles.read(request.bundle)  # so that a damaged bundle is reported as such, not as a process that died
     _prove(request, bundle)

@@ -48,7 +48,7 @@ def show(folder: Path) -> None:
 def _plan(folder: Path) -> Plan:
     """The plan of the last `edgekit run` in this folder, with its config as it is now."""
     try:
-        last = json.loads((folder / PLAN).read_text())
+        last = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ConfigError(
@@ -83,7 +83,7 @@ def _row(found: StageState, seen: str, why: str) -> tuple[str, ...]:
 
 def _result(folder: Path) -> str:
     try:
-        result = json.loads((folder / RESULT).read_text())
+        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "No result yet."
     if not is_current(result, folder):

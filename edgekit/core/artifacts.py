@@ -144,7 +144,7 @@ def load(path: Path) -> Artifact:
     if not record.is_file():
         raise StageError(f"{path}: no finished artifact of stage {path.name!r} here; run its notebook first")
     try:
-        fields = json.loads(record.read_text())
+        fields = json.loads(record.read_text(encoding="utf-8"))
         if (found := fields.pop("format")) != FORMAT:
             raise TrustError(f"{record}: format {found}, this edgekit writes {FORMAT}; run stage {path.name!r} again")
         recorded = fields.pop("record_sha256")

@@ -23,10 +23,11 @@ APART = {"measure": ("devices", "energy")}
 """Folders of a package that shape no stage: what they bring back is evidence."""
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
-OPTIONAL = ("onnx-graphsurgeon", "onnx2tf", "sng4onnx", "tf-keras")
-"""What only ONNX files need, to become TFLite; it is installed apart (`onnx2tf.txt`)."""
 INTERPRETERS = ("ai-edge-litert", "onnxruntime", "openvino")
 """What one target needs each; a run that names no targets goes on without those that are not installed."""
+ONNX2TF = "1.29.24"
+"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
+version counts whether it is installed yet or not."""
 ROOT = Path(__file__).parent.parent
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
@@ -88,9 +89,15 @@ def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name; one that need not be there is left out where it is not."""
+    """Installed versions, by distribution name, without interpreters that are not installed.
+
+    Raises
+    ------
+    PackageNotFoundError
+        Another library is not installed.
+    """
     found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in (*OPTIONAL, *INTERPRETERS)]
+    missing = [name for name, version in found.items() if version is None and name not in INTERPRETERS]
     if missing:
         raise metadata.PackageNotFoundError(missing[0])
     return {name: version for name, version in found.items() if version is not None}
@@ -109,7 +116,7 @@ def installed_versions(libraries: Iterable[str]) -> dict[str, str | None]:
 
 @functools.cache
 def _version(distribution: str) -> str:
-    return metadata.version(distribution)
+    return ONNX2TF if distribution == "onnx2tf" else metadata.version(distribution)
 
 
 def code_digests(stage: str) -> dict[str, str]:

@@ -55,7 +55,7 @@ def holder(path: Path) -> dict[str, Any] | None:
     from filelock import FileLock, Timeout
 
     try:
-        found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text())
+        found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text(encoding="utf-8"))
         if not {"process", "host", "who", "since"} <= set(found):
             return None
         with FileLock(path).acquire(timeout=0):
@@ -77,7 +77,7 @@ def _about(who: str) -> dict[str, object]:
 
 def _describe_holder(holder: Path) -> str:
     try:
-        found = json.loads(holder.read_text())
+        found = json.loads(holder.read_text(encoding="utf-8"))
         return f"`{found['who']}` (process {found['process']} on {found['host']}, since {found['since']})"
     except (OSError, ValueError, KeyError):
         return "another process"

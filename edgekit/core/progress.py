@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from edgekit.core import progress_display
 from edgekit.core.progress_state import Shown, State
+from edgekit.runner.files import BINARY
 
 T = TypeVar("T")
 
@@ -91,9 +92,9 @@ class _ToFile:
     def show(self, state: State) -> None:
         with suppress(Exception):  # a full disk, or what JSON cannot hold
             data = state.record(RECORD_BYTES - 1)
-            handle = os.open(self._path, os.O_WRONLY)
+            handle = os.open(self._path, os.O_WRONLY | BINARY)
             try:
-                os.pwrite(handle, data.ljust(RECORD_BYTES - 1) + b"\n", 0)
+                os.write(handle, data.ljust(RECORD_BYTES - 1) + b"\n")
             finally:
                 os.close(handle)
 
@@ -173,7 +174,7 @@ def say(text: str) -> None:
 def read(path: Path) -> State | None:
     """The state in the file that `FILE` names; None where there is none, or a write was met half-way."""
     try:
-        state = State.from_json(path.read_text())
+        state = State.from_json(path.read_text(encoding="utf-8"))
         str(state)  # figures that have no words are no state either
     except (OSError, ArithmeticError, AttributeError, ValueError, KeyError, TypeError):
         return None

@@ -41,7 +41,7 @@ def check(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text(encoding="utf-8"))
         good = bool(values) and all(_has_shape(stage, value) for stage, value in values.items())
     except (ValueError, AttributeError):
         good = False

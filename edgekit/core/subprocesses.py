@@ -19,6 +19,9 @@ from typing import Any
 from edgekit.runner import processes
 
 POLL_S = 0.05
+OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+"""OpenMP threads sleep while they wait for one another. By default they spin for milliseconds, and beside another
+program a training then takes several times as long, because a spinning thread keeps the core that its peer needs."""
 ROUTINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
@@ -34,14 +37,19 @@ class Ended:
 
     def cause(self, name: str = "the process") -> str:
         """That end in words, with what it last said."""
-        if self.code == -signal.SIGKILL:
+        if self.code == processes.KILLED:
             ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
         elif self.code < 0:
             ended = f"{name} crashed ({signal.Signals(-self.code).name})"
         else:
             ended = f"{name} ended with exit code {self.code}"
-        last = last_useful_line(self.log.read_text(errors="replace"))
+        last = last_useful_line(self.log.read_text(errors="replace", encoding="utf-8"))
         return f"{ended}; it last said: {last}" if last else ended
+
+
+def openmp_wait() -> dict[str, str]:
+    """`OPENMP_WAIT` for the environment of a process that computes; nothing where the user has set either variable."""
+    return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
 
 
 def leave_with_parent() -> None:
@@ -92,7 +100,7 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.PIPE,
-        env={**os.environ, **(environment or {}), "PYTHONPATH": path},
+        env={**openmp_wait(), **os.environ, **(environment or {}), "PYTHONPATH": path},
         start_new_session=True,
         **streams,
     )
@@ -109,7 +117,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def notes(journal: Path) -> list[dict[str, Any]]:
     """What a child noted, one JSON object a line; none without the file."""
     found = []
-    for line in journal.read_text().splitlines() if journal.is_file() else ():
+    for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else ():
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
             found.append(json.loads(line))
     return found

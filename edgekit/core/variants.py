@@ -61,7 +61,7 @@ class Variant:
 
 def read(convert: Artifact) -> list[Variant]:
     """Every variant of a convert artifact, in the order in which it was made."""
-    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text())]
+    return [_variant(fields) for fields in json.loads(convert.file(LIST).read_text(encoding="utf-8"))]
 
 
 def members(convert: Artifact, variant: Variant) -> dict[str, bytes]:

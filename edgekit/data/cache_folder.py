@@ -32,7 +32,7 @@ def default_folder() -> Path:
 def checked_record(folder: Path) -> dict[str, Any] | None:
     """The record of a folder, every byte of its files checked; None if there is none or something is damaged."""
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text())
+        record: dict[str, Any] = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         whole = all(sha256_file(folder / name) == sha for name, sha in record["files"].items())
         return record if whole else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

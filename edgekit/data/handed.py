@@ -43,12 +43,12 @@ def write(data: Data, folder: Path) -> None:
     }
     members = {name: base64.b64encode(content).decode() for name, content in data.members.items()}
     facts = {name: getattr(data, name) for name in _FACTS}
-    (folder / _FILE).write_text(json.dumps({"facts": facts, "members": members, "arrays": arrays}))
+    (folder / _FILE).write_text(json.dumps({"facts": facts, "members": members, "arrays": arrays}), encoding="utf-8")
 
 
 def read(folder: Path) -> Data:
     """The data that were written there, without a test split."""
-    found: dict[str, Any] = json.loads((folder / _FILE).read_text())
+    found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
     facts: dict[str, Any] = {
         name: tuple(value) if name in _TUPLES and value is not None else value for name, value in found["facts"].items()
     }

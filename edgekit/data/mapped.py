@@ -161,7 +161,7 @@ def _kept(
 def is_checked(folder: Path) -> bool:
     """Whether the large file of an entry is, by its stamp, the one that was checked last: its bytes are the same."""
     try:
-        return bool(json.loads((folder / _CHECKED).read_text()) == stamp(folder / f"{_FILE}.npy"))
+        return bool(json.loads((folder / _CHECKED).read_text(encoding="utf-8")) == stamp(folder / f"{_FILE}.npy"))
     except (OSError, ValueError):
         return False
 

@@ -109,7 +109,7 @@ def _sha256(root: Path, path: Path) -> str:
     try:
         now = stamp(path)
         try:
-            noted = json.loads(known.read_text())
+            noted = json.loads(known.read_text(encoding="utf-8"))
             if noted["stamp"] == now:
                 return str(noted["sha256"])
         except (OSError, ValueError, KeyError, TypeError):

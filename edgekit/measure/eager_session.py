@@ -36,7 +36,7 @@ WARM_UP_CALLS = 3
 
 def main(model_folder: Path, samples_path: Path) -> None:
     """Answer until standard input ends."""
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a network or a library prints must not mix with the answers
     clock = time.perf_counter_ns
     import numpy as np

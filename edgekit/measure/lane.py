@@ -2,14 +2,15 @@
 
 `EDGEKIT_LANE` names a folder for the locks; without it nothing here does anything. Whoever computes holds the lane
 shared, whoever measures holds it alone. The locks are the system's own (flock), so a process that dies holds nothing.
-A process counts as one holder: its threads share what it holds. Whoever waits for another process that measures must
-not compute meanwhile, or both wait for ever.
+Windows has no such locks, so there nothing waits. A process counts as one holder: its threads share what it holds.
+Whoever waits for another process that measures must not compute meanwhile, or both wait for ever.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -79,7 +80,7 @@ def holds(folder: Path) -> list[Hold]:
     """What the lane in `folder` was held for, in the order in which the holds began."""
     found: dict[tuple[int, int], Hold] = {}
     path = folder / JOURNAL
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
         try:
             row = json.loads(line)
             hold = Hold(row["kind"], row["process"], row["began_ns"], row.get("ended_ns"))
@@ -110,10 +111,11 @@ class _Process:
             return
         self._let_go()
         where = os.environ.get(FOLDER)
-        if kind is not None and where:
+        if kind is not None and where and sys.platform != "win32":
             self._take(Path(where), kind)
 
     def _take(self, folder: Path, kind: Kind) -> None:
+        assert sys.platform != "win32"
         import fcntl
 
         try:
@@ -141,7 +143,7 @@ class _Process:
         _note(*self.hold)
 
     def _let_go(self) -> None:
-        if self.handle is None or self.hold is None:
+        if sys.platform == "win32" or self.handle is None or self.hold is None:
             return
         import fcntl
 
@@ -180,7 +182,7 @@ def _enter(kind: Kind, step: int) -> None:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) -> None:
@@ -188,7 +190,7 @@ def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) 
     if ended_ns is not None:
         row["ended_ns"] = ended_ns
     try:
-        handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(handle, json.dumps(row).encode() + b"\n")  # one write, so lines of several processes stay whole
         finally:

@@ -86,18 +86,16 @@ def measure(
     threads: int = 1,
     watch: conditions.Watch | None = None,
     beside: References | None = None,
-    together: bool = False,
 ) -> Times:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
     `rounds`. `watch` records other load on the machine. A file that cannot be made is listed in `lost`; the others
     are timed. References `beside` them are found under their own names, of the target that a rival's file is for.
-    One process converts many networks where they are made `together`.
     """
     beside = beside or References()
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
-        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s, together)
+        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
         if not made:
             return Times([], lost)
         if beside.models:
@@ -162,12 +160,10 @@ def convert_plainly(
     precisions: Sequence[str],
     scratch: Path,
     timeout_s: float,
-    together: bool = False,
 ) -> tuple[dict[str, Converted], list[Lost]]:
     """Every saved network on every target that offers the precision, with default settings, and what failed.
 
-    Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET. A process converts one
-    network, or a share of all where they are made `together`: it takes longer to start than to convert a small one.
+    Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
     """
     np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
     jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
@@ -177,7 +173,7 @@ def convert_plainly(
     def note(job: Job, outcomes: list[launch.Outcome]) -> None:
         found.update({step.key: outcome for step, outcome in zip(job.steps, outcomes, strict=True)})
 
-    launch.convert_all(_joined(jobs) if together else jobs, scratch, timeout_s, note)
+    launch.convert_all(jobs, scratch, timeout_s, note)
     made: dict[str, Converted] = {}
     lost: list[Lost] = []
     for job in jobs:
@@ -197,18 +193,6 @@ def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratc
         for precision in wanted
     )
     return Job(name, target, scratch / CALIBRATION, steps)
-
-
-def _joined(jobs: Sequence[Job]) -> list[Job]:
-    """As few jobs as keep all processes busy, each of one target."""
-    found = []
-    for target in dict.fromkeys(job.target for job in jobs):
-        own = [job for job in jobs if job.target == target]
-        for number in range(min(launch.PARALLEL, len(own))):
-            some = own[number :: launch.PARALLEL]
-            steps = tuple(step for job in some for step in job.steps)
-            found.append(Job(f"share{number}", target, some[0].calibration, steps))
-    return found
 
 
 def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:

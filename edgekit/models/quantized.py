@@ -159,7 +159,7 @@ class Parts:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config: dict[str, Any] = json.loads(path.read_text())
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if config.pop("format") > FORMAT:
             raise ModelError(f"{path}: written by a newer edgekit; update this one")
         return config

@@ -127,7 +127,7 @@ def read_spec(folder: Path) -> ModelSpec:
     """The `model.json` of `folder`, checked."""
     path = folder / SPEC
     try:
-        fields = json.loads(path.read_text())
+        fields = json.loads(path.read_text(encoding="utf-8"))
         if fields.pop("format") > FORMAT:
             raise ModelError(f"{path}: written by a newer edgekit; update this one")
         return ModelSpec.model_validate(fields)

@@ -19,7 +19,7 @@ from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
 from edgekit.report.result.types import Result
 from edgekit.report.tables.devices import said_of
-from edgekit.report.tables.loads import held
+from edgekit.report.tables.loads import held, nothing_driven
 from edgekit.stages.benchmark.winners import FEWEST_BYTES
 
 ANY_WIDTH = 10_000
@@ -101,7 +101,8 @@ def _under_load(result: Result) -> list[str]:
     loads = result["loads"]
     rates = ", ".join(f"{row['name']} {held(row)}" for row in loads["rates"])
     lines = [f"Poisson arrivals held with a p99 within {loads['p99_bound_ms']:g} ms: {rates}"] if rates else []
-    return lines + [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
+    lines += [f"Load test failed: {row['name']}, {row['reason']}" for row in loads["failed"]]
+    return [*lines, f"Load test: {nothing_driven(loads)}"] if loads.get("skipped") else lines
 
 
 def _seen(result: Result) -> list[str]:

@@ -111,7 +111,9 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
     network = rebuild(quantize.path / "model", quantize.path / "nncf")
     spec = store.read_spec(quantize.file("model/model.json").parent)
     layers = {layer.name: layer for layer in quantized_layers(network, store.zeros(spec))}
-    worst_first = [row["layer"] for row in json.loads(quantize.file("sensitivity.json").read_text())["layers"]]
+    worst_first = [
+        row["layer"] for row in json.loads(quantize.file("sensitivity.json").read_text(encoding="utf-8"))["layers"]
+    ]
     name = next(name for name in [*worst_first, *layers] if name in layers)
     quantizer: Any = network.get_submodule(layers[name].weights[0])
     weight = network.get_parameter(f"network.{name}.weight").detach()

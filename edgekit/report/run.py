@@ -32,7 +32,7 @@ def result_of(folder: Path) -> Result:
     TrustError for a record of an artifact that was edited; DataError tells what is missing.
     """
     try:
-        result: Result | None = json.loads((folder / RESULT).read_text())
+        result: Result | None = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         result = None
     if result is not None and is_current(result, folder):

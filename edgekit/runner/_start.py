@@ -21,8 +21,9 @@ def cache_folder() -> str:
 
 def is_mine(folder: str) -> bool:
     """Whether a folder, and the two above it, belong to this user (those above may be root's) and only it can write."""
-    if not hasattr(os, "getuid"):
-        return False
+    if sys.platform == "win32":  # by default, nobody else can write below a user's profile
+        home = os.path.normcase(os.path.abspath(os.path.expanduser("~")))
+        return os.path.isdir(folder) and os.path.normcase(os.path.abspath(folder)).startswith(home + os.sep)
     owners = {os.getuid()}
     for level in range(3):
         try:

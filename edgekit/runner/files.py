@@ -6,6 +6,13 @@ import os
 import zlib
 from pathlib import Path
 
+BINARY = getattr(os, "O_BINARY", 0)
+"""For `os.open`: Windows changes line ends without it, and other systems do not have it."""
+READ_FILE = os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
+"""For `os.open`: open a file for reading without waiting for a writer where it is a pipe."""
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+"""For `os.open`: refuse a symbolic link. Windows cannot."""
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Temporary file, fsync, replace, fsync of the folder."""
@@ -48,7 +55,7 @@ def make_folder(folder: Path) -> None:
 
 def move(written: Path, final: Path) -> None:
     """Put a file that something else wrote in its place, its bytes made durable first."""
-    with open(written, "rb") as stream:
+    with open(written, "r+b") as stream:  # Windows syncs only what is open for writing
         os.fsync(stream.fileno())
     os.replace(written, final)
     sync_folder(final.parent)

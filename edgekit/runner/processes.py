@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 
 POLL_S = 0.05
+KILLED = -getattr(signal, "SIGKILL", 9)
+"""Exit code of a process that was killed, as Linux does when memory runs out. Windows has no exit codes of signals."""
 
 
 def ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
@@ -37,7 +40,10 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     """The same without asking for its exit code: `end` is still to come."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):  # it never led a session, or all of it has gone
-            os.killpg(process.pid, signal.SIGKILL)
+            if sys.platform == "win32":  # what the process started goes on there, unless it watches its input
+                process.kill()
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:
@@ -50,14 +56,14 @@ def signal_name(number: int) -> str:
 
 def leave() -> None:
     """In the process itself: end it, with all that it started."""
-    if os.getpgrp() == os.getpid():
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(3)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    if process.returncode is not None or not hasattr(os, "waitid"):  # macOS has none before Python 3.13
-        return process.poll() is not None
+    if sys.platform == "win32" or process.returncode is not None or not hasattr(os, "waitid"):
+        return process.poll() is not None  # macOS has no waitid before Python 3.13
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:  # whoever started this ignores SIGCHLD

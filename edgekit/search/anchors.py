@@ -78,7 +78,7 @@ def _protocol(plan: Plan, sample: str) -> Protocol:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        known: dict[str, Any] = json.loads(path.read_text())
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         contents = [Content.from_json(each) for each in known["anchors"].values()]
         known["accuracy"] = float(known["accuracy"])
         needed = [known["input"]]

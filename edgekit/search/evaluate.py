@@ -285,7 +285,7 @@ def _died(error: EdgekitError, work: Work) -> bool:
 def _stored(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
     """What was written of a batch that was evaluated whole; None where that is not of these trials."""
     try:
-        stored: dict[str, Any] = json.loads(path.read_text())
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         rows = [stored["trials"][str(trial.number)] for trial in trials]
         same = all(row["settings"] == list(trial.settings) and "outcome" in row for row, trial in zip(rows, trials))
         known = isinstance(stored["disturbed"], bool) and isinstance(stored["baseline_accuracy"], float)

@@ -266,7 +266,7 @@ def _nothing() -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         good = (
             found["format"] == FORMAT
             and all(isinstance(each, str) for each in found.setdefault("baselines", {}).values())

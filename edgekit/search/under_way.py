@@ -91,7 +91,7 @@ class Kept:
     def read(cls, place: Path, number: int) -> Kept | None:
         """What `UnderWay.keep` left in a trial's folder; None where there is nothing."""
         try:
-            kept = json.loads((place / KEPT).read_text())
+            kept = json.loads((place / KEPT).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         standing = Standing(**{**kept["standing"], "number": number}) if kept["standing"] else None

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgekit.core import progress, subprocesses
+from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.runner import processes
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
 
-PARALLEL = 2
+MOST_PARALLEL = 4
+"""Conversions at once at most, because each may take a gigabyte of memory."""
 CONVERTER = "the converter"
 LACKING = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
 QUIET = {
@@ -55,26 +56,31 @@ class LeftOut:
 Outcome = Converted | LeftOut
 
 
+def parallel() -> int:
+    """How many conversions run at once here."""
+    return min(MOST_PARALLEL, cores())
+
+
 def convert_all(
     jobs: Sequence[Job], scratch: Path, timeout_s: float, finished: Callable[[Job, list[Outcome]], None]
 ) -> None:
-    """Run every job in a process of its own, two at a time.
+    """Run the jobs in as few processes as keep all cores busy, since starting one takes longer than a small network.
 
-    `finished(job, outcomes)` is called in this thread when a job ends. An exception of a job or of `finished` stops
-    the other jobs and is raised.
+    `finished(job, outcomes)` is called in this thread when the process of a job ends. An exception of a job or of
+    `finished` stops the other jobs and is raised.
     """
     stop = threading.Event()
     with (
         progress.step("converting", "conversions", len(jobs)) as shown,
-        ThreadPoolExecutor(min(PARALLEL, os.cpu_count() or 1)) as pool,
+        ThreadPoolExecutor(parallel()) as pool,
     ):
-        running: dict[Future[list[Outcome]], Job] = {
-            pool.submit(convert, job, scratch, timeout_s, stop): job for job in jobs
-        }
+        running = {pool.submit(_convert, share, scratch, timeout_s, stop): share for share in _shares(jobs)}
         try:
-            for number, future in enumerate(as_completed(running), 1):
-                finished(running[future], future.result())
-                shown.at(number)
+            for future in as_completed(running):
+                found = future.result()
+                for job in running[future]:
+                    finished(job, [found[step.key] for step in job.steps])
+                    shown.at(shown.shown.done + 1)
         except BaseException:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -91,24 +97,45 @@ def convert(job: Job, scratch: Path, timeout_s: float, stop: threading.Event) ->
     `timeout_s`. The process and what it started are killed on a timeout, on `stop` (ConversionError), and on an
     exception in this thread.
     """
+    found = _convert([job], scratch, timeout_s, stop)
+    return [found[step.key] for step in job.steps]
+
+
+def _shares(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs of each process, all of one target: a process for each target, or as many more as there are cores."""
+    by_target: dict[tuple[str, Path], list[Job]] = {}
+    for job in jobs:
+        by_target.setdefault((job.target, job.calibration), []).append(job)
+    each = -(-parallel() // max(1, len(by_target)))
+    shares = [own[number::each] for own in by_target.values() for number in range(each)]
+    return [share for share in shares if share]
+
+
+def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threading.Event) -> dict[str, Outcome]:
+    """See `convert`: jobs of one target in one process, the outcomes by the steps' keys."""
+    first = jobs[0]
+    owners = {step.key: job for job in jobs for step in job.steps}
+    steps = {step.key: step for job in jobs for step in job.steps}
     found: dict[str, Outcome] = {}
     for number in itertools.count():
-        rest = replace(job, steps=tuple(step for step in job.steps if step.key not in found))
+        rest = replace(first, steps=tuple(step for key, step in steps.items() if key not in found))
         if not rest.steps:
-            return [found[step.key] for step in job.steps]
-        notes, ended = _run(rest, scratch / f"{job.model}-{job.target}-{number}.json", timeout_s, stop)
-        _refuse_lacking(job, notes)
+            return found
+        notes, ended = _run(rest, scratch / f"{first.model}-{first.target}-{number}.json", timeout_s, stop)
+        _refuse_lacking(owners, notes)
         if stop.is_set():
-            raise ConversionError(f"{job.model}, {job.target}: stopped")
-        ended_steps = _outcomes(job, notes)
+            raise ConversionError(f"{first.model}, {first.target}: stopped")
+        ended_steps = _outcomes(rest, notes)
         found |= ended_steps
         began = _begun(notes)
         if not ended_steps or not (began in ended_steps or ended.late):
-            _refuse_shortage(f"{job.model}, {job.target}, {began or 'before its first step'}", ended, timeout_s)
+            owner = owners[began] if began else first
+            _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [step for step in rest.steps if began in (None, step.key)]
             died = Failure.of(PROCESS, ended.cause(CONVERTER), OTHERWISE)
             found |= {step.key: LeftOut(step.precision, died) for step in lost if step.key not in found}
-        found |= _resting(job, found)
+        for job in jobs:
+            found |= _resting(job, found)
     raise AssertionError("not reached")
 
 
@@ -130,7 +157,7 @@ def _run(
     job: Job, path: Path, timeout_s: float, stop: threading.Event
 ) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
-    path.write_text(json.dumps(job.to_json()))
+    path.write_text(json.dumps(job.to_json()), encoding="utf-8")
     ended = start("edgekit.targets.worker", path, timeout_s, stop)
     return subprocesses.notes(path.with_suffix(".journal")), ended
 
@@ -169,12 +196,12 @@ def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> 
     """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
     if ended.late:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
-    if ended.code == -signal.SIGKILL:
+    if ended.code == processes.KILLED:
         raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
 
 
-def _refuse_lacking(job: Job, notes: list[dict[str, Any]]) -> None:
+def _refuse_lacking(owners: Mapping[str, Job], notes: list[dict[str, Any]]) -> None:
     for note in notes:
         if lacking := note.get("resource"):
-            cause = Failure(**note["failure"]).cause
+            job, cause = owners[note["failed"]], Failure(**note["failure"]).cause
             raise ResourceError(f"{job.model}, {job.target}, {note['failed']}: {cause}; {LACKING[lacking]}")

@@ -32,7 +32,7 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
     with tempfile.TemporaryDirectory(prefix="edgekit-operators-") as scratch:
         home = Path(scratch)
         job = {"target": target, "folder": str(folder), "files": files.to_json(), "calls": calls}
-        (home / "job.json").write_text(json.dumps(job))
+        (home / "job.json").write_text(json.dumps(job), encoding="utf-8")
         np.save(home / "x.npy", x, allow_pickle=False)
         ended = subprocesses.run("edgekit.targets.profile_worker", [str(home)], home / "log", timeout_s, QUIET)
         if ended.late or ended.code:
@@ -42,7 +42,7 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
                 else ended.cause("its interpreter")
             )
             raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
-        return by_kind(json.loads((home / "rows.json").read_text()))
+        return by_kind(json.loads((home / "rows.json").read_text(encoding="utf-8")))
 
 
 def merged(repeats: Sequence[Iterable[OperatorTime]]) -> list[OperatorTime]:

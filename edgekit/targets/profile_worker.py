@@ -17,13 +17,13 @@ from edgekit.targets.profile import REPEATS, merged
 def main(home: Path) -> None:
     """Write `rows.json`: each operator with the median of its time over the repeats."""
     leave_with_parent()
-    job = json.loads((home / "job.json").read_text())
+    job = json.loads((home / "job.json").read_text(encoding="utf-8"))
     target = importlib.import_module(f"edgekit.targets.{job['target']}.profile")
     x = np.load(home / "x.npy", allow_pickle=False)
     files = Files.from_json(job["files"])
     each = max(1, job["calls"] // REPEATS)
     repeats = [target.rows(Path(job["folder"]), files, x, each) for _ in range(REPEATS)]
-    (home / "rows.json").write_text(json.dumps(merged(repeats)))
+    (home / "rows.json").write_text(json.dumps(merged(repeats)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -35,10 +35,10 @@ NO_MEMORY = "can't allocate memory"  # PyTorch's words
 def main(path: Path) -> int:
     """Run the job in `path`; 1 where it ended before its last step."""
     leave_with_parent()
-    job = Job.from_json(json.loads(path.read_text()))
+    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
     target = importlib.import_module(f"edgekit.targets.{job.target}.convert")
     calibration = np.load(job.calibration, allow_pickle=False)
-    with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
+    with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
         for step in job.steps:
             _note(journal, begins=step.key)
             started = time.perf_counter()

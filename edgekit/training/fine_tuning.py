@@ -48,7 +48,7 @@ def tuning(
     """
     if tune_with == "labels":
         return Tuning(None, _row(None, None, "tune_with is labels"))
-    decided = json.loads(distill.file(RECORD).read_text())
+    decided = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))
     [kept] = [row for row in decided["students"] if row["kept"]]
     teacher_name = decided["teacher"]["name"]
     if kept["options"] is None:

@@ -42,8 +42,6 @@ PARALLEL = "EDGEKIT_PARALLEL"
 MOST = 64
 FOLDER = "side-by-side"
 LOOK_S = 0.1
-QUIET = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
-"""Threads that wait sleep: they would take the cores from the other trainings."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
         make_folder(folder)
         handed.write(data, folder / "data")
         for number, training in enumerate(waiting):
-            (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)))
+            (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)), encoding="utf-8")
         _run(waiting, count, folder)
     except OSError as error:
         print(f"{count} side by side: {error.strerror or error}; the stage goes on with one after another")
@@ -197,8 +195,8 @@ def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
 
 def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
     told = folder / f"{number}.json"
-    told.write_text("")
-    environment = {**QUIET, PARALLEL: "1", progress.FILE: str(told.absolute())}
+    told.write_text("", encoding="utf-8")
+    environment = {PARALLEL: "1", progress.FILE: str(told.absolute())}
     with open(folder / f"{number}.log", "wb") as log:
         return subprocesses.start(
             __name__, [str(folder), str(number)], environment, stdout=log, stderr=subprocess.STDOUT
@@ -221,7 +219,7 @@ def _say(name: str, code: int, log: Path) -> None:
 def main(folder: Path, number: int) -> int:
     """In the process: one training, to its end; 1, and the error in one line, where it has another."""
     subprocesses.leave_with_parent()
-    training = _from_json(json.loads((folder / f"{number}.training").read_text()), folder)
+    training = _from_json(json.loads((folder / f"{number}.training").read_text(encoding="utf-8")), folder)
     try:
         training.fit(handed.read(folder / "data"))
     except EdgekitError as error:

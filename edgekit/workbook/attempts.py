@@ -103,7 +103,7 @@ def last_begun(path: Path) -> int:
 
 def _ended(path: Path) -> str:
     try:
-        return str(json.loads(path.read_text())["metadata"][ENDED])
+        return str(json.loads(path.read_text(encoding="utf-8"))["metadata"][ENDED])
     except (OSError, ValueError, KeyError):
         return ""
 
@@ -111,7 +111,7 @@ def _ended(path: Path) -> str:
 def _code(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Code cells with their numbers, counted from 1 among all cells; nothing while the file is half written."""
     try:
-        cells = json.loads(path.read_text())["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
         return
     counted = (cell for cell in cells if ERROR_CELL not in cell.get("metadata", {}).get("tags", []))

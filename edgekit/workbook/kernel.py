@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from contextlib import suppress
 
 from jupyter_client.manager import AsyncKernelManager
@@ -15,7 +16,9 @@ class Kernel(AsyncKernelManager):
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
         group = getattr(self.provisioner, "pgid", None)
         await super()._async_cleanup_resources(restart)
-        if group and group != os.getpgrp() and not restart:
+        if sys.platform == "win32" or restart or not group:
+            return
+        if group != os.getpgrp():
             with suppress(ProcessLookupError, PermissionError):  # nothing was left
                 os.killpg(group, signal.SIGKILL)
 

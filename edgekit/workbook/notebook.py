@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import subprocesses
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
@@ -153,7 +154,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool)
 
 def _cells(working: Path) -> list[dict[str, Any]]:
     try:
-        return list(json.loads(working.read_text())["cells"])
+        return list(json.loads(working.read_text(encoding="utf-8"))["cells"])
     except (OSError, ValueError, KeyError):
         return []
 
@@ -198,7 +199,7 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
         return
     if ended:
         with suppress(ValueError, KeyError):  # half written
-            notebook = json.loads(working.read_text())
+            notebook = json.loads(working.read_text(encoding="utf-8"))
             notebook["metadata"][ENDED] = ended
             write_atomically(working, json.dumps(notebook, indent=1).encode())
     move(working, kept)
@@ -206,8 +207,10 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
 
 @contextmanager
 def _kernel_environment(forced: str) -> Iterator[None]:
-    """Kernels find this environment's own commands, know who started them, and TensorFlow keeps quiet."""
+    """Kernels find this environment's own commands and know who started them; TensorFlow keeps quiet, and OpenMP's
+    threads sleep while they wait."""
     before = dict(os.environ)
+    os.environ.update(subprocesses.openmp_wait())
     os.environ[COMMAND] = str(os.getpid())
     os.environ[FORCE] = forced
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -6,12 +6,12 @@ They run in a child process, for the frameworks take seconds to import and a net
 from __future__ import annotations
 
 import json
-import signal
 import tempfile
 from pathlib import Path
 
 from edgekit.core import errors, subprocesses
 from edgekit.core.errors import DataError, EdgekitError, ModelError, ResourceError
+from edgekit.runner import processes
 from edgekit.workbook.plan import Plan
 
 LIMIT_S = 90.0
@@ -33,7 +33,7 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
         ended = subprocesses.run(
             "edgekit.workbook.preflight_worker", [str(plan.path), plan.settings, folder], home / LOG, limit_s, QUIET
         )
-        at = (home / AT).read_text() if (home / AT).is_file() else ""
+        at = (home / AT).read_text(encoding="utf-8") if (home / AT).is_file() else ""
         if ended.late:
             return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
         if ended.code < 0:
@@ -42,7 +42,7 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
             raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
         if ended.code:
             return {NOT_CHECKED: ended.cause("the preflight process")}
-        answer = json.loads((home / ANSWER).read_text())
+        answer = json.loads((home / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:
         raise _raised(answer)
     found: dict[str, str] = answer["found"]
@@ -56,9 +56,9 @@ def _raised(answer: dict[str, str | int]) -> EdgekitError:
 
 
 def _crashed(code: int, at: str) -> EdgekitError:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         return ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
-    return _kind(at)(f"{at}: crashes Python ({signal.Signals(-code).name}); run it alone with python -X faulthandler")
+    return _kind(at)(f"{at}: crashes Python ({processes.signal_name(-code)}); run it alone with python -X faulthandler")
 
 
 def _kind(at: str) -> type[EdgekitError]:

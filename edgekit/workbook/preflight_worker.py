@@ -34,7 +34,7 @@ FILE_LIMIT_S = 60.0
 def main(config: Path, settings: str, folder: Path) -> int:
     """Run the checks and write the answer."""
     leave_with_parent()
-    (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)))
+    (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)), encoding="utf-8")
     return 0
 
 
@@ -48,12 +48,14 @@ def answer(plan: Plan, folder: Path) -> dict[str, Any]:
     except OSError as error:
         if error.errno not in NO_RESOURCES:
             raise
-        said = f"{(folder / AT).read_text()}: {error.filename or 'a file'}: {error.strerror}; free space"
+        said = (
+            f"{(folder / AT).read_text(encoding='utf-8')}: {error.filename or 'a file'}: {error.strerror}; free space"
+        )
         return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
 
 
 def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
-    at.write_text("data")
+    at.write_text("data", encoding="utf-8")
     data = load_data(plan.data)
     sizes = ", ".join(f"{len(getattr(data, name)):,} {name}" for name in ("train", "calibration", "validation"))
     check_sample_counts(data, {stage: plan.section(stage) for stage in plan.pipeline})
@@ -68,12 +70,12 @@ def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
         raise ConfigError(f"preprocess: {error}") from None
     bundle: Any = plan.stages["bundle"]
     streams.check(data, bundle)
-    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder))
+    at.write_text(plan.source.name if plan.source else str(plan.run.model.builder), encoding="utf-8")
     _check_batches(plan, data)
     _check_augmentations(plan, data)
     yield "Network", _file(plan, data) if plan.source else _baseline(plan, data)
     for place, network in _students(plan):
-        at.write_text(f"{place}: {network.builder}")
+        at.write_text(f"{place}: {network.builder}", encoding="utf-8")
         _check_network(plan, data, place, network)
 
 

@@ -45,7 +45,7 @@ def write(notebooks: Path, artifact: Artifact, source: Path, executed: Path, exi
 def find(notebooks: Path, artifact: Artifact, source: Path) -> Receipt | None:
     """The receipt that holds for this artifact and this notebook, its executed copy unchanged; else None."""
     try:
-        receipt = Receipt(**json.loads(_path(notebooks, artifact.stage).read_text()))
+        receipt = Receipt(**json.loads(_path(notebooks, artifact.stage).read_text(encoding="utf-8")))
         same = (receipt.key, receipt.digest) == (artifact.key, artifact.digest)
         whole = sha256_file(notebooks / receipt.executed) == receipt.executed_sha256
         return receipt if same and whole and receipt.source_sha256 == sha256_file(source) else None

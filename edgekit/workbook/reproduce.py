@@ -259,7 +259,7 @@ def is_reference_network(name: Any) -> bool:
     path = Path(models.__path__[0]) / f"{found[1]}.py" if found else None
     if not found or not path or not path.is_file():
         return False
-    functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)]
     taken = [{each.arg for each in node.args.args} for node in functions if node.name == found[2]]
     return bool(taken) and "num_classes" in taken[0] and bool(taken[0] & {"input_shape", "input_shapes"})
 

@@ -129,7 +129,7 @@ def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None
     With it the data's digest, where that had to be known.
     """
     try:
-        result: Result = json.loads((folder / RESULT).read_text())
+        result: Result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None, None
     left_by_a_kill = [*folder.glob(".*.partial"), *folder.glob(".*.previous")]

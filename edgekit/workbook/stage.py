@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import artifacts, cache_key, lock, progress, telemetry
+from edgekit.core import artifacts, cache_key, lock, progress, subprocesses, telemetry
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
@@ -38,6 +38,7 @@ from edgekit.workbook.sections import (
 )
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
+os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
 
 RUN_LOCK = ".lock"
 STAGE_LOCK = ".stage.lock"

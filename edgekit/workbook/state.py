@@ -93,7 +93,7 @@ def remembered_digest(plan: Plan, folder: Path) -> DataDigest:
     sign = datas.fingerprint(plan.data)
     if sign is not None and (folder / origin.STAGE / artifacts.RECORD).is_file():
         try:
-            remembered = json.loads((folder / DATA).read_text())
+            remembered = json.loads((folder / DATA).read_text(encoding="utf-8"))
             if remembered["fingerprint"] == sign:
                 return DataDigest(str(remembered["digest"]), sign)
         except (OSError, ValueError, KeyError, TypeError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.matrix.conftest import bundles, digits, integer, made, runner  # noqa: F401  (fixtures)
 from tests.matrix.report import Table
 
@@ -26,11 +26,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def fetched() -> None:
-    """qemu and build/aarch64; their absence is a failure in CI, a skip elsewhere."""
-    lacking = [name for name, here in (("qemu-aarch64", emulator()), ("build/aarch64", is_fetched())) if not here]
-    if lacking:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say(f"{' and '.join(lacking)} not here; run: make aarch64")
+    """qemu and build/aarch64."""
+    requirements.condition(emulator() is not None, "qemu-aarch64", install="apt-get install qemu-user")
+    requirements.condition(is_fetched(), "build/aarch64", install="make aarch64")
 
 
 @pytest.fixture(scope="module", params=PROCESSORS)

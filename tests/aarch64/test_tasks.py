@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from edgekit.runner import bundle as bundles
-from tests.targets.processor import sums_in_16_bits
+from tests import requirements
 from tests.tasks.cases import CASES
 
 from .device import Device, prefix, python
@@ -34,9 +34,8 @@ NOT_COMPARED = ("timing_ms", "input", "masks")
 def folder() -> Path:
     """What `make tasks` left; without it there is nothing to ask, which is a failure in CI."""
     named = os.environ.get("EDGEKIT_TASK_BUNDLES")
-    if named is None or not Path(named).is_dir():
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("EDGEKIT_TASK_BUNDLES names no folder; run: make tasks")
+    is_there = named is not None and Path(named).is_dir()
+    requirements.condition(is_there, "EDGEKIT_TASK_BUNDLES, a folder of bundles", install="make tasks")
     assert named is not None
     return Path(named)
 
@@ -54,8 +53,8 @@ def device(request: pytest.FixtureRequest, fetched: None, tmp_path_factory: pyte
 def test_a_tasks_bundle_answers_on_arm_as_on_x86(device: Device, folder: Path, name: str) -> None:
     here = folder / name
     [path] = here.glob(f"*-{TARGETS[device.interpreter]}-*.edge.zip")
-    if device.interpreter == "openvino" and "-int8-" in bundles.read(path).manifest.variant and sums_in_16_bits():
-        pytest.skip("OpenVINO's int8 layers sum in 16 bits on x86 without VNNI: what they answered here is no measure")
+    if device.interpreter == "openvino" and "-int8-" in bundles.read(path).manifest.variant:
+        requirements.processor("vnni", why="OpenVINO's int8 layers sum in 16 bits without it, so x86 is no reference")
     asked = ("--interpreter", device.interpreter, "--threads", 1, "--json")
     done = device.run(here / "edgerun.pyz", "selftest", path, *asked)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,6 +17,7 @@ from benchmarks.drift.peers import online
 from benchmarks.drift.plan import Plan
 from benchmarks.drift.pools import Pool
 from benchmarks.drift.subjects import Subject, digits, motion, words
+from tests import requirements
 
 ROOT = Path(__file__).parents[2]
 TINY = Plan(quick=True, seeds=2, after=256, line=600, independent=1, alike=1, long=0, slow=0)
@@ -162,7 +163,7 @@ def test_the_monitor_finds_a_strong_drift_and_nothing_in_sound_samples(subject: 
 
 @pytest.mark.parametrize("kind", [online.ADWIN, online.PAGE_HINKLEY, online.KSWIN])
 def test_a_peer_finds_the_same_drift(subject: Subject, kind: str) -> None:
-    pytest.importorskip("river")
+    requirements.package("river")
     sound = pools.sound(subject, ours.measure(subject.manifest))
     blurred = images.GREY[2].apply(sound.raws, "strong", 0)
     drifted = pools.changed(subject, sound, blurred, sound.classes)

@@ -20,12 +20,12 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner import load
 from edgekit.runner.batch import open_batch
 from edgekit.runner.errors import BackendError
+from tests import requirements
 from tests.conftest import run_edgekit
 from tests.runner import conftest as tiny
 from tests.runner.broken import tflite
 from tests.runner.flat import coded, form, riff
 
-SHARED = os.environ.get("EDGEKIT_SHARED")
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SHAPES = ",".join(tiny.LABELS)
 SCALE = "[{step: scale, factor: 0.00392156862745098}]"
@@ -110,7 +110,7 @@ def made(folder: Path) -> Path:
 
 def test_the_real_thing_in_int8(tmp_path: Path) -> None:
     """MLPerf Tiny's ResNet, real pictures: the accuracy on 2,000 of them is 77.25 %; here 400 must come out so."""
-    photographs, model = real(tmp_path), shared() / "models/pretrainedResnet_quant.tflite"
+    photographs, model = real(tmp_path), requirements.data() / "models/pretrainedResnet_quant.tflite"
     labels = tmp_path / "labels.txt"
     labels.write_text("\n".join(CLASSES) + "\n")
     out = tmp_path / "out"
@@ -130,7 +130,7 @@ def test_the_real_thing_in_int8(tmp_path: Path) -> None:
 
 
 def test_the_real_thing_in_float(tmp_path: Path) -> None:
-    photographs, model = real(tmp_path), shared() / "models/pretrainedResnet_large_float.tflite"
+    photographs, model = real(tmp_path), requirements.data() / "models/pretrainedResnet_large_float.tflite"
     out = tmp_path / "out"
     assert edgekit("bundle", model, "--golden", photographs, "--labels", ",".join(CLASSES), "--out", out) == 0, said()
     found = load(made(out), trial=False)
@@ -139,17 +139,9 @@ def test_the_real_thing_in_float(tmp_path: Path) -> None:
     assert 0.76 < accuracy(found, photographs) < 0.87
 
 
-def shared() -> Path:
-    if SHARED and Path(SHARED).is_dir():
-        return Path(SHARED)
-    if os.environ.get("CI") == "true":
-        pytest.fail("CI must set EDGEKIT_SHARED to the folder of real data and models")
-    pytest.skip("EDGEKIT_SHARED does not name the folder of real data and models")
-
-
 def real(folder: Path) -> Path:
     """400 test pictures of CIFAR-10, 40 of each class."""
-    with zipfile.ZipFile(shared() / "data/cifar10.zip") as archive:
+    with zipfile.ZipFile(requirements.data() / "data/cifar10.zip") as archive:
         names = sorted(name for name in archive.namelist() if name.startswith("test/") and name.endswith(".jpg"))
         assert len(names) == 10_000
         archive.extractall(folder, names[::25])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -26,7 +25,7 @@ from edgekit.cli.app import app
 from edgekit.cli.init import config, sizes, steps
 from edgekit.core.artifacts import load as load_artifact
 from edgekit.core.tasks import TASKS, accuracy_drop
-from edgekit.data import load, source_names
+from edgekit.data import load
 from edgekit.runner.preprocess.transform import apply
 from edgekit.workbook import origin
 from edgekit.workbook.plan import load_plan
@@ -124,9 +123,8 @@ KINDS = (
     "folder of texts",
     "table of texts",
 )
-WAITING = pytest.mark.skipif("csv_windows" not in source_names(), reason="the source csv_windows is not there yet")
 NEWER = ("table of rows", "table of pictures", "recording with a track")
-EVERY_KIND = [*KINDS, *NEWER, pytest.param("folder of recordings", marks=WAITING)]
+EVERY_KIND = [*KINDS, *NEWER, "folder of recordings"]
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
@@ -154,8 +152,6 @@ def test_the_networks_take_the_samples_and_the_student_is_smaller(kind: str, tmp
 
     values = written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     plan = load_plan(tmp_path / "mine.yaml")
-    if importlib.util.find_spec(values["model"]["builder"].partition(":")[0]) is None:
-        pytest.skip(f"{values['model']['builder']} is not there yet")
     data = load(plan.data)
     counts = []
     for network in (values["model"], *students(values)):
@@ -753,7 +749,6 @@ def test_anomalies_in_folders_need_what_is_normal(tmp_path: Path) -> None:
     assert (done.exit_code, "one of them must be called normal or good" in done.output) == (2, True), done.output
 
 
-@WAITING
 def test_recordings_become_windows_of_their_channels(tmp_path: Path) -> None:
     values = written("--data", recordings(tmp_path / "data"), out=tmp_path)
     assert values["data"]["columns"] == ["ax", "ay", "az"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -206,7 +205,7 @@ def test_files_of_other_tools_beside_the_pictures_of_classes_change_nothing(tmp_
     assert (values["data"]["source"], values["task"]) == ("image_folder", "classification")
 
 
-@pytest.mark.skipif("EDGEKIT_SHARED" not in os.environ, reason="EDGEKIT_SHARED is not set")
+@pytest.mark.needs(data="data/bccd.zip")
 def test_blood_cells_have_a_config(tmp_path: Path) -> None:
     values = written("--data", "${EDGEKIT_SHARED}/data/bccd.zip", out=tmp_path)
     section = values["data"]

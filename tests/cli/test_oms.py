@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.cli.test_sign import said
 from tests.conftest import ROOT
 from tests.runner.trust.desk import Desk, set_up
@@ -25,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         key = ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(desk.home / f"{name}.pem")]
         public = ["ec", "-in", str(desk.home / f"{name}.pem"), "-pubout", "-out", str(desk.home / f"{name}.pub.pem")]
         for words in (key, public):
-            subprocess.run(["openssl", *words], check=True, capture_output=True)
+            subprocess.run([requirements.program("openssl"), *words], check=True, capture_output=True)
     return desk
 
 
@@ -37,8 +38,7 @@ def desk(made: Desk, tmp_path: Path) -> Desk:
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> None:
     """In PATH; `make fleet` installs it."""
-    if not (PLACE / "model_signing").exists():
-        pytest.skip("model_signing is not in build/oms; `make fleet` puts it there")
+    requirements.environment(PLACE / "model_signing")
     monkeypatch.setenv("PATH", f"{PLACE}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_sign_leaves_no_file(desk: Desk) -> None:
 def test_without_its_program_one_line_names_the_page(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = desk.home / "bin"
     folder.mkdir()
-    (folder / "ssh-keygen").symlink_to(shutil.which("ssh-keygen") or "")
+    (folder / "ssh-keygen").symlink_to(requirements.program("ssh-keygen"))
     monkeypatch.setenv("PATH", str(folder))
     assert "model_signing is not in PATH" in said(2, *signing(desk, "--oms", desk.home / "oms.pem"))
 

@@ -15,6 +15,7 @@ from edgekit.cli.app import app
 from edgekit.runner import bundle, trust
 from edgekit.runner.errors import TrustError
 from edgekit.runner.trust.statement import RELEASE
+from tests import requirements
 from tests.cli.test_cli import edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 from tests.runner.trust.desk import Desk, make_key, set_up
@@ -210,7 +211,7 @@ def test_a_co_signer_does_not_sign_what_has_expired(desk: Desk) -> None:
 
 def test_a_key_with_a_passphrase_signs_through_an_agent(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The private half never lies on the disk of whoever signs."""
-    agent = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
+    agent = subprocess.run([requirements.program("ssh-agent"), "-s"], capture_output=True, text=True, check=True).stdout
     facts = dict(line.split(";")[0].split("=") for line in agent.splitlines() if "=" in line)
     try:
         for name, value in facts.items():

@@ -112,14 +112,9 @@ def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: py
     assert differences(first, gather("distill", config, None, DATA, [])) == ["source of some_nets:mlp"]
 
 
-def test_what_need_not_be_installed_is_part_of_the_key_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_not_installed_is_an_error() -> None:
     with pytest.raises(metadata.PackageNotFoundError):
         gather("convert", {}, None, DATA, ["numpy", "no-such-library"])
-    monkeypatch.setattr(cache_key, "OPTIONAL", ("no-such-library", "pyyaml"))
-    without = gather("convert", {}, None, DATA, ["numpy", "no-such-library"])
-    assert set(without.libraries) == {"numpy"}
-    found = gather("convert", {}, None, DATA, ["numpy", "no-such-library", "pyyaml"])
-    assert differences(without, found) == [f"pyyaml absent → {metadata.version('pyyaml')}"]
 
 
 @pytest.mark.parametrize(

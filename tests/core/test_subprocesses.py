@@ -47,6 +47,32 @@ def test_one_that_ends_well(module: str, tmp_path: Path) -> None:
     assert (ended.code, ended.late) == (0, False)
 
 
+@pytest.mark.parametrize(
+    ("given", "policy", "spins"),
+    [
+        ({}, "PASSIVE", subprocesses.OPENMP_WAIT["GOMP_SPINCOUNT"]),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE", None),
+        ({"GOMP_SPINCOUNT": "7"}, None, "7"),
+    ],
+    ids=["by default", "the user's policy", "the user's count"],
+)
+def test_waiting_openmp_threads_sleep_unless_the_user_has_decided(
+    module: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, str],
+    policy: str | None,
+    spins: str | None,
+) -> None:
+    for name in subprocesses.OPENMP_WAIT:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    does = "print([os.environ.get(name) for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')])"
+    ended = subprocesses.run(module, [does], tmp_path / "log", 60)
+    assert ended.log.read_text().splitlines()[-1] == str([policy, spins])
+
+
 def test_one_that_watches_its_parent_says_itself_what_it_raised(module: str, tmp_path: Path) -> None:
     watches = "from edgekit.core.subprocesses import leave_with_parent; leave_with_parent()"
     does = f"{watches}; time.sleep(0.3); raise KeyError('ours')"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import threading
@@ -17,14 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.deploy.conftest import DEPLOY
 
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+NGINX = requirements.find_program("nginx")
 READY = "/v2/health/ready"
 INFER = "/v2/models/tiny/infer"
 MIB = 1 << 20
 
-pytestmark = [pytest.mark.processes, pytest.mark.skipif(not NGINX, reason="nginx is not installed")]
+pytestmark = [pytest.mark.processes, pytest.mark.needs(program="nginx")]
 
 
 class Replica(ThreadingHTTPServer):

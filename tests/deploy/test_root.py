@@ -22,6 +22,7 @@ from deploy import root as script
 from deploy.unneeded import EVERYWHERE, OF
 from edgekit.runner import load
 from edgekit.runner.backends import litert, onnxruntime, openvino
+from tests import requirements
 from tests.conftest import ROOT
 from tests.deploy.conftest import DEPLOY, TARGETS, Built, build
 from tests.deploy.serving import BEARER, bare_python, serving, token_file
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.processes
 HASHED = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 BACKENDS = {"ai-edge-litert": litert, "openvino": openvino, "onnxruntime": onnxruntime}
 EXTRAS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}
+KERNEL = "Linux 6.3 or later, for PR_SET_MDWE"
 DENIED = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -178,11 +180,9 @@ def test_it_holds_the_distributions_that_are_named_and_no_other(built: Built) ->
     assert {normal(name): version for name, _, version in names} == named
 
 
-@pytest.mark.skipif(
-    platform.machine() != "x86_64", reason=f"this machine is {platform.machine()}; the comparison is with x86-64"
-)
 def test_what_is_left_out_is_there_to_leave_out(built: Built) -> None:
     """By the lists of the wheels: a pattern that matches nothing is of another version."""
+    requirements.condition(platform.machine() == "x86_64", "an x86-64 processor", required_in_ci=False)
     records = [path.read_text() for path in built.folder.glob("packages/*.dist-info/RECORD")]
     listed = [line.partition(",")[0] for record in records for line in record.splitlines()]
     for pattern in (*OF["numpy"], *OF[built.interpreter]):
@@ -210,8 +210,7 @@ def test_a_bundle_of_another_target_is_refused(built: Built, bundles: dict[str, 
 def test_memory_is_never_written_and_executed_but_by_openvino(built: Built) -> None:
     """As `MemoryDenyWriteExecute` of the unit asks, and its drop-in for OpenVINO takes back."""
     done = built.run("selftest", str(bundle_of(built)), before=(sys.executable, "-c", DENIED))
-    if done.returncode == 99:
-        pytest.skip("this kernel is older than 6.3, which brought PR_SET_MDWE")
+    requirements.condition(done.returncode != 99, KERNEL)
     assert (done.returncode == 0) == (built.interpreter != "openvino"), done.stderr
 
 
@@ -224,8 +223,7 @@ def test_the_server_runs_under_it_too(built: Built, python: Path, tmp_path: Path
         try:
             server.wait(200)
         except AssertionError:
-            if server.process.poll() == 99:
-                pytest.skip("this kernel is older than 6.3, which brought PR_SET_MDWE")
+            requirements.condition(server.process.poll() != 99, KERNEL)
             raise
         assert server.ask("POST", "/predict", sample())[0] == 200
         assert server.stop() == 0
@@ -233,7 +231,7 @@ def test_the_server_runs_under_it_too(built: Built, python: Path, tmp_path: Path
 
 def test_the_unit_allows_every_call_that_is_made(built: Built, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
-    strace = ("/usr/bin/strace", "-f", "-qq", "-o", str(trace))
+    strace = (requirements.tracing(), "-f", "-qq", "-o", str(trace))
     done = built.run("selftest", str(bundle_of(built)), before=strace)
     assert done.returncode == 0, done.stderr
     made = traced(trace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ UNIT = DEPLOY / "edgekit-serve.service"
 MOST_EXPOSED = 15
 """In tenths, of 100: systemd calls up to 20 OK."""
 
-pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+pytestmark = pytest.mark.needs(program="systemd-analyze")
 
 
 def analyze(*words: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ UNIT = DEPLOY / "edgekit-watch.service"
 TEXT = UNIT.read_text()
 SETTINGS = dict(line.split("=", 1) for line in TEXT.splitlines() if re.match(r"\w+=", line))
 
-pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+pytestmark = pytest.mark.needs(program="systemd-analyze")
 
 
 @pytest.fixture

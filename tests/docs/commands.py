@@ -257,7 +257,6 @@ ELSEWHERE = {
     ),
     "python -m benchmarks.sparse --make": "makes files for minutes; tests/benchmarks/test_sparse.py runs its parts",
     "python -m benchmarks.sparse": "measures the files that --make made",
-    "python -m benchmarks.sparse.dense": "measures; tests/benchmarks/test_sparse_dense.py times a small one",
     "python -m benchmarks.sparse.pruning artifacts/mine configs/mine.yaml --steps 6 --epochs 2": (
         "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
     ),

@@ -1,4 +1,4 @@
-"""The prose of the project, taken apart: its pages, their fenced blocks, the commands in them, and their sentences."""
+"""The pages of the project, taken apart: their fenced blocks, and the commands in them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+|~~~+)(?P<info>.*)$")
 TITLE = re.compile(r'title="([^"]+)"')
 SHELL = ("bash", "console", "sh", "shell")
 COMMENT = re.compile(r"(^|\s)#(\s.*)?$")
-LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-CODE = re.compile(r"(`+)(.+?)\1")
-END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*`]*[A-Z0-9_])|(?<=:)\s*$")
-ABBREVIATED = re.compile(r"\b(e\.g|i\.e|vs|cf|et al|No|Fig|approx)\.", re.IGNORECASE)
-WORD = re.compile(r"[^\W_][\w'’.,/×%°µ+-]*")
 
 
 @dataclass(frozen=True)
@@ -95,17 +90,6 @@ def blocks(page: Path) -> list[Block]:
 def commands(page: Path) -> list[str]:
     """Every command that a page shows, in order."""
     return [command for block in blocks(page) if block.language in SHELL for command in block.commands()]
-
-
-def sentences(paragraph: str) -> list[str]:
-    """Code and links count as what is read of them: a span of code is one word."""
-    plain = LINK.sub(r"\1", CODE.sub("Code", paragraph))
-    return END.split(ABBREVIATED.sub(lambda found: found[0].replace(".", ""), plain))
-
-
-def words(sentence: str) -> int:
-    """How many words a sentence has."""
-    return len(WORD.findall(sentence))
 
 
 def without_blocks(page: Path) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests import requirements
 from tests.conftest import ROOT, TINY, FinishedRun
 from tests.data import boxed
 from tests.docs import pages
@@ -64,9 +65,9 @@ def lay_out(home: Path, run: FinishedRun) -> None:
         _cifar10(home / "shared", rng)
         shutil.copy(SHARED / "models" / THEIRS, home)
     for name in ("root", "anna", "anna-2", "bert"):
-        key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(home / name)]
+        key = [requirements.program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(home / name)]
         subprocess.run(key, check=True)
-    if shutil.which("ffmpeg"):
+    if requirements.find_program("ffmpeg"):
         film = ["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=size=640x480:rate=4:duration=1"]
         subprocess.run([*film, str(home / "cam.mp4")], check=True)
 

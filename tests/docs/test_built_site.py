@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests import requirements
 from tests.conftest import ROOT
 from tests.report.html.browser import Browser
 
@@ -93,12 +93,7 @@ def test_no_place_of_the_builder_is_told(pages: list[Path]) -> None:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI has to have chromium")
-        pytest.skip("there is no chromium")
-    opened = Browser.start(program, tmp_path_factory.mktemp("profile"))
+    opened = Browser.start(requirements.program("chromium"), tmp_path_factory.mktemp("profile"))
     yield opened
     opened.stop()
 

@@ -15,11 +15,11 @@ from edgekit.core.config import STAGES
 from edgekit.core.hashing import sha256_file
 from edgekit.core.run_folder import stage_folder
 from tests.conftest import ROOT
+from tests.requirements import UNSHARE
 
 SMALLEST = "tests/configs/smallest.yaml"
 NAME = "smallest"
 QUIET = {"GOMP_SPINCOUNT": "0", "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-UNSHARE = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--map-root-user", "--mount")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ is the only excuse, and only for the combinations that are known to have none.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import requirements
 from tests.runner import same_bits
 from tests.runner.test_same_bits import WANTED
 
@@ -71,18 +71,15 @@ class Runner:
 
 def test_enough_pythons_are_here() -> None:
     here = pythons.found()
-    if os.environ.get("CI") != "true" and len(here) < pythons.FEWEST:
-        pytest.skip(f"found Python {', '.join(here) or 'not once'}; CI needs {pythons.FEWEST} versions")
-    assert len(here) >= pythons.FEWEST, f"found Python {', '.join(here)}; install others, with pyenv for example"
+    enough = f"{pythons.FEWEST} versions of Python, on the PATH or from pyenv"
+    requirements.condition(len(here) >= pythons.FEWEST, enough, why=f"there is {', '.join(here) or 'none'}")
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=str)
 def test_it_runs(
     combination: Combination, runner: Path, digits: dict[str, Known], integer: Known, tmp_path: Path
 ) -> None:
-    base = pythons.found().get(combination.python)
-    if base is None:
-        pytest.skip(f"no Python {combination.python} on the PATH or with pyenv")
+    base = requirements.python(combination.python)
     name = combination.interpreter
     try:
         with made(combination, base, tmp_path / "made") as environment:

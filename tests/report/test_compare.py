@@ -98,13 +98,13 @@ def test_latencies_of_other_conditions_are_not_compared(
 
 
 def test_more_rounds_are_the_same_conditions() -> None:
-    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol(30, 10, 20, 5)}
-    assert _not_comparable(here, {**here, "protocol": protocol(150, 50, 20, 5)}) == []
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol([30], [10], 20, 5)}
+    assert _not_comparable(here, {**here, "protocol": protocol([10, 150], [10, 50], 20, 5)}) == []
 
 
-@pytest.mark.parametrize("other", [protocol(30, 10, 21, 5), protocol(30, 10, 20, 4)])
+@pytest.mark.parametrize("other", [protocol([30], [10], 21, 5), protocol([30], [10], 20, 4)])
 def test_other_calls_or_another_warm_up_are_other_conditions(other: str) -> None:
-    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol(30, 10, 20, 5)}
+    here = {"cpu": "A", "host": "one", "disturbed": [], "protocol": protocol([30], [10], 20, 5)}
     [why] = _not_comparable(here, {**here, "protocol": other})
     assert why.startswith("protocol: 20 timed calls")
 

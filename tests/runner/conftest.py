@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from edgekit.runner import bundle, telemetry
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
+from tests import requirements
 
 telemetry.off()  # tests import interpreters themselves
 
@@ -206,10 +206,5 @@ def bundles(made: Mapping[str, Made], tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real data and models; its absence is a failure in CI, a skip elsewhere."""
-    value = os.environ.get("EDGEKIT_SHARED")
-    if value and Path(value).is_dir():
-        return Path(value)
-    if os.environ.get("CI") == "true":
-        pytest.fail("CI must set EDGEKIT_SHARED to the folder of real data and models")
-    pytest.skip("EDGEKIT_SHARED does not name the folder of real data and models")
+    """The folder of real data and models."""
+    return requirements.data()

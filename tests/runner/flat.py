@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,16 +23,6 @@ VECTOR = RawSpec("vector", (5,), "float32", range=(0.0, 1.0))
 PIXELS = RawSpec("image", (4, 4, 1), "float32", range=(0.0, 1.0))
 SOUND = RawSpec("audio", (400,), "float32", range=(-1.0, 1.0), sample_rate_hz=8000)
 WINDOW = RawSpec("window", (4, 3), "float32", columns=("ax", "ay", "az"))
-
-
-def ffmpeg() -> str:
-    """The program; its absence is a failure in CI, a skip elsewhere."""
-    found = shutil.which("ffmpeg")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI must install ffmpeg")
-        pytest.skip("ffmpeg is not installed")
-    return found
 
 
 def buffered() -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests import watched
+from tests import requirements, watched
 
 from .conftest import samples
 
 RUN = [sys.executable, "-m", "edgekit.runner"]
-ALONE = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
 UNWRITABLE = "/proc"
 """Where nobody can make a folder, not even root."""
 
@@ -31,10 +28,7 @@ def array(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def alone() -> list[str]:
     """What to put before a command for a network of its own, in which nothing answers."""
-    if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("no network of its own can be made here: util-linux has `unshare`, and the system must allow it")
-    return ALONE
+    return requirements.network_namespace()
 
 
 def commands(bundle: Path, array: str, *more: str) -> list[list[str]]:

@@ -21,7 +21,7 @@ from .conftest import LABELS, NHWC, SCORES, Made, onnx_model, reference, samples
 
 MODULES = {name: importlib.import_module(f"edgekit.runner.backends.{name}") for name in backends.names()}
 INSTALLED = [
-    pytest.param(name, marks=pytest.mark.skipif(not module.available(), reason=f"{module.DISTRIBUTION} not installed"))
+    pytest.param(name, marks=pytest.mark.needs(package=module.PACKAGE, required_in_ci=name != "tflite_runtime"))
     for name, module in MODULES.items()
 ]
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests import requirements
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = r"""
@@ -55,8 +55,8 @@ def test_a_profiler_gets_the_ordinary_end(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "taken apart"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_a_full_disk_is_not_success(tmp_path: Path) -> None:
+    requirements.condition(os.path.exists("/dev/full"), "/dev/full")
     with open("/dev/full", "w") as full:
         done = _ended(tmp_path, "", stdout=full, stderr=subprocess.PIPE)
     assert done.returncode != 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgekit.search.objectives import Objective, front, grown, hypervolume, is_feasible, losses, nondominated, reference
+from tests import requirements
 
 OBJECTIVES = (Objective("accuracy"), Objective("bytes", "tflite"))
 
@@ -30,7 +31,7 @@ def test_the_hypervolume_is_the_number_of_cells_that_are_dominated(dimensions: i
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
 def test_the_hypervolume_is_optunas(dimensions: int) -> None:
-    optuna = pytest.importorskip("optuna._hypervolume")
+    optuna = requirements.package("optuna._hypervolume")
     points = np.random.default_rng(0).random((40, dimensions))
     bound = np.full(dimensions, 0.9)
     inside = points[(points <= bound).all(axis=1)]

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from edgekit.runner import bundle
+from tests import requirements
 from tests.conftest import ROOT
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
 from tests.serve.server import RAW
@@ -165,9 +164,7 @@ class Redis:
     @classmethod
     def start(cls, folder: Path, *options: str, port: int = 0) -> Redis:
         """Listening; nothing is written to disk."""
-        program = shutil.which("redis-server")
-        if program is None:
-            pytest.skip("no redis-server on the PATH; it is in Debian's package redis-server")
+        program = requirements.program("redis-server")
         port = port or free_port()
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder), *options]
         redis = cls(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), port)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import os
-import shutil
 import ssl
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.serve.conftest import Start
 from tests.serve.server import INFER, RAW, Server, asked
 from tests.serve.test_lifecycle import FREE, run, sentence
@@ -144,15 +143,11 @@ def test_control_characters_of_a_client_reach_neither_the_log_nor_an_answer(serv
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate that signed itself, and its key."""
-    program = shutil.which("openssl")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI must have openssl")
-        pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
-        [program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+        [requirements.program("openssl"), "req", "-x509",
+         "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip

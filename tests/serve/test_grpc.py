@@ -23,6 +23,7 @@ from google.protobuf import json_format
 
 from edgekit.runner import bundle, load, pyz
 from edgekit.serve.protocol_buffers import descriptors, generate, message
+from tests import requirements
 from tests.conftest import ROOT
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, openvino_model
 from tests.runner.conftest import reference as true_scores
@@ -332,7 +333,8 @@ def test_tokens_are_asked_for_by_all_calls_but_health(start: Start, folder: Path
 def test_tls_takes_the_certificate_and_key_of_http(start: Start, folder: Path, tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+        [requirements.program("openssl"), "req", "-x509",
+         "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import requirements
 from tests.report.html.browser import Browser
 from tests.serve import cached
 from tests.serve.conftest import KEYS, Start
@@ -31,11 +30,7 @@ def server(start: Start, folder: Path) -> Server:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("no chromium here: apt-get install chromium")
-    opened = Browser.start(program, tmp_path_factory.mktemp("chromium"))
+    opened = Browser.start(requirements.program("chromium"), tmp_path_factory.mktemp("chromium"))
     yield opened
     opened.stop()
 

@@ -49,8 +49,7 @@ class Measured:
 @pytest.fixture(scope="module", autouse=True)
 def _program() -> None:
     """Fail with what is lacking, rather than with a loader's words."""
-    if reason := triton.missing():
-        pytest.fail(reason)
+    triton.need()
     done = run("--version")
     if done.returncode:
         pytest.fail(

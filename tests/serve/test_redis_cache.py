@@ -25,9 +25,7 @@ from edgekit.serve.redis_cache import address, decode, encode
 from tests.conftest import ROOT
 from tests.serve.cached import Redis, Server, image, slow, tiny
 
-pytestmark = pytest.mark.processes
-
-pytest.importorskip("redis", reason="redis not installed; it is in the extra serve-redis")
+pytestmark = [pytest.mark.processes, pytest.mark.needs(package="redis")]
 
 KEY = "edgekit:1:abc:onnxruntime-1.0:0.1:|u1:1x4:00"
 OUTPUTS = np.array([[1.5, -2.0, 3e-9]], dtype=np.float32)

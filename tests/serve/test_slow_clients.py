@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import requirements
 from tests.serve.askers import asking, own_answers
 from tests.serve.conftest import Start
 from tests.serve.memory import own_kb, sockets
@@ -48,9 +48,7 @@ class Report:
 
 def attack(url: str, folder: Path, *options: object, longest_s: int = LONGEST_S) -> Report:
     """slowhttptest to its end."""
-    program = shutil.which("slowhttptest")
-    if program is None:
-        pytest.skip("no slowhttptest on the PATH; it is in Debian's package slowhttptest")
+    program = requirements.program("slowhttptest")
     general = ["-c", CONNECTIONS, "-r", CONNECTIONS, "-l", longest_s, "-p", 10, "-g", "-o", folder / "report"]
     done = subprocess.run(
         [program, *map(str, [*general, *options, "-u", url])],
@@ -144,9 +142,7 @@ def test_who_reads_slowly_takes_nothing_from_the_others(server: Server, expected
 def test_a_server_under_attack_ends_cleanly(start: Start, bundles: dict[str, Path], tmp_path: Path) -> None:
     server = start(bundles["onnx"], "--workers", WORKERS, "--receive-s", 5)
     before, workers = sockets(server.workers), server.workers
-    program = shutil.which("slowhttptest")
-    if program is None:
-        pytest.skip("no slowhttptest on the PATH; it is in Debian's package slowhttptest")
+    program = requirements.program("slowhttptest")
     command = [program, "-H", "-i", "1", "-c", "100", "-r", "200", "-l", "60", "-u", f"http://{server.url}/"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as slow:
         until = time.monotonic() + 20

@@ -21,6 +21,7 @@ import pytest
 from benchmarks.serving.peers import free_ports
 from benchmarks.serving.tritonserver import Installed
 from edgekit.runner import processes
+from tests import requirements
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / "build" / "triton"
@@ -43,11 +44,9 @@ class Running:
         return self.log.read_text(errors="replace")
 
 
-def missing() -> str | None:
-    """What keeps Triton from running here, or None."""
-    if not INSTALLED.program.is_file():
-        return f"{ENVIRONMENT.relative_to(ROOT)} holds no Triton; run `make serving`, or `make build/triton/.made`"
-    return None
+def need() -> None:
+    """Skip where Triton is not installed."""
+    requirements.environment(INSTALLED.program)
 
 
 @contextlib.contextmanager
@@ -59,8 +58,7 @@ def server(
     `folder` takes the log and the backends. A server that does not become ready fails the test with its log, unless
     `any_model`: then it is enough that it lives, whether or not its models could be loaded.
     """
-    if reason := missing():
-        pytest.fail(reason)
+    need()
     folder.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3)
     log = folder / "triton.log"

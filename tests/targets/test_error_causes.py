@@ -96,7 +96,6 @@ def forest(path: Path) -> None:
 
 
 def test_trees_in_an_onnx_file_are_told_in_one_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("onnx2tf")
     forest(tmp_path / "forest.onnx")
     with pytest.raises(Exception) as caught:
         source.tflite(tmp_path / "forest.onnx", "fp32", None, (4,))

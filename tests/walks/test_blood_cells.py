@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,11 +21,12 @@ from edgekit.runner import bundle, inputs
 from edgekit.runner.boxes import probability
 from edgekit.runner.input_path import find, placed
 from edgekit.workbook.plan import load_plan
+from tests import requirements
 from tests.conftest import run_edgekit
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif("EDGEKIT_SHARED" not in os.environ, reason="EDGEKIT_SHARED is not set"),
+    pytest.mark.needs(data="data/bccd.zip"),
 ]
 COUNTS = {"train": 100, "val": 24, "test": 16}
 SHOWN = 6
@@ -47,7 +47,7 @@ SHORT: dict[str, dict[str, Any]] = {
 
 def some_pictures(home: Path) -> Path:
     """The first pictures of each split, as they lie in the zip."""
-    with zipfile.ZipFile(Path(os.environ["EDGEKIT_SHARED"]) / "data/bccd.zip") as archive:
+    with zipfile.ZipFile(requirements.data("data/bccd.zip")) as archive:
         for split, count in COUNTS.items():
             listed = f"BCCD/ImageSets/Main/{split}.txt"
             stems = archive.read(listed).decode().split()[:count]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from edgekit.core.config import TARGETS
+from tests import requirements
 from tests.conftest import run_edgekit
 
-SHARED = os.environ.get("EDGEKIT_SHARED")
 QUICK = (
     "data.limit=600",
     "profile.compiling=false",
@@ -46,9 +45,7 @@ QUICK = (
 
 @pytest.mark.long
 def test_a_limited_run_walks_through_to_bundles(tmp_path: Path) -> None:
-    if not SHARED:
-        assert not os.environ.get("CI"), "CI must set EDGEKIT_SHARED to the folder with data/cifar10.zip"
-        pytest.skip("EDGEKIT_SHARED is not set: no CIFAR-10 pictures here")
+    requirements.data("data/cifar10.zip")
     settings = [argument for setting in QUICK for argument in ("--set", setting)]
     done = run_edgekit(
         "run", "configs/cifar10.yaml", "--out", str(tmp_path), *settings, XDG_CACHE_HOME=str(tmp_path / "cache")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests import requirements
 from tests.conftest import run_edgekit
 from tests.data.sources.test_text_folder import texts
 
@@ -91,7 +91,7 @@ def test_texts_become_bundles_for_three_interpreters(task: str, tmp_path: Path) 
 
 @pytest.mark.long
 def test_what_init_writes_for_messages_runs_to_bundles(tmp_path: Path) -> None:
-    source = Path(os.environ["EDGEKIT_SHARED"]) / "data/sms.tsv"
+    source = requirements.data("data/sms.tsv")
     rows = source.read_text(encoding="utf-8").splitlines()[:2500]
     (tmp_path / "messages.tsv").write_text("\n".join(rows), encoding="utf-8")
     done = run_edgekit("init", "messages", "--data", str(tmp_path / "messages.tsv"), "--out", str(tmp_path))

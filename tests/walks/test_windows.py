@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from tests import requirements
 from tests.conftest import TINY, run_edgekit
 from tests.data.sources.test_csv_windows import COLUMNS, folder, recording
 
@@ -61,8 +62,12 @@ def test_windows_walk_through_to_a_bundle_that_tells_walking_from_running(tmp_pa
         assert told.returncode == 0, told.stderr
         by_csv, by_npy = map(json.loads, told.stdout.splitlines())
         assert by_csv["label"] == "run" and by_csv["scores"] == by_npy["scores"]
+        unzip = requirements.program("unzip")
         read_me = subprocess.run(
-            ["unzip", "-p", str(bundles / entry["file"]), "README.md"], capture_output=True, text=True, check=True
+            [unzip, "-p", str(bundles / entry["file"]), "README.md"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert (
             "window.csv" in read_me.stdout

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from edgekit.core import subprocesses
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConversionError, EdgekitError, ResourceError, StageError
 from edgekit.workbook import attempts
@@ -105,3 +107,11 @@ def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:
     assert prune["settings"] == "prune.ratio=0.25"
     assert prune["out"] == str(tmp_path)
     assert set(plan.scalars("prune")) < set(prune)
+
+
+def test_openmp_threads_of_a_kernel_sleep_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in subprocesses.OPENMP_WAIT:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StageError, match="ValueError: PASSIVE"):
+        execute(tmp_path, monkeypatch, "import os\nraise ValueError(os.environ['OMP_WAIT_POLICY'])")
+    assert "OMP_WAIT_POLICY" not in os.environ, "the command's own environment stays as it was"

@@ -31,7 +31,7 @@ def run_job(job: str, model: Path, folder: Path, **what: Any) -> dict[str, Any]:
         name = signal.Signals(-ended.code).name
         raise BackendError(f"{model}: crashed its interpreter ({name}); the model is broken, export it again")
     if ended.code:
-        last = ended.log.read_text(errors="replace").strip().splitlines()[-1:]
+        last = ended.log.read_text(errors="replace", encoding="utf-8").strip().splitlines()[-1:]
         raise NoAnswer(f"{model}: cannot be examined: {''.join(last)[:300]}")
     answer: dict[str, Any] = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:

@@ -153,7 +153,7 @@ def _space(request: Request, plan: Plan) -> tuple[Space, str]:
     text = yaml.safe_dump(shipped.completed(given, plan), sort_keys=False, width=120)
     with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
         path = Path(folder) / name
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         space = Space.load(path, plan.values)
 
     def load(settings: Sequence[str]) -> Plan:

@@ -88,6 +88,7 @@ class Loads(TypedDict):
     runs: list[LoadRun]
     rates: list[LoadRate]
     failed: list[LoadFailed]
+    skipped: str | None
 
 
 def ends_ms(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:

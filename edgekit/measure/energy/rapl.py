@@ -76,7 +76,7 @@ def find(root: Path = ROOT) -> Rapl:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(encoding="utf-8").strip()
     except PermissionError:
         raise Unreadable(f"{path} is readable only by root: run as root, or let this user read it") from None
     except (OSError, ValueError) as error:

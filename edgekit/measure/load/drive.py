@@ -240,14 +240,14 @@ def _why_short(load: Load, queries: int, seconds: float, said: dict[str, Any], u
 def _forget_peak() -> None:
     """Let the kernel's high-water mark of resident memory begin anew; where it will not, the earlier one stays in."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     except OSError:
         return
 
 
 def _peak_bytes() -> int | None:
     try:
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import tempfile
@@ -49,14 +50,23 @@ class Outcome:
     failed: str | None = None
 
 
+def unavailable() -> str:
+    """Why no load can be driven here; empty where LoadGen is installed."""
+    if importlib.util.find_spec("mlperf_loadgen"):
+        return ""
+    return "LoadGen is not installed; it has wheels for Python 3.11 to 3.13 on x86-64: pip install mlcommons-loadgen"
+
+
 def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:
     """Run the job in a fresh process that ends with this one; raises nothing of what happens there.
 
     It ends as well after `limit_s`, or when one step takes longer than expected. `started` gets its process id.
     """
+    if reason := unavailable():
+        return Outcome(failed=reason)
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
-        path.write_text(json.dumps(job.to_json()))
+        path.write_text(json.dumps(job.to_json()), encoding="utf-8")
         log = path.with_suffix(".log")
         with progress.step("opening it") as shown:
             step = _Step(path.with_suffix(".journal"), shown)

@@ -29,8 +29,8 @@ Note = Callable[..., None]
 def main(path: Path) -> int:
     """Run the job in `path`; 0 if all of it came to a result."""
     leave_with_parent()
-    job = Job.from_json(json.loads(path.read_text()))
-    with open(path.with_suffix(".journal"), "a", buffering=1) as journal:
+    job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
+    with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
 
         def note(**fields: Any) -> None:
             journal.write(json.dumps(fields) + "\n")
@@ -59,7 +59,8 @@ def _work(job: Job, folder: Path, note: Note) -> None:
 
 def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: Path, note: Note) -> rate.RateSearch:
     def attempt(rate_per_s: float, reason: rate.Reason, number: int) -> rate.Trial:
-        one = replace(load, rate_per_s=rate_per_s, seed=load.seed + number)
+        seconds = load.seconds * (1 if reason == "confirm" else rate.SEARCH_SHARE)
+        one = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
         note(begins="the search for the highest rate", within_s=drive.longest_s(one, capacity_per_s))
         trial = rate.Trial.of(drive.run(one, subject, capacity_per_s, folder), rate_per_s, reason)
         note(trial=trial.to_json())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.core import cache_key
-from edgekit.core.errors import ConfigError
-from edgekit.models.files import TITLES, detect, module
+from edgekit.core.errors import ConfigError, ModelError
+from edgekit.models.files import TITLES, detect, module, onnx2tf_install
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
@@ -35,16 +34,16 @@ def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> No
             f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
             "other targets, or give distill a student"
         )
-    if not named:
-        return
     if kind != "onnx" or "tflite" not in targets or "tflite" in refused:
         return
-    missing = [name for name, version in cache_key.installed_versions(cache_key.OPTIONAL).items() if version is None]
-    if missing and not _is_quantized(path):  # what is quantized becomes nothing else anyway
-        raise ConfigError(
-            f"targets: {TITLES[kind]} needs {', '.join(missing)} to become TFLite: {module(kind).ONNX2TF}; or leave "
-            "out tflite, or baseline from convert.models"
-        )
+    if not _is_quantized(path):  # what is quantized becomes nothing else anyway
+        try:
+            onnx2tf_install.ensure()
+        except ModelError as error:
+            if named:
+                raise ConfigError(
+                    f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
+                ) from None
 
 
 def file_refusal(path: Path, kind: str, target: str) -> str:

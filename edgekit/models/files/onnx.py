@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import input_layout, onnx_batch, onnx_classic
+from edgekit.models.files import input_layout, onnx2tf_install, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
 from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.models.files.openvino import batch_of_one
@@ -25,8 +25,6 @@ from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "onnxruntime"
 NOT: dict[str, str] = {}
-ONNX2TF = "pip install --no-deps onnx2tf==1.29.24 onnx-graphsurgeon==0.6.1 sng4onnx==2.0.1 tf-keras==2.21.0"
-"""As onnx2tf.txt in the repository; it pins other versions of what is here, so its own requirements stay unread."""
 LINES = 3
 EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
@@ -154,13 +152,12 @@ def tflite(
     `sample_shape` stands channels last: by default onnx2tf takes every image for one that stands
     channels first, and windows too.
 
-    ModelError where onnx2tf is not installed. It downloads pictures to try its work on, unless it finds some.
+    ModelError where onnx2tf cannot be installed. It downloads pictures to try its work on, unless it finds some.
     """
+    onnx2tf_install.ensure()
     before = os.environ.get(LEGACY)
     try:
         import onnx2tf
-    except ImportError as error:
-        raise ModelError(f"needs onnx2tf to become TFLite ({error}): {ONNX2TF}") from None
     finally:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}

@@ -59,7 +59,7 @@ def draw(folder: Path, say: Callable[[str], None]) -> bool:
 def is_drawn(folder: Path) -> bool:
     """True where the page is whole and says what the run's files say now."""
     try:
-        text = (folder / PAGE).read_text()
+        text = (folder / PAGE).read_text(encoding="utf-8")
         there = all(path.is_file() for path in files(folder))
         return there and text.endswith(END) and sign_of(text) == sources_digest(folder)
     except (OSError, ValueError, KeyError, TypeError):
@@ -68,7 +68,7 @@ def is_drawn(folder: Path) -> bool:
 
 def executed(folder: Path) -> list[Path]:
     """The executed notebooks that belong to the result, in order; that of a missed budget ends in its last check."""
-    stages = json.loads((folder / RESULT).read_text())["stages"]
+    stages = json.loads((folder / RESULT).read_text(encoding="utf-8"))["stages"]
     found = []
     for stage in STAGES:
         path = folder / "notebooks" / notebook_name(stage)

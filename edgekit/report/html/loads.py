@@ -8,7 +8,7 @@ from edgekit.core.rows.loads import LoadRate, Loads, ends_ms
 from edgekit.report.formatting import count, milliseconds, milliseconds_with_ends, percent
 from edgekit.report.html.rows import Grid, Line
 from edgekit.report.result.types import Result
-from edgekit.report.tables.loads import marks
+from edgekit.report.tables.loads import marks, nothing_driven
 
 SCENARIOS = {"single_stream": "single stream", "server": "server, Poisson", "offline": "offline"}
 RANKS = (50, 90, 95, 99)
@@ -18,6 +18,8 @@ MEBI = 2**20
 def build_section(result: Result, confidence: float) -> dict[str, Any] | None:
     """`grids` and `failed`, a line each; None where nothing was driven. `confidence` is that of the intervals."""
     loads = result["loads"]
+    if loads.get("skipped"):
+        return {"grids": [], "failed": [f"{nothing_driven(loads)}."]}
     if not loads["runs"] and not loads["failed"]:
         return None
     grids = [rates(loads), latencies(loads, confidence), throughput(loads)]

@@ -53,7 +53,7 @@ def _code() -> list[Path]:
 
 def _is_drawn(page: Path, sign: str) -> bool:
     try:
-        text = page.read_text()
+        text = page.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return False
     return sign_of(text) == sign

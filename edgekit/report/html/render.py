@@ -24,5 +24,5 @@ def render(template: str, **values: object) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    css = Markup((ROOM / "page.css").read_text())
+    css = Markup((ROOM / "page.css").read_text(encoding="utf-8"))
     return rooms.get_template(template).render(css=css, policy=Markup(POLICY), **values)

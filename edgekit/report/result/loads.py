@@ -96,3 +96,4 @@ class Loads(Strict):
     runs: list[LoadRun] = Field(description="each of the driven in each scenario")
     rates: list[LoadRate] = Field(description="of the baseline and of the winner over all targets")
     failed: list[LoadFailed] = Field(description="what could not be driven to the end")
+    skipped: str | None = Field(None, description="why nothing was driven although it was asked for; null otherwise")

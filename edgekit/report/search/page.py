@@ -56,7 +56,7 @@ def draw(path: Path, say: Callable[[str], None]) -> bool:
 def is_drawn(path: Path) -> bool:
     """True where the page is whole and says what the study's file says now."""
     try:
-        there = (path.parent / PAGE).read_text()
+        there = (path.parent / PAGE).read_text(encoding="utf-8")
         return there.endswith(END) and sign_of(there) == _sign(path)
     except (OSError, ValueError):
         return False

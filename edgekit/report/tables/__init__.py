@@ -129,7 +129,7 @@ def prune(artifact: Artifact) -> Table:
 
 def quantize(artifact: Artifact) -> Table:
     """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
-    found = json.loads(artifact.file("decision.json").read_text())
+    found = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
     names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
     if found["mixed_drop"]:
@@ -148,7 +148,7 @@ def quantize(artifact: Artifact) -> Table:
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
     """One row a layer, most sensitive first."""
-    rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text())["layers"]
+    rows: list[LayerSensitivity] = json.loads(artifact.file("sensitivity.json").read_text(encoding="utf-8"))["layers"]
     return rows
 
 

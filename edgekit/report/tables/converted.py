@@ -137,7 +137,7 @@ def _not_offered(artifact: Artifact) -> list[NotOffered]:
 
 
 def _variants(artifact: Artifact) -> list[ConvertedVariant]:
-    found: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text())
+    found: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text(encoding="utf-8"))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.loads import LoadRate, LoadRun, ends_ms
+from edgekit.core.rows.loads import LoadRate, LoadRun, Loads, ends_ms
 from edgekit.report.formatting import Table, count, milliseconds_with_ends, percent
 
 MEBI = 2**20
@@ -16,7 +16,12 @@ def loads(artifact: Artifact) -> Table:
     rows = [_run(row, best.get(row["name"])) for row in found["runs"]]
     rows += [(row["name"], *[""] * 9, f"failed: {row['reason']}") for row in found["failed"]]
     heads = ("driven", "scenario", "asked, 1/s", "answered, 1/s", "p50, ms", "p95, ms", "p99, ms", "errors", "cores")
-    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else "no load was driven")
+    return Table((*heads, "peak, MiB", ""), rows, _title(artifact) if rows else nothing_driven(found))
+
+
+def nothing_driven(found: Loads) -> str:
+    """That no load was driven, and why where one was asked for."""
+    return f"no load was driven: {reason}" if (reason := found.get("skipped")) else "no load was driven"
 
 
 def held(row: LoadRate) -> str:

@@ -99,12 +99,12 @@ def calibration_conclusion(artifact: Artifact) -> str:
 
 def histogram_rows(artifact: Artifact) -> list[Histogram]:
     """Weights and activations of the most and the least sensitive layer, counted before and after int8."""
-    rows: list[Histogram] = json.loads(artifact.file("histograms.json").read_text())
+    rows: list[Histogram] = json.loads(artifact.file("histograms.json").read_text(encoding="utf-8"))
     return rows
 
 
 def _calibration(artifact: Artifact) -> CalibrationStudy:
-    found: CalibrationStudy = json.loads(artifact.file("calibration.json").read_text())
+    found: CalibrationStudy = json.loads(artifact.file("calibration.json").read_text(encoding="utf-8"))
     return found
 
 

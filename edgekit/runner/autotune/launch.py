@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import edgekit
@@ -19,7 +20,7 @@ from edgekit.runner.errors import BackendError
 
 LIMIT_S = 120.0
 """For one answer; opening a large model on a slow board takes a while."""
-LOOK_MS = 200
+LOOK_S = 0.2
 """How often it is looked whether the process is still there."""
 REASONS = {
     "SIGKILL": "it was killed, most likely because memory ran out",
@@ -58,6 +59,10 @@ class Child:
                 stderr=self._said,
                 start_new_session=True,
             )
+            assert self._process.stdout is not None
+            self._pieces: SimpleQueue[bytes] = SimpleQueue()
+            reader = (os.dup(self._process.stdout.fileno()), self._pieces)
+            threading.Thread(target=_forward, args=reader, daemon=True).start()
         except OSError as error:
             raise BackendError(f"cannot be tried in a process of its own ({error.strerror}); use --no-trial") from None
 
@@ -69,14 +74,14 @@ class Child:
 
     def ask(self, do: str, **what: Any) -> dict[str, Any]:
         """The answer, or the error that it is; BackendError when none comes in time or the process dies over it."""
-        streams = self._process.stdin, self._process.stdout
-        assert streams[0] is not None and streams[1] is not None
+        commands = self._process.stdin
+        assert commands is not None
         try:
-            streams[0].write(json.dumps({"do": do, **what}).encode() + b"\n")
-            streams[0].flush()
+            commands.write(json.dumps({"do": do, **what}).encode() + b"\n")
+            commands.flush()
         except BrokenPipeError:
             raise self._died() from None
-        answer: dict[str, Any] = json.loads(self._line(streams[1].fileno()))
+        answer: dict[str, Any] = json.loads(self._line())
         if "error" in answer:
             raise getattr(errors, answer["kind"], BackendError)(answer["error"])
         return answer
@@ -90,22 +95,21 @@ class Child:
                     stream.close()
         self._said.close()
 
-    def _line(self, handle: int) -> bytes:
+    def _line(self) -> bytes:
         deadline = time.monotonic() + self._limit_s
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
         while b"\n" not in self._rest:
             gone = processes.ended(self._process)  # what it started may keep the pipe open: no end is to be read then
-            if not poll.poll(0 if gone else LOOK_MS):
+            try:
+                piece = self._pieces.get(timeout=LOOK_S)
+            except Empty:
                 if gone:
-                    raise self._died()
+                    raise self._died() from None
                 if time.monotonic() < deadline:
                     continue
                 processes.kill(self._process)
                 raise BackendError(
                     f"gave no answer within {self._limit_s:.0f} s and was ended; the model may be broken"
-                )
-            piece = os.read(handle, 1 << 16)
+                ) from None
             if not piece:
                 raise self._died()
             self._rest += piece
@@ -121,3 +125,14 @@ class Child:
         self._said.seek(0)
         last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]
         return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it said nothing'}")
+
+
+def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:
+    """In a thread: pass on what comes out of a pipe, and an empty piece at its end.
+
+    Windows cannot wait for a pipe with a time limit, but a queue can be waited for everywhere.
+    """
+    while piece := os.read(handle, 1 << 16):
+        pieces.put(piece)
+    os.close(handle)
+    pieces.put(b"")

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from edgekit.runner.bundle import archive, manifest_json, sha256
 from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
 from edgekit.runner.bundle.manifest import Manifest
+from edgekit.runner.device import cpu
 from edgekit.runner.errors import BundleError, TrustError
 
 
@@ -78,10 +79,10 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
 
 def check_architecture(manifest: Manifest) -> None:
     """BundleError where a bundle was made for other machines."""
-    wanted = manifest.architectures
-    if wanted and os.uname().machine not in wanted:
+    made_for, here = manifest.architectures, cpu.machine()
+    if made_for and here not in made_for:
         raise BundleError(
-            f"the bundle is for {', '.join(wanted)}, this machine is {os.uname().machine}; take the bundle made for it"
+            f"the bundle is for {', '.join(made_for)}, this machine is {here}; take the bundle made for it"
         )
 
 

@@ -82,7 +82,8 @@ def run(model: Model, options: argparse.Namespace) -> None:
     if sys.stdin is None or sys.stdin.isatty():
         what = "-f rawvideo -pix_fmt rgb24" if options.stream in PIXELS else "-f s16le -ac 1 -ar 16000"
         raise InputError(f"--stream: nothing is piped in; e.g. ffmpeg -i FILE {what} - | edgerun …")
-    os.set_blocking(0, True)  # a pipe that says "nothing yet" must not look like one that has ended
+    if hasattr(os, "set_blocking"):  # not on Windows before Python 3.12
+        os.set_blocking(0, True)  # a pipe that says "nothing yet" must not look like one that has ended
     if options.stream in PIXELS:
         _frames(model, options)
     else:

@@ -46,9 +46,9 @@ def _verifier() -> str:
     """What keeps signatures from being verified here; empty where releases need not be signed."""
     import os
 
-    from edgekit.runner.releases.home import locate
+    from edgekit.runner import place
 
-    if not os.path.lexists(locate().trust):
+    if not os.path.lexists(os.path.join(place.locate(), place.TRUST)):
         return ""
     from edgekit.runner.trust import ssh_keygen
 

@@ -112,6 +112,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Become the server; comes back only where it cannot start."""
+    if sys.platform != "linux":
+        raise BackendError(
+            "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
+        )
     _check_packages(_needed(options))
     home = _home()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 X86 = (
     "sse4_1", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16",
@@ -10,6 +11,15 @@ X86 = (
 )  # fmt: skip
 ARM = ("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2")
 """Instruction sets that kernels are chosen by: they decide about speed, and about the last bits of a sum."""
+
+
+SAME = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}
+
+
+def machine() -> str:
+    """The architecture by the name that Linux has for it: x86_64, aarch64, armv7l."""
+    found = os.environ.get("PROCESSOR_ARCHITECTURE", "") if sys.platform == "win32" else os.uname().machine
+    return SAME.get(found.lower(), found)
 
 
 def name() -> str:

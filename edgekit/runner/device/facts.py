@@ -153,7 +153,7 @@ def release(version: str) -> tuple[int, ...]:
 def _other_kernel(base: Path) -> str:
     """The processor that the kernel runs on, where it is not the one that Python reports; else empty."""
     try:
-        kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace")[:40]
+        kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace", encoding="utf-8")[:40]
     except OSError:
         return ""
     arm = platform.machine().startswith(("aarch64", "arm"))

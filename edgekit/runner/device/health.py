@@ -11,6 +11,7 @@ does not show the same word in `/sys`. A field is None where the kernel does not
 
 from __future__ import annotations
 
+import mmap
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
     """Resident memory of this process."""
     words = (_text(Path(root) / "proc/self/statm") or "").split()
     try:
-        return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(words[1]) * mmap.PAGESIZE
     except (IndexError, ValueError, OSError):
         return None
 

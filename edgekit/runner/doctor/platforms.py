@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from edgekit.runner.device import cpu
 from edgekit.runner.doctor import ERROR, WARNING, Case, Finding, advice, wheels
 
 ARM_32 = ("armv6l", "armv7l", "armv8l", "arm")
 ARM_64, X86_64 = "aarch64", "x86_64"
-SAME = {"arm64": ARM_64, "amd64": X86_64, "AMD64": X86_64, "armv8l": "armv7l"}
 NEEDED = {"tensorflow": ("sse4_1", "avx"), "openvino": ("sse4_1",)}
 """Instructions that wheels for x86-64 are built with; without them the process dies on the first one."""
 BASE_MIB = {"litert": 45, "tflite_runtime": 45, "onnxruntime": 60, "openvino": 105, "tensorflow": 450}
@@ -51,8 +51,8 @@ def unknown_machine(case: Case) -> Iterator[Finding]:
 
 def bundle_architecture(case: Case) -> Iterator[Finding]:
     made_for = case.subject.architectures if case.subject else ()
-    mine = SAME.get(case.facts.machine, case.facts.machine)
-    if made_for and mine not in {SAME.get(each, each) for each in made_for}:
+    mine = cpu.SAME.get(case.facts.machine.lower(), case.facts.machine)
+    if made_for and mine not in {cpu.SAME.get(each, each) for each in made_for}:
         cause = f"the bundle was made for {', '.join(made_for)}; this machine is {case.facts.machine}"
         yield Finding("bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from time import perf_counter, perf_counter_ns, process_time_ns
 from typing import Any
 
@@ -75,12 +75,15 @@ def growing(
     on_round: Callable[[int], object] | None = None,
     limit_s: float = math.inf,
     cpu_ms: dict[str, np.ndarray] | None = None,
-) -> Iterator[tuple[dict[str, np.ndarray], int]]:
+) -> Generator[tuple[dict[str, np.ndarray], int], Collection[str] | None, None]:
     """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
 
     Gives the milliseconds so far and how many openings they are from, after every `rounds` more while that is no more
     than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
     `intervals` are to resample.
+
+    A caller that `send`s names has only these timed from then on. The others keep what they have, which pairs with the
+    first openings of those that go on.
 
     After `limit_s` seconds nothing is opened any more. Where the first `rounds` would take longer, every opening has
     fewer of them, and there are more openings while the time lasts. `LEAST_OPENINGS` of one round each there are in
@@ -88,14 +91,14 @@ def growing(
     """
     first = openings_of(rounds)
     each_has, target, began = rounds // first, rounds, perf_counter()
-    order = list(openers)
-    taken: dict[str, list[np.ndarray]] = {name: [] for name in order}
-    spent: dict[str, list[np.ndarray]] = {name: [] for name in order}
+    timed = dict(openers)
+    taken: dict[str, list[np.ndarray]] = {name: [] for name in openers}
+    spent: dict[str, list[np.ndarray]] = {name: [] for name in openers}
     opened, late = 0, False
     while True:
         while opened * each_has < target and not (late and opened >= min(LEAST_OPENINGS, first)):
             share_s = (limit_s - (perf_counter() - began)) / (first - opened) if opened < first else math.inf
-            some, cpu, had = _opening(openers, opened, each_has, calls_per_round, warmup_per_round, share_s)
+            some, cpu, had = _opening(timed, opened, each_has, calls_per_round, warmup_per_round, share_s)
             each_has = next(count for count in range(had, 0, -1) if each_has % count == 0)  # so `rounds` still come out
             for name, values_ms in some.items():
                 taken[name].append(values_ms)
@@ -109,9 +112,14 @@ def growing(
                 {name: np.concatenate([each[:each_has] for each in values]) for name, values in spent.items()}
             )
         calls = each_has * calls_per_round
-        yield {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in taken.items()}, opened
+        only = yield (
+            {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in taken.items()},
+            opened,
+        )
+        if only is not None:
+            timed = {name: timed[name] for name in timed if name in only}
         target = opened * each_has + rounds
-        if late or target > most_rounds:
+        if late or target > most_rounds or not timed:
             return
 
 

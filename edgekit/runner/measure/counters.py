@@ -6,6 +6,7 @@ A count is None where the kernel does not show it.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from dataclasses import dataclass
 
@@ -46,8 +47,8 @@ def read(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters
 def load() -> float | None:
     """Load average of one minute."""
     try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    except OSError:
         return None
 
 
@@ -68,13 +69,15 @@ def yardstick_ms() -> float:
 
 def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float | None]:
     """(busy, stolen), see proc_stat(5): time on input and output is idle, a guest's is in its user's."""
+    if not hasattr(os, "sysconf"):
+        return None, None
     names = {f"cpu{number}" for number in cpu.usable_numbers()}
     try:
         with open(os.path.join(root, "proc/stat"), encoding="ascii", errors="replace") as stream:
             rows = [line.split() for line in stream]
         ticks = [[int(word) for word in row[1:9]] for row in rows if row and row[0] in names]
         per_s = os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         return None, None
     if not ticks or any(len(row) < 8 for row in ticks):
         return None, None
@@ -83,9 +86,9 @@ def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float 
 
 
 def _preempted(children: bool) -> int | None:
-    try:
-        import resource
-    except ImportError:
+    if sys.platform == "win32":
         return None
+    import resource
+
     found = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
     return found + (resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw if children else 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -136,6 +137,8 @@ def doubt(name: str) -> float:
 
 
 def _lives(process: int) -> bool:
+    if sys.platform == "win32":  # where this would send it Ctrl-C
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

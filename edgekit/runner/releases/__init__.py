@@ -11,3 +11,12 @@
 Each change is one rename, and the folder is then synced. `transitions.recover` begins every command, under the lock,
 and puts right what any kill has left.
 """
+
+import sys
+
+from edgekit.runner.errors import ReleaseError
+
+if sys.platform == "win32":
+    raise ReleaseError(
+        "releases need file locks and links that Windows does not have; run this in WSL 2 or on a device with Linux"
+    )

@@ -48,7 +48,7 @@ def start(words: Sequence[str], environment: Mapping[str, str], inherited: Colle
 
 
 def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def _ended(path: Path, handle: int, by: int) -> bool:
@@ -71,7 +71,9 @@ def _holders(path: Path) -> list[int]:
     found, real = [], os.path.realpath(path)
     for each in glob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):
-            if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text():
+            if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text(
+                encoding="utf-8"
+            ):
                 found.append(int(each.split("/")[2]))
     return found
 

@@ -50,7 +50,7 @@ def _keep_floors(home: Home, now: int) -> None:
 
 def _is_free(path: Path) -> bool:
     """Whether no command is proving the release, or appending to the file, at this moment."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -105,7 +105,7 @@ def check_file(path: str, sha256: str) -> None:
 @contextmanager
 def _opened(path: str) -> Iterator[IO[bytes]]:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
             yield stream
     except OSError as error:
         raise TrustError(f"{path}: cannot be read ({error.strerror}); install it again") from None

@@ -57,7 +57,7 @@ class Home:
         """
         if not self.exists():
             raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
-        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             deadline = time.monotonic() + PATIENCE_S
             while not take(handle):

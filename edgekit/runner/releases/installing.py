@@ -86,7 +86,7 @@ def install(
             return now
         _check_no_trial(home)
         number = _build(home, files)
-        handle = os.open(home.release(number), os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(home.release(number), os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_SH)  # `gc` leaves it alone
     try:
         on_progress(f"release {number}: proving it on this device")

@@ -24,7 +24,7 @@ class Notifier:
     def send(self, *lines: str) -> None:
         """Tell it; a service manager that has gone is no fault of the service."""
         if self._address:
-            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as stream:
+            with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stream:
                 stream.sendto("\n".join(lines).encode(), self._address)
 
     def beat(self) -> None:

@@ -19,7 +19,7 @@ from edgekit.runner.releases.home import Home, create
 PIECE_BYTES = 1 << 16
 LARGEST_BYTES = 2**31 - 1
 """Of a bundle."""
-OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
 def receive(
@@ -145,7 +145,7 @@ def is_stored(home: Home, sha256: str) -> bool:
     """Whether a whole file is in the store; one that was damaged there is removed."""
     path = home.store / sha256
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from edgekit.runner.bundle import sha256 as digests
 from edgekit.runner.bundle.archive import LARGEST_BYTES
 from edgekit.runner.errors import BundleError, ResourceError, TrustError
+from edgekit.runner.files import READ_FILE
 from edgekit.runner.trust import memory, policy, ssh_keygen, sshsig, statement
 from edgekit.runner.trust.policy import Policy
 from edgekit.runner.trust.signed_json import spelled
@@ -95,7 +96,7 @@ def check_name(signed: str, name: str, where: object) -> None:
 def contents(path: Path) -> bytes:
     """The bytes of a bundle, read once: what is checked is what is used. BundleError where it cannot be read."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, READ_FILE)
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
     with open(handle, "rb") as stream:

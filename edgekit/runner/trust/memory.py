@@ -6,9 +6,9 @@ write it as well as commands, and without the lock of these, so writing it has a
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,9 +57,11 @@ def check_version(policy: Policy, seen: Seen) -> None:
 
 def put(folder: Path, policy: Policy, time_s: float) -> None:
     """Write what was seen by now, where that is more than stands there; OSError where it cannot be written."""
-    if _raised(read(folder), policy, time_s) is None:
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    if sys.platform == "win32" or _raised(read(folder), policy, time_s) is None:
+        return  # on Windows, `check_private` has refused the folder
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         now = _raised(read(folder), policy, time_s)

@@ -7,6 +7,7 @@ one lies there first, named after its digest, so that replacing `policy.json` is
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -103,6 +104,11 @@ def check_private(folder: Path) -> None:
         facts = os.stat(folder)
     except OSError as error:
         raise TrustError(f"{folder}: cannot be read ({error.strerror}); {COPY}") from None
+    if sys.platform == "win32":
+        raise TrustError(
+            f"{folder}: on Windows edgekit cannot tell who may write there, so a policy would protect nothing; "
+            "run signed bundles on Linux, for example in WSL 2"
+        )
     if facts.st_mode & 0o022 or facts.st_uid not in (0, os.getuid()):
         mode = f"{facts.st_mode & 0o777:o}"
         raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then chmod go-w")

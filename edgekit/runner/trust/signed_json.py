@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from edgekit.runner.errors import TrustError, bounded_recursion
+from edgekit.runner.files import NO_LINK, READ_FILE
 
 LARGEST_NUMBER = 2**53
 """Whole numbers beyond this are not the same in every reader of JSON."""
@@ -19,7 +20,7 @@ LARGEST_NUMBER = 2**53
 def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
     """The bytes of a regular file, no link; TrustError with `fix` where there is none, or it is too large."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, READ_FILE | NO_LINK)
     except OSError as error:
         raise TrustError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
     with open(handle, "rb") as stream:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +18,9 @@ from edgekit.runner.errors import ResourceError, TrustError
 LIMIT_S = 20
 """Under emulation it takes half a second; systemd's watchdog waits longer for `edgerun watch` than this takes twice."""
 NEWEST_OPTION = "verify-time"
+PROGRAM = "ssh-keygen.exe" if sys.platform == "win32" else "ssh-keygen"
+TEMPORARY = "TEMP" if sys.platform == "win32" else "TMPDIR"
+"""The variable that names the folder for temporary files."""
 TOO_OLD = "is too old, or something else; install OpenSSH 8.8 or newer"
 
 
@@ -35,7 +39,7 @@ class Signature(NamedTuple):
 def find() -> str:
     """The path of ssh-keygen; TrustError where there is none."""
     for folder in os.get_exec_path():
-        path = os.path.join(folder, "ssh-keygen")
+        path = os.path.join(folder, PROGRAM)
         if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise TrustError(
@@ -96,11 +100,13 @@ def fault() -> str:
 @contextmanager
 def private_folder() -> Iterator[str]:
     """A folder that only this user can enter, removed afterwards. `tempfile` would load OpenSSL, 4 ms."""
-    folder = os.path.join(os.path.abspath(os.environ.get("TMPDIR") or "/tmp"), f"edgekit-{os.urandom(12).hex()}")
+    folder = os.path.join(os.path.abspath(os.environ.get(TEMPORARY) or "/tmp"), f"edgekit-{os.urandom(12).hex()}")
     try:
         os.mkdir(folder, 0o700)
     except OSError as error:
-        raise ResourceError(f"{folder}: cannot be made ({error.strerror}); let TMPDIR name a folder for this") from None
+        raise ResourceError(
+            f"{folder}: cannot be made ({error.strerror}); let {TEMPORARY} name a folder for this"
+        ) from None
     try:
         yield folder
     finally:
@@ -132,10 +138,16 @@ def _start(
             stdin=stream,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"TZ": "UTC", "LC_ALL": "C"},
+            env=_environment(),
             cwd="/",
             pass_fds=[file.handle for file in given if file.handle is not None],
         )
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the caller's but SYSTEMROOT, without which no program of Windows finds its libraries."""
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if sys.platform == "win32" and name in os.environ}
+    return {**kept, "TZ": "UTC", "LC_ALL": "C"}
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
@@ -161,17 +173,20 @@ class _File(NamedTuple):
 
 def _file(files: ExitStack, data: bytes) -> _File:
     """In memory, and in a private folder where the kernel has no such files or /proc does not show them."""
-    with suppress(AttributeError, OSError):
-        handle = os.memfd_create("edgekit")
-        files.callback(os.close, handle)
-        path = f"/proc/self/fd/{handle}"
-        if os.path.exists(path):
-            return _File(_written(path, data), handle)
+    if sys.platform == "linux":
+        with suppress(AttributeError, OSError):
+            handle = os.memfd_create("edgekit")
+            files.callback(os.close, handle)
+            path = f"/proc/self/fd/{handle}"
+            if os.path.exists(path):
+                return _File(_written(path, data), handle)
     folder = files.enter_context(private_folder())
     try:
         return _File(_written(os.path.join(folder, "file"), data), None)
     except OSError as error:
-        raise ResourceError(f"{folder}: cannot be written ({error.strerror}); let TMPDIR name another folder") from None
+        raise ResourceError(
+            f"{folder}: cannot be written ({error.strerror}); let {TEMPORARY} name another folder"
+        ) from None
 
 
 def _written(path: str, data: bytes) -> str:

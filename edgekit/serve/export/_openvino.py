@@ -86,7 +86,7 @@ def _ask(subject: Subject) -> dict[str, Any]:
         if late:
             return {"error": f"no answer within {LIMIT_S:.0f} s"}
         if code:
-            said = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+            said = (folder / "log").read_text(errors="replace", encoding="utf-8").strip().splitlines()[-1:]
             return {"error": f"its process ended with {code}: {''.join(said)[:300] or 'it said nothing'}"}
         answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
         return answer

@@ -50,15 +50,18 @@ class Config(StageConfig):
 
     Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another
     where the interval of the ratio of their p50s lies wholly above 1 + `tie_margin`. While noise alone leaves a winner
-    open, rounds are added, up to `most_rounds` and `most_minutes`; what is open then stays so, and that is said.
+    or a gain open, rounds of the variants in question are added, up to `most_rounds` and `most_minutes`. What is open
+    then stays so, and the result says it.
     """
 
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
     rounds: int = Field(
-        30, ge=10, le=10_000, description="rounds of timing; each times every variant once, in rotating order"
+        10, ge=10, le=10_000, description="rounds of timing; each times every variant once, in rotating order"
     )
-    most_rounds: int = Field(150, ge=10, le=10_000, description="most rounds, where noise leaves a winner open")
+    most_rounds: int = Field(
+        150, ge=10, le=10_000, description="most rounds of the variants whose comparison noise leaves open"
+    )
     most_minutes: float = Field(
         20.0, gt=0, le=10_080, description="most minutes of rounds; ten rounds of each variant are timed in any case"
     )

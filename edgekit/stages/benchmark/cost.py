@@ -91,7 +91,8 @@ def estimate(values: np.ndarray, confidence: float) -> Estimate:
 def _call(name: str, baseline: str, timings: Timings, drawn: Drawn | None) -> CallCost:
     def of(values: Mapping[str, np.ndarray], less: bool) -> Estimate:
         """Of the variant, or of what it saves: opening by opening, for what slows a whole one cancels."""
-        return estimate(values[baseline] - values[name] if less else values[name], timings.confidence)
+        both = min(len(values[baseline]), len(values[name]))
+        return estimate(values[baseline][:both] - values[name][:both] if less else values[name], timings.confidence)
 
     cpu_s = {each: _by_opening(timings, each) / 1000 for each in (baseline, name)}
     saves = name != baseline
@@ -107,4 +108,4 @@ def _call(name: str, baseline: str, timings: Timings, drawn: Drawn | None) -> Ca
 
 def _by_opening(timings: Timings, name: str) -> Any:
     """Milliseconds of the processor a call, (openings,): the mean of each opening's rounds."""
-    return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds, -1)), axis=1)
+    return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds_of(name), -1)), axis=1)

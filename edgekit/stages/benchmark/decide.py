@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from edgekit.stages.benchmark.winners import (
     RECORDED,
     Choice,
     ClassTimings,
+    OpenComparison,
     Outcome,
     against_limit,
     choose,
@@ -208,13 +209,16 @@ def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[
     return cast("CheckedVariant", {**row, **asdict(drop), "inside_budget": not broken, "reasons": broken})
 
 
-def unresolved_steps(waterfall: Iterable[WaterfallStep], tie_margin: float) -> list[str]:
-    """A line for each step whose gain has an interval too wide to tell a few percent from nothing."""
-    return [
-        f"gain of {step['step']}: {with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
-        for step in waterfall
-        if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin)
-    ]
+def unresolved_steps(waterfall: Sequence[WaterfallStep], tie_margin: float) -> list[OpenComparison]:
+    """Each step whose gain has an interval too wide to tell a few percent from nothing."""
+    found = []
+    before = ""
+    for step in waterfall:
+        if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin):
+            words = f"gain of {step['step']}: {with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
+            found.append(OpenComparison(words, (before, step["variant"])))
+        before = step["variant"] if step["kept"] else before
+    return found
 
 
 def _with_measured(row: CheckedVariant, over: str, nothing: Mapping[str, str]) -> CheckedVariant:

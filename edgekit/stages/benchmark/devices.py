@@ -136,7 +136,8 @@ def _disturbed(found: dict[str, Measured], config: Config) -> list[str]:
 def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Config) -> list[str]:
     found = outcome_of(rows, deciding, config.budget, config.targets)
     today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
-    return too_close_to_call(winners(found.choices, today, False), config.tie_margin)
+    close = too_close_to_call(winners(found.choices, today, False), config.tie_margin)
+    return [comparison.words for comparison in close]
 
 
 def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> Sent:

@@ -18,7 +18,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure import lane
-from edgekit.measure.load.launch import Job, Outcome, drive
+from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
 from edgekit.measure.load.subjects import SubjectSpec
@@ -48,9 +48,12 @@ def measure_loads(
         "runs": [],
         "rates": [],
         "failed": [],
+        "skipped": None,
     }
     if not config.load_s or winner is None:
         return record
+    if reason := unavailable():
+        return {**record, "skipped": reason}
     record["seconds"] = config.load_s
     with tempfile.TemporaryDirectory(prefix="edgekit-loads-") as folder, lane.measuring():
         samples = Path(folder) / "samples.npy"
@@ -74,7 +77,7 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     profile = source.ancestor("profile")
     if is_baseline:
         return SubjectSpec("edgekit.measure.load.subjects:baseline", {"profile": str(profile.path.resolve()), **shared})
-    spec = json.loads(profile.file("model/model.json").read_text())
+    spec = json.loads(profile.file("model/model.json").read_text(encoding="utf-8"))
     keywords = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
     return SubjectSpec("edgekit.measure.load.subjects:variant", {**keywords, **shared})
 

@@ -16,7 +16,7 @@ from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, o
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.stages.benchmark.winners import ClassTimings, too_close_to_call
+from edgekit.stages.benchmark.winners import ClassTimings, OpenComparison, too_close_to_call
 
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""
@@ -42,10 +42,12 @@ def measured(
     recorded: dict[str, Any] | None,
     deciding: ClassTimings | None = None,
 ) -> Measured:
-    """Add rounds until every winner and every gain is resolved, so that a quieter day gives the same decision.
+    """Time everything, then add rounds of what is still open until every winner and every gain is resolved, so that a
+    quieter day gives the same decision.
 
-    `most_rounds` and `most_minutes` end it too. What is open then is decided by what is known, and listed. Where the
-    latencies of devices are `deciding`, these rounds resolve gains alone.
+    Added rounds time only the variants of open comparisons: what is surely slower cannot win any more. `most_rounds`
+    and `most_minutes` end them too. What is open then is decided by what is known, and listed. Where the latencies of
+    devices are `deciding`, these rounds resolve gains alone.
     """
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = openings_of(config.rounds)
@@ -58,24 +60,34 @@ def measured(
 
         began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
         cpu_ms: dict[str, np.ndarray] = {}
-        for samples_ms, opened in growing(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms):
+        growth = growing(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms)
+        samples_ms, opened = next(growth)
+        timed = set(openers)
+        while True:
             timings = Timings(samples_ms, opened, config.confidence, config.tie_margin, dict(cpu_ms))
             decision = decide(rows, timings, config.budget, config.targets, recorded, deciding)
             still_open = open_now(decision, config.tie_margin, winners=deciding is None)
-            if not still_open:
+            timed = {name for each in still_open if timed.issuperset(each.variants) for name in each.variants}
+            if not timed:
                 break
-            more = f"timing, with more rounds: {len(still_open)} comparisons open"
+            more = f"timing {len(timed)} models, with more rounds: {len(still_open)} comparisons open"
             shown.at(opened, of=opened + openings, name=more)
-        took_s, done = time.monotonic() - began, len(next(iter(samples_ms.values()))) // config.calls_per_round
-        ended = _ended_by(done, took_s, config)
-        if still_open:
-            progress.say(f"Rounds ended {ended}. Open: {'; '.join(still_open)}.")
+            try:
+                samples_ms, opened = growth.send(timed)
+            except StopIteration:  # a limit
+                break
+        took_s = time.monotonic() - began
+        done = max(map(len, samples_ms.values())) // config.calls_per_round
+        ended = _ended_by(done, took_s, config) if timed else f"after {done} rounds, without a variant given up earlier"
+        open_words = [comparison.words for comparison in still_open]
+        if open_words:
+            progress.say(f"Rounds ended {ended}. Open: {'; '.join(open_words)}.")
         elif done < config.rounds:
             progress.say(f"Rounds ended {ended}. Nothing is open.")
-    return Measured(decision, timings, [f"{line}; rounds ended {ended}" for line in still_open])
+    return Measured(decision, timings, [f"{words}; rounds ended {ended}" for words in open_words])
 
 
-def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> list[str]:
+def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> list[OpenComparison]:
     """What more rounds would settle: winners too close to call, and steps whose gain is known too roughly."""
     return [
         *(too_close_to_call(decision.decisions, tie_margin) if winners else []),
@@ -105,11 +117,10 @@ def _planned(models: int, planned_s: float, least_s: float, config: Config) -> s
     said = f"{models} models in {config.rounds} rounds: about {duration(planned_s)}."
     if planned_s > limit_s:
         return f"{said} {limit}, so rounds are cut to fit."
-    most = config.most_rounds // config.rounds
-    if most > 1:
+    if config.most_rounds >= 2 * config.rounds:
         said += (
-            f" Rounds are added while a winner, or the gain of a step, is too close to call: up to {most} times as "
-            f"long (benchmark.most_rounds is {config.most_rounds}). A busy machine prolongs that."
+            " While a winner, or the gain of a step, is too close to call, rounds of the models in question are added: "
+            f"up to {config.most_rounds} (benchmark.most_rounds). A busy machine prolongs that."
         )
     return f"{said} {limit}."
 

@@ -123,25 +123,33 @@ def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Fac
 
 def _conditions(watch: conditions.Watch, rows: Sequence[Facts], timings: Timings, config: Config) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
-    rounds = len(timings.samples_ms[rows[0]["name"]]) // config.calls_per_round
-    spread = float(np.median([conditions.noise(each, timings.rounds) for each in timings.samples_ms.values()]))
+    rounds = [len(each) // config.calls_per_round for each in timings.samples_ms.values()]
+    openings = [timings.rounds_of(name) for name in timings.samples_ms]
+    noises = map(conditions.noise, timings.samples_ms.values(), openings)
+    spread = float(np.median(list(noises)))
     return {
         **machine(),
         "threads": config.inference_threads,
         "calls_per_round": config.calls_per_round,
         "warmup_per_round": config.warmup_per_round,
         "interpreters": {name: version for name, _, version in (row["interpreter"].partition(" ") for row in rows)},
-        "protocol": protocol(rounds, timings.rounds, config.calls_per_round, config.warmup_per_round),
+        "protocol": protocol(rounds, openings, config.calls_per_round, config.warmup_per_round),
         **conditions.to_record(watch.result(spread)),
     }
 
 
-def protocol(rounds: int, openings: int, calls_per_round: int, warmup_per_round: int) -> str:
-    """How it was measured, in words; `edgekit.report.compare` reads them."""
+def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: int, warmup_per_round: int) -> str:
+    """How it was measured, in words; `edgekit.report.compare` reads them. The counts are of one variant each."""
     return (
-        f"{rounds} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} untimed "
-        f"ones, each opened anew {openings} times, batch 1, order rotated, {EXECUTED}"
+        f"{_span(rounds)} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} "
+        f"untimed ones, each opened anew {_span(openings)} times, batch 1, order rotated, {EXECUTED}"
     )
+
+
+def _span(counts: Sequence[int]) -> str:
+    """The least and the most; the variants of comparisons that were open have more."""
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def _row_of(name: str | None, rows: Sequence[Facts]) -> Facts | None:

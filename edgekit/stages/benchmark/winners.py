@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from edgekit.core.config import Budget
 from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
@@ -40,6 +40,13 @@ class ClassTimings:
     def timed(self, rows: Iterable[CheckedVariant]) -> list[CheckedVariant]:
         """Those that these latencies are of."""
         return [row for row in rows if row["name"] in self.timings.samples_ms]
+
+
+class OpenComparison(NamedTuple):
+    """What more rounds would settle, in words, and the variants that they would have to time."""
+
+    words: str
+    variants: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -116,14 +123,17 @@ def decision_row(decision: str, choice: Choice, chosen: Any, today: Any, replaye
     return cast("DecisionRow", row)
 
 
-def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[str]:
-    """A line for each of today's winners of a target that stands in the tie only because its interval is wide.
+def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> list[OpenComparison]:
+    """Each of today's winners of a target that stands in the tie only because its interval is wide.
 
-    With more rounds it either leaves the tie, or its whole interval comes below the margin.
+    With more rounds of all that is in the tie, it either leaves it, or its whole interval comes below the margin.
     """
     return [
-        f"{decision['decision']}: {row['name']} takes {with_ends(row, 'ratio')} times as long as the fastest, and a "
-        f"tie ends at {1 + tie_margin:g}"
+        OpenComparison(
+            f"{decision['decision']}: {row['name']} takes {with_ends(row, 'ratio')} times as long as the fastest, and "
+            f"a tie ends at {1 + tie_margin:g}",
+            tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
+        )
         for decision in decisions
         if is_choice(decision) and decision["decision"].startswith("winner of ")
         for row in decision["candidates"]

@@ -47,7 +47,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.bundle`."""
     artifacts.begin(out)
     convert = source.ancestor("convert")
-    decision = json.loads(source.file("decision.json").read_text())
+    decision = json.loads(source.file("decision.json").read_text(encoding="utf-8"))
     variants = {variant.name: variant for variant in read(convert)}
     winners = decision["measured"]["winners"]
     if not winners:
@@ -93,7 +93,9 @@ def _pack(
     files = {f"model/{name}": content for name, content in members(convert, variant).items()}
     raw, scores = _golden(convert, variant, data, config, spec)
     row = next(
-        row for row in json.loads(source.file("decision.json").read_text())["variants"] if row["name"] == variant.name
+        row
+        for row in json.loads(source.file("decision.json").read_text(encoding="utf-8"))["variants"]
+        if row["name"] == variant.name
     )
     tolerance = config.golden_tolerance_int8 if variant.in_integers else config.golden_tolerance_float
     manifest = Manifest(

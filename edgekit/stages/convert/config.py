@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_serializer
 
-from edgekit.core.cache_key import OPTIONAL, top_module
+from edgekit.core.cache_key import top_module
 from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
 from edgekit.core.errors import ConfigError
 from edgekit.targets import FEW_BITS, FURTHER
@@ -24,14 +24,17 @@ LIBRARIES: tuple[str, ...] = (
     "nncf",
     "numpy",
     "onnx",
+    "onnx-graphsurgeon",
+    "onnx2tf",
     "onnxruntime",
     "onnxscript",
     "openvino",
     "safetensors",
+    "sng4onnx",
     "tensorflow",
+    "tf-keras",
     "tf2onnx",
     "torch",
-    *OPTIONAL,
 )
 
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8"]

@@ -96,7 +96,7 @@ def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], li
     kept: list[Network] = []
     notes: list[str] = []
     quantized = source.made_by("quantize")
-    decision = json.loads(quantized.file("decision.json").read_text()) if quantized else UNTRAINED
+    decision = json.loads(quantized.file("decision.json").read_text(encoding="utf-8")) if quantized else UNTRAINED
     chosen = Quantization.from_json(decision["quantization"])
     # after QAT or mixed precision `chosen` fits that one network alone
     post_training = Quantization.from_json(decision["ptq_quantization"])

@@ -33,7 +33,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     """Run the stage; see `edgekit.stages.convert.run`."""
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
-    steps = json.loads((chosen[0].folder / SPEC).read_text())["preprocess"]
+    steps = json.loads((chosen[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
     data = calibrated.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
@@ -76,7 +76,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
     config, folder = checker.config, checker.network.folder
-    spec = json.loads((folder / SPEC).read_text())
+    spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
     steps, name = spec["preprocess"], {"model": checker.network.name}
     overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
     raw = evaluate.spread(data.validation, config.check_samples)

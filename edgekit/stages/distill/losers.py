@@ -61,7 +61,7 @@ def _refused(tried: dict[str, Student], until: int, epochs: int) -> dict[str, st
 def _known(path: Path, key: str) -> dict[str, str] | None:
     """What an earlier attempt at this very stage decided; None where there was none, or it was killed before."""
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_text(encoding="utf-8"))
         found: dict[str, str] = record["stopped"]
         return found if record["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):

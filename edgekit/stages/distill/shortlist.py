@@ -247,7 +247,7 @@ def _store_times(path: Path, key: str, found: Mapping[str, Times]) -> None:
 
 def _stored_times(path: Path, key: str) -> dict[str, Times] | None:
     try:
-        note = json.loads(path.read_text())
+        note = json.loads(path.read_text(encoding="utf-8"))
         if note["key"] != key:
             return None
         return {

@@ -89,19 +89,6 @@ def _openers(
     ways: dict[str, Opener] = {way_of(spec.interpreter): baseline.opener(folder, module, spec, x)}
     failed: dict[str, str] = {}
     made: dict[str, latency.Converted] = {}
-    for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):
-        if not spec.is_torch:
-            failed[name] = "left out: the baseline is no network of PyTorch's"
-            continue
-        if name == COMPILED and not compiling:
-            failed[name] = "left out: profile.compiling is false"
-            continue
-        try:
-            ways[name] = _always(make(module, x))
-        except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
-            failed[name] = _first_line(error)
-    if not runtimes:
-        return ways, {**failed, **{name: "left out: profile.runtimes is false" for name in RUNTIMES.values()}}, made
 
     def convert(target: Target) -> latency.Converted | str:
         try:
@@ -112,8 +99,22 @@ def _openers(
         except (ConversionError, ResourceError) as error:
             return _first_line(error)
 
-    with ThreadPoolExecutor(launch.PARALLEL) as pool:
-        outcomes = dict(zip(TARGETS, pool.map(convert, TARGETS), strict=True))
+    with ThreadPoolExecutor(launch.parallel()) as pool:
+        converting = {target: pool.submit(convert, target) for target in TARGETS if runtimes}
+        for name, make in ((COMPILED, _compiled), (SCRIPTED, _scripted)):  # while the targets are converted
+            if not spec.is_torch:
+                failed[name] = "left out: the baseline is no network of PyTorch's"
+                continue
+            if name == COMPILED and not compiling:
+                failed[name] = "left out: profile.compiling is false"
+                continue
+            try:
+                ways[name] = _always(make(module, x))
+            except Exception as error:  # a missing C++ compiler, an operator that neither can trace: of any class
+                failed[name] = _first_line(error)
+        outcomes = {target: future.result() for target, future in converting.items()}
+    if not runtimes:
+        failed |= {name: "left out: profile.runtimes is false" for name in RUNTIMES.values()}
     for target, outcome in outcomes.items():
         if isinstance(outcome, str):
             failed[RUNTIMES[target]] = outcome

@@ -84,7 +84,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
 
 def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
     if ended.code == ModelError.exit_code:
-        return subprocesses.last_useful_line(ended.log.read_text(errors="replace"))
+        return subprocesses.last_useful_line(ended.log.read_text(errors="replace", encoding="utf-8"))
     if not ended.late:
         return ended.cause(NAME)
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"

@@ -29,7 +29,7 @@ from edgekit.training.resume import ResumeFolder
 def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
     artifacts.begin(out)
-    origin = json.loads(source.file("origin.json").read_text())
+    origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
     history, merged = None, None
     if "source" in origin["model"]:
         module, spec = load_model_file(source, origin, data, config, out / "model")

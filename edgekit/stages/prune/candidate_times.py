@@ -113,7 +113,6 @@ class Clock:
                     rounds=config.rounds,
                     calls_per_round=config.calls_per_round,
                     timeout_s=config.timeout_s,
-                    together=True,
                 )
                 timed = {one.model: one for one in found}
                 if set(known) <= set(timed):
@@ -147,7 +146,7 @@ def _ratio(one: Timed, to: Timed) -> intervals.Ratio:
 
 def _stored(path: Path, key: str) -> list[Timing]:
     try:
-        note = json.loads(path.read_text())
+        note = json.loads(path.read_text(encoding="utf-8"))
         if note["key"] != key:
             return []
         return [Timing(**{**row, "cuts": [CutTime(**cut) for cut in row["cuts"]]}) for row in note["timings"]]

@@ -85,7 +85,7 @@ def find_in_process(
         write_json(path, {**job, "files": files.to_json()})
         ended = launch.start("edgekit.targets.locate.first_divergence", path, TIMEOUT_S)
         if (path.with_name(FOUND)).is_file():
-            return Located(*json.loads(path.with_name(FOUND).read_text()))
+            return Located(*json.loads(path.with_name(FOUND).read_text(encoding="utf-8")))
         cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
         return Located(f"the layer was not found: {cause}")
 
@@ -93,7 +93,7 @@ def find_in_process(
 def main(path: Path) -> int:
     """Write the result to `found.json` beside the job."""
     leave_with_parent()
-    job = json.loads(path.read_text())
+    job = json.loads(path.read_text(encoding="utf-8"))
     inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)
     files = Files.from_json(job["files"])
     found = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])

@@ -34,7 +34,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         }
         for _ in range(WARM_UP + calls):
             session.run(None, given)
-        events = json.loads(Path(session.end_profiling()).read_text())
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     kernels = [event for event in events if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")]
     spent: dict[str, list[float]] = {}
     kinds: dict[str, str] = {}

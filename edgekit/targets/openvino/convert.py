@@ -200,7 +200,11 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
 
 
 def name_layers(model: Any) -> None:
-    """Names that depend on the network alone: `__module.…` come from it, all others are given by position."""
+    """Names that depend on the network alone: `__module.…` come from it, all others are given by position.
+
+    The model's own name counts the models that this process has made so far.
+    """
+    model.set_friendly_name("Model0")
     for position, op in enumerate(model.get_ordered_ops()):
         if not op.get_friendly_name().startswith("__module"):
             op.set_friendly_name(f"{op.get_type_name()}_{position}")

@@ -80,7 +80,7 @@ class _Peer:
         subprocesses.end(self.process)
         name = f"training process {self.rank + 1} of {self.of}"
         with suppress(OSError, ValueError):
-            told = json.loads((self.folder / f"{worker.ERROR}-{self.rank}").read_text())
+            told = json.loads((self.folder / f"{worker.ERROR}-{self.rank}").read_text(encoding="utf-8"))
             return (errors.by_name(told["kind"]) or StageError)(f"{name}: {told['error']}")
         ended = Ended(self.process.returncode, False, self.folder / f"log-{self.rank}")
         return StageError(f"{ended.cause(name)}; {AGAIN}")

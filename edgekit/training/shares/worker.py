@@ -45,7 +45,7 @@ def main(folder: Path, rank: int, processes: int, device: str) -> int:
         return 1
     except Exception as error:
         kind, words = (type(error).__name__, str(error)) if isinstance(error, EdgekitError) else ("", describe(error))
-        (folder / f"{ERROR}-{rank}").write_text(json.dumps({"kind": kind, "error": words}))
+        (folder / f"{ERROR}-{rank}").write_text(json.dumps({"kind": kind, "error": words}), encoding="utf-8")
         return 1
     return 0
 

@@ -64,7 +64,7 @@ def save(folder: Path, ensemble: Ensemble) -> None:
 
 def load(folder: Path) -> Ensemble:
     """What `save` left, in eval mode on the CPU."""
-    record = json.loads((folder / RECORD).read_text())
+    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     found = [store.load(folder / str(number)) for number in range(1, record["members"] + 1)]
     ensemble = Ensemble([module for module, _ in found], [spec for _, spec in found], record["mean"])
     return ensemble.eval()

@@ -24,7 +24,7 @@ ENSEMBLE = "ensemble"
 
 def chosen_teacher(distill: Artifact) -> nn.Module | TeacherFile:
     """As it taught the student, every file of it checked by digest."""
-    recorded = json.loads(distill.file(RECORD).read_text())["teacher"]
+    recorded = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))["teacher"]
     if recorded["kind"] == "baseline":
         return open_model(distill.ancestor("profile"))[0]
     if recorded["kind"] == "trained here":

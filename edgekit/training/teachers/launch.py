@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TextIO
 
 from edgekit.core import errors, subprocesses
 from edgekit.core.errors import ModelError
+from edgekit.runner import processes
 
 JOB, SAMPLES, JOURNAL, LOGITS, ANSWER, LOG = (
     "job.json", "samples.npy", "journal", "logits.npy", "answer.json", "log",
@@ -27,10 +27,10 @@ def run(path: Path, job: dict[str, Any], home: Path, timeout_s: float, done: Cal
 
     `path` is what messages call the file; `done` is called with the number of samples that have their logits.
     """
-    (home / JOB).write_text(json.dumps(job))
+    (home / JOB).write_text(json.dumps(job), encoding="utf-8")
     (home / JOURNAL).touch()
     quiet = {**QUIET, "TMPDIR": str(home.absolute())}  # what it leaves behind when it is killed goes with the folder
-    with open(home / JOURNAL) as journal:
+    with open(home / JOURNAL, encoding="utf-8") as journal:
         progress = _Progress(journal, done)
         ended = subprocesses.run(
             "edgekit.training.teachers.worker", [str(home)], home / LOG, timeout_s, quiet, look=progress.look
@@ -58,15 +58,15 @@ class _Progress:
 
 
 def _answer(code: int, path: Path, home: Path) -> dict[str, Any]:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         raise ModelError(f"{path}: was killed (SIGKILL), as the system does when memory runs out; free some")
     if code < 0:
-        name = signal.Signals(-code).name
+        name = processes.signal_name(-code)
         raise ModelError(f"{path}: crashed its interpreter ({name}); the file is broken, export it again")
     if code:
-        last = (home / LOG).read_text(errors="replace").strip().splitlines()[-1:]
+        last = (home / LOG).read_text(errors="replace", encoding="utf-8").strip().splitlines()[-1:]
         raise ModelError(f"{path}: cannot be run: {''.join(last)[:300]}")
-    answer: dict[str, Any] = json.loads((home / ANSWER).read_text())
+    answer: dict[str, Any] = json.loads((home / ANSWER).read_text(encoding="utf-8"))
     if "error" in answer:
         raise (errors.by_name(answer["kind"]) or ModelError)(f"{path}: {answer['error']}")
     return answer

@@ -34,14 +34,14 @@ def main(folder: Path) -> int:
     """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
     leave_with_parent()
     try:
-        answer = _work(folder, **json.loads((folder / launch.JOB).read_text()))
+        answer = _work(folder, **json.loads((folder / launch.JOB).read_text(encoding="utf-8")))
     except EdgekitError as error:
         answer = {"error": str(error), "kind": type(error).__name__}
     except OSError as error:
         if error.errno not in NO_RESOURCES:
             raise
         answer = {"error": f"{error.strerror}; make room, or allow more", "kind": ResourceError.__name__}
-    (folder / launch.ANSWER).write_text(json.dumps(answer))
+    (folder / launch.ANSWER).write_text(json.dumps(answer), encoding="utf-8")
     return 0
 
 
@@ -61,7 +61,7 @@ def _work(
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
     needed = wanted.of(task, classes, sample)
-    with open(folder / launch.JOURNAL, "w", buffering=1) as journal:
+    with open(folder / launch.JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
         try:
             model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:

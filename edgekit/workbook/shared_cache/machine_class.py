@@ -44,7 +44,7 @@ def measured(artifact: Artifact) -> Any:
     if artifact.stage not in replay.SHAPES or "decision.json" not in artifact.files:
         return None
     try:
-        return json.loads(artifact.file("decision.json").read_text()).get("measured")
+        return json.loads(artifact.file("decision.json").read_text(encoding="utf-8")).get("measured")
     except (EdgekitError, OSError, ValueError, AttributeError):
         return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import tempfile
 import threading
@@ -27,7 +26,7 @@ def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None],
     The process is killed, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-work-", ignore_cleanup_errors=True) as folder:
-        (Path(folder) / WORK).write_text(work)
+        (Path(folder) / WORK).write_text(work, encoding="utf-8")
         process = subprocesses.start(
             "edgekit.workbook.workers.worker",
             [folder],
@@ -48,7 +47,7 @@ def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None],
         path = Path(folder) / ANSWER
         if not path.is_file():
             raise WorkerDied(_cause(process.returncode, lines.last))
-        return Answer(**json.loads(path.read_text()))
+        return Answer(**json.loads(path.read_text(encoding="utf-8")))
 
 
 class _Lines:
@@ -74,7 +73,7 @@ class _Lines:
 
 
 def _cause(code: int, last: str) -> str:
-    if code == -signal.SIGKILL:
+    if code == processes.KILLED:
         ended = "was killed (SIGKILL), as the system does when memory runs out"
     elif code < 0:
         ended = f"crashed ({processes.signal_name(-code)})"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import __version__
-from edgekit.core.cache_key import OPTIONAL, ROOT, installed_versions
+from edgekit.core.cache_key import ROOT, installed_versions
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.runner.device import cpu
 
@@ -25,16 +25,19 @@ LIBRARIES = (
     "nncf",
     "numpy",
     "onnx",
+    "onnx-graphsurgeon",
+    "onnx2tf",
     "onnxruntime",
     "onnxscript",
     "openvino",
     "safetensors",
     "scikit-learn",
+    "sng4onnx",
     "tensorflow",
+    "tf-keras",
     "tf2onnx",
     "torch",
     "torch-pruning",
-    *OPTIONAL,
 )
 """The distributions that shape a result: those of every stage's key, and the reader of data sets."""
 SHOWN = 3
@@ -112,6 +115,6 @@ def _read(probe: str | None) -> str | None:
     if probe is None:
         return None
     try:
-        return Path(probe).read_text()
+        return Path(probe).read_text(encoding="utf-8")
     except OSError:
         return None

@@ -173,7 +173,7 @@ def _probe(folder: Path | None) -> Iterator[Path | None]:
     make_folder(folder)
     path = folder.resolve() / f".workers.{os.getpid()}.tmp"
     try:
-        path.write_text(uuid.uuid4().hex)
+        path.write_text(uuid.uuid4().hex, encoding="utf-8")
         yield path
     finally:
         path.unlink(missing_ok=True)

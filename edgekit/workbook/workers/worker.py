@@ -25,7 +25,7 @@ from edgekit.workbook.workers.work import ANSWER, WORK, Answer
 def main(folder: Path) -> int:
     """Do the work in `folder` and write its answer."""
     leave_with_parent()
-    work = json.loads((folder / WORK).read_text())
+    work = json.loads((folder / WORK).read_text(encoding="utf-8"))
     try:
         answer = Answer.of({"result": _do(work)})
     except (EdgekitError, RunnerError) as error:

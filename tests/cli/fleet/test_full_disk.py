@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.cli.fleet.conftest import Fleet
 from tests.measure.devices.rig import Rig
 
@@ -20,10 +20,7 @@ def small(tmp_path: Path) -> Rig:
     """One device on a tmpfs of 600 kB: there is room for half of what is needed."""
     mounted = tmp_path / "rig" / "devices" / "127.1.0.1"
     line = f"mount -t tmpfs -o size=600k,mode=700 none {mounted}"
-    tried = ["unshare", "--mount", "sh", "-c", f"mkdir -p {tmp_path}/x && mount -t tmpfs none {tmp_path}/x"]
-    done = subprocess.run(tried, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs: {done.stderr[-200:]}")
+    requirements.mount()
     return Rig(tmp_path / "rig", 1, line)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.cli.fleet.conftest import Fleet
 from tests.cli.fleet.test_push import watched_there
 
@@ -25,14 +25,13 @@ def bare_python() -> tuple[str, str]:
             version, _, bare = done.stdout.strip().partition(" ")
             if bare == "True" and version in ("3.11", "3.12", "3.13"):
                 return str(path), version
-    pytest.skip("no Python 3.11 to 3.13 without numpy")
+    requirements.condition(False, "a Python 3.11 to 3.13 without NumPy")
+    raise AssertionError
 
 
 def test_wheels_of_the_index_reach_a_device_that_has_none(fleet: Fleet, tmp_path: Path) -> None:
     """And the device's own watch runs with them, started by the launcher in its home."""
     python, version = bare_python()
-    if shutil.which("pip") is None and not (Path(sys.executable).parent / "pip").exists():
-        pytest.skip("no pip here")
     download = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "-d", str(tmp_path)]
     kind = ["--only-binary", ":all:", "--python-version", version, "--platform", "manylinux_2_28_x86_64"]
     subprocess.run([*download, *kind, "numpy", "onnxruntime"], check=True, timeout=600)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import os
 import time
 import zipfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from PIL import Image
 
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.data import load, parse
+from tests import requirements
 from tests.data.pictures import CLASSES, asked, contents, picture, read, samples, unpacked, zipped
 
 
@@ -279,10 +279,7 @@ def test_an_unset_variable_is_a_fault_of_the_config(monkeypatch):
 
 @pytest.fixture
 def cifar10(tmp_path):
-    if not os.environ.get("EDGEKIT_SHARED"):
-        if os.environ.get("CI") == "true":
-            pytest.fail("EDGEKIT_SHARED is not set, and CI must run this test")
-        pytest.skip("EDGEKIT_SHARED is not set: no CIFAR-10 pictures here")
+    requirements.data("data/cifar10.zip")
     options = {"cache": str(tmp_path), "calibration_samples": 100}
     return {"source": "image_folder", "path": "${EDGEKIT_SHARED}/data/cifar10.zip", **options}
 

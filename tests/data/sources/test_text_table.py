@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from edgekit.runner import input_path, inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import DELIMITERS
+from tests import requirements
 
 from .test_text_folder import given, texts
 
@@ -163,11 +163,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line(
 
 
 def test_the_collection_of_real_messages_is_read_whole() -> None:
-    if not os.environ.get("EDGEKIT_SHARED"):
-        if os.environ.get("CI"):
-            pytest.fail("CI must set EDGEKIT_SHARED to the folder of real data and models")
-        pytest.skip("EDGEKIT_SHARED does not name the folder of real data and models")
-    path = Path(os.environ["EDGEKIT_SHARED"]) / "data" / "sms.tsv"
+    path = requirements.data("data/sms.tsv")
     options = {"header": False, "text": 2, "label": 1, "tokens": 64, "vocabulary": 1000, "calibration_samples": 200}
     data = load(parse(config(path, **options)))
     sizes = [len(split) for split in (data.train, data.calibration, data.validation, data.test)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,11 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
+from tests import requirements
 from tests.conftest import ROOT
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 MOST_ADDRESSES = 16
 """Of one sshd."""
 SESSION = """#!/bin/sh
@@ -171,7 +168,7 @@ class Rig:
             )
         )
         with open(self.folder / "sshd.log", "ab") as log:
-            command = [SSHD, "-D", "-e", "-f", str(path)]
+            command = [requirements.program("sshd"), "-D", "-e", "-f", str(path)]
             if self._before:
                 script = f"set -e; {self._before}; exec {' '.join(command)}"
                 command = ["unshare", "--mount", "sh", "-c", script]
@@ -198,9 +195,8 @@ def running(runner: Path, command: str) -> list[int]:
 
 def need_rig() -> None:
     """Skip where a tool of the rig is lacking."""
-    pytest.importorskip("asyncssh", reason="asyncssh is not installed (the extra `fleet`)")
-    if not os.access(SSHD, os.X_OK):
-        pytest.skip("no sshd here; it is in the package openssh-server")
+    requirements.package("asyncssh")
+    requirements.program("sshd")
 
 
 def address(number: int) -> str:
@@ -210,7 +206,9 @@ def address(number: int) -> str:
 
 def make_key(path: Path, kind: str = "ed25519") -> Path:
     """A private key without a passphrase; its public half lies beside it."""
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)
+    subprocess.run(
+        [requirements.program("ssh-keygen"), "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True
+    )
     return path
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from edgekit.measure.devices import facts
 from edgekit.measure.devices.failures import DeviceError
+from tests import requirements
 from tests.measure.devices import desk as desks
 from tests.measure.devices.rig import Rig
 
@@ -39,7 +39,7 @@ def answer(**changes: object) -> bytes:
 
 def with_python(version: str) -> Path | None:
     """A Python of pyenv's or of the system's, of this version."""
-    found = shutil.which(f"python{version}")
+    found = requirements.find_program(f"python{version}")
     ours = sorted(PYENV.glob(f"versions/{version}.*/bin/python{version}"))
     return ours[0] if ours else Path(found) if found else None
 
@@ -84,8 +84,8 @@ def test_a_python_that_is_not_there_is_named(desk: Rig) -> None:
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
 def test_an_old_python_is_said_plainly(version: str, desk: Rig) -> None:
     python = with_python(version)
-    if python is None:
-        pytest.skip(f"no Python {version} on the PATH or with pyenv")
+    what = f"python{version}, on the PATH or from pyenv"
+    requirements.condition(python is not None, what, required_in_ci=False)
     with pytest.raises(DeviceError, match="is older than the 3.9|too old to be asked") as caught:
         desks.greeted(desks.host(desk, python=str(python)))
     assert caught.value.exit_code == 5

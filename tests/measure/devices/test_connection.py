@@ -19,6 +19,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.measure.devices.connection import MOST_BYTES, Answer, Network
 from edgekit.measure.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
 from edgekit.measure.devices.inventory import Host
+from tests import requirements
 from tests.measure.devices.proxy import Proxy
 from tests.measure.devices.rig import Rig, address, make_key
 
@@ -140,7 +141,9 @@ def test_a_jump_host_is_gone_through(desk: Rig, config: Path) -> None:
 
 def test_a_key_that_only_an_agent_has_is_enough(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     key, aside = desk.ssh / "id_ed25519", desk.home / "aside"
-    started = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
+    started = subprocess.run(
+        [requirements.program("ssh-agent"), "-s"], capture_output=True, text=True, check=True
+    ).stdout
     values = dict(part.split("=", 1) for part in started.split(";") if "=" in part)
     values = {name.strip(): value for name, value in values.items()}
     try:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from edgekit.core import cache_key
 from edgekit.core.errors import ConfigError
 from edgekit.workbook.plan import load_plan
 from tests.models.files import files, trained
@@ -46,13 +45,3 @@ def test_without_a_student_the_baseline_must_be_converted(tmp_path: Path) -> Non
     path = files.make("openvino", tmp_path)
     with pytest.raises(ConfigError, match=r"convert.models and distill disagree: got \['pruned'\], and a run without"):
         load_plan(trained.config(path, tmp_path, **ALONE, convert={"models": ["pruned"]}))
-
-
-def test_a_missing_converter_is_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = files.make("onnx", tmp_path)
-    config = trained.config(path, tmp_path)
-    assert load_plan(config).source == path
-    monkeypatch.setattr(cache_key, "OPTIONAL", (*cache_key.OPTIONAL, "no-such-converter"))
-    with pytest.raises(ConfigError, match="an ONNX model needs no-such-converter to become TFLite: .*--no-deps"):
-        load_plan(config)
-    assert load_plan(trained.config(path, tmp_path, targets=["openvino", "onnx"])).source == path

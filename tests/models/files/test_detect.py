@@ -14,6 +14,7 @@ import pytest
 from edgekit.core.errors import ModelError
 from edgekit.models.files import keras
 from edgekit.training.teachers.model_file import logits, open_file
+from tests import requirements
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 LIMIT_S = 300
@@ -23,13 +24,8 @@ Pictures = tuple[np.ndarray, np.ndarray]
 
 @pytest.fixture(scope="module")
 def shared() -> Path:
-    """The folder of real data and models; its absence is a failure in CI, a skip elsewhere."""
-    value = os.environ.get("EDGEKIT_SHARED")
-    if value and Path(value).is_dir():
-        return Path(value)
-    if os.environ.get("CI") == "true":
-        pytest.fail("CI must set EDGEKIT_SHARED to the folder of real data and models")
-    pytest.skip("EDGEKIT_SHARED does not name the folder of real data and models")
+    """The folder of real data and models."""
+    return requirements.data()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from edgekit.core import cache_key
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files import TITLES, detect
 from tests.conftest import ROOT
@@ -194,13 +193,3 @@ def test_weights_are_safetensors(tmp_path: Path) -> None:
     (tmp_path / "net.txt").write_text("weights")
     with pytest.raises(ModelError, match="looks like text that begins with 'weights'; weights are a .safetensors"):
         detect.check_weights(tmp_path / "net.txt")
-
-
-def test_the_line_that_installs_onnx2tf_is_the_repositorys() -> None:
-    """A wheel has no onnx2tf.txt, so the line names the versions itself."""
-    from edgekit.models.files.onnx import ONNX2TF
-
-    lines = (ROOT / "onnx2tf.txt").read_text().splitlines()
-    wanted = [line for line in lines if line and not line.startswith("#")]
-    assert f"pip install --no-deps {' '.join(wanted)}" == ONNX2TF
-    assert {line.partition("==")[0] for line in wanted} == set(cache_key.OPTIONAL)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from edgekit.report import html
+from tests import requirements
 from tests.conftest import FinishedRun
 from tests.report.html import runs
 from tests.report.html.browser import Browser
@@ -25,11 +24,7 @@ def missed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """Headless Chromium; where there is none the test is skipped, and fails in CI."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("no chromium here: apt-get install chromium")
-    browser = Browser.start(program, tmp_path_factory.mktemp("chromium"))
+    """Headless Chromium."""
+    browser = Browser.start(requirements.program("chromium"), tmp_path_factory.mktemp("chromium"))
     yield browser
     browser.stop()

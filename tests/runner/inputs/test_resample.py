@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.runner.inputs.resample import length, resample
-from tests.runner import flat
+from tests import requirements
 
 PAIRS = [(44_100, 16_000), (48_000, 16_000), (8000, 16_000), (16_000, 8000), (22_050, 16_000), (11_025, 8000)]
 DIGESTS = {
@@ -59,10 +59,11 @@ def test_tones_above_the_new_half_rate_are_gone(from_hz: int, to_hz: int) -> Non
 def test_it_is_near_to_soxr(from_hz: int, to_hz: int) -> None:
     x = tones(from_hz, min(from_hz, to_hz) / 2)
     soxr = f"aresample={to_hz}:resampler=soxr:precision=28"
-    if "--enable-libsoxr" not in subprocess.run([flat.ffmpeg(), "-version"], capture_output=True, text=True).stdout:
-        pytest.skip("this ffmpeg was built without soxr")
+    ffmpeg = requirements.program("ffmpeg")
+    built = subprocess.run([ffmpeg, "-version"], capture_output=True, text=True).stdout
+    requirements.condition("--enable-libsoxr" in built, "an ffmpeg that was built with soxr", required_in_ci=False)
     source = ["-f", "f32le", "-ar", str(from_hz), "-ac", "1", "-i", "-"]
-    command = [flat.ffmpeg(), "-v", "error", *source, "-af", soxr, "-f", "f32le", "-"]
+    command = [ffmpeg, "-v", "error", *source, "-af", soxr, "-f", "f32le", "-"]
     done = subprocess.run(command, input=x.tobytes(), capture_output=True, check=True)
     theirs, ours = np.frombuffer(done.stdout, np.float32), resample(x, from_hz, to_hz)
     shared = min(len(theirs), len(ours))

@@ -86,6 +86,22 @@ def test_what_is_told_apart_is_opened_anew_in_rotating_order() -> None:
     assert next(growth, None) is None  # 60 rounds would be more than 45
 
 
+def test_what_the_caller_gives_up_keeps_what_it_has_and_the_others_go_on() -> None:
+    opened: list[str] = []
+    openers = {name: (lambda name=name: opened.append(name) or (lambda: None)) for name in "abc"}
+    cpu_ms: dict[str, np.ndarray] = {}
+    growth = bench.growing(openers, 10, 40, 2, 0, cpu_ms=cpu_ms)
+    next(growth)
+    samples, openings = growth.send({"a", "c"})
+    assert openings == 20 and {name: len(taken) for name, taken in samples.items()} == {"a": 40, "b": 20, "c": 40}
+    assert opened.count("b") == 10 and opened.count("a") == 20
+    samples, _ = growth.send({"b", "c"})  # what was given up does not come back
+    assert {name: len(taken) for name, taken in samples.items()} == {"a": 40, "b": 20, "c": 60}
+    assert {name: len(values) for name, values in cpu_ms.items()} == {"a": 20, "b": 10, "c": 30}
+    with pytest.raises(StopIteration):
+        growth.send(set())
+
+
 @pytest.mark.parametrize(("rounds", "openings"), [(1, 1), (10, 10), (11, 11), (25, 25), (30, 10), (36, 12), (200, 10)])
 def test_every_opening_has_as_many_rounds_as_any_other(rounds: int, openings: int) -> None:
     samples, found = next(bench.growing({"x": lambda: lambda: None}, rounds, 1, 1, 0))

@@ -125,30 +125,30 @@ def test_the_benchmarks_options_always_give_an_interval() -> None:
 
 
 def an_opening(generator: np.random.Generator, hours: float, instance: float) -> np.ndarray:
-    """Logarithms of 60 calls (60,) of two variants each, (2, 60), as a busy machine gives them.
+    """Logarithms of 20 calls (20,) of two variants each, (2, 20), as a busy machine gives them.
 
     The pace drifts with the `hours` and wanders slowly, for both alike; neighbouring calls are alike (AR(1), 0.9), one
     in twenty is interrupted, and every instance has a pace of its own while it lives.
     """
-    steps = generator.normal(0, 0.01 * (1 - 0.9**2) ** 0.5, (2, 60))
-    calls = np.empty((2, 60))
+    steps = generator.normal(0, 0.01 * (1 - 0.9**2) ** 0.5, (2, 20))
+    calls = np.empty((2, 20))
     calls[:, 0] = generator.normal(0, 0.01, 2)
-    for number in range(1, 60):
+    for number in range(1, 20):
         calls[:, number] = 0.9 * calls[:, number - 1] + steps[:, number]
-    interrupted = generator.exponential(0.5, (2, 60)) * (generator.random((2, 60)) < 0.05)
+    interrupted = generator.exponential(0.5, (2, 20)) * (generator.random((2, 20)) < 0.05)
     own = generator.normal(0, instance, (2, 1))
     return calls + interrupted + own + 0.1 * hours + generator.normal(0, 0.05)
 
 
 def told_apart(generator: np.random.Generator, slower: float, instance: float = 0.004) -> bool:
-    """One comparison with the stage's numbers: 10 openings at a time, until the interval is narrow or 50 are done."""
+    """One comparison with the stage's numbers: 10 openings at a time, until the interval is narrow or 150 are done."""
     config = Config()
     done: list[np.ndarray] = []
     while True:
-        done += [an_opening(generator, (len(done) + number) / 50, instance) for number in range(10)]
+        done += [an_opening(generator, (len(done) + number) / 150, instance) for number in range(10)]
         first, second = np.exp(np.concatenate(done, axis=1))
         found = intervals.ratio(second * (1 + slower), first, len(done), config.confidence)
-        if len(done) == 50 or not intervals.too_wide(found.low, found.high, config.tie_margin):
+        if len(done) == config.most_rounds or not intervals.too_wide(found.low, found.high, config.tie_margin):
             return not found.low <= 1 <= found.high
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from edgekit.runner.monitor.adwin import Adwin
+from tests import requirements
 
-river_drift = pytest.importorskip("river.drift")
+pytestmark = pytest.mark.needs(package="river")
 
 
 def confidences(seed: int) -> list[float]:
@@ -21,7 +22,7 @@ def confidences(seed: int) -> list[float]:
 @pytest.mark.parametrize("delta", [0.002, 1e-7])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_finds_what_rivers_finds(seed: int, delta: float) -> None:
-    own, other = Adwin(delta), river_drift.ADWIN(delta=delta)
+    own, other = Adwin(delta), requirements.package("river.drift").ADWIN(delta=delta)
     found: list[int] = []
     expected: list[int] = []
     for place, value in enumerate(confidences(seed)):

@@ -24,6 +24,7 @@ from edgekit.runner.monitor.doubtful import DAY_S, Doubtful
 from edgekit.runner.postprocess.anomaly import Anomaly
 from edgekit.runner.postprocess.classification import Classification
 from edgekit.runner.postprocess.detection import Detection, Found
+from tests import requirements
 from tests.runner.conftest import samples
 
 NOON = 1_795_694_400.0  # 2026-11-26, 12:00 UTC
@@ -360,7 +361,7 @@ def test_a_full_disk_costs_samples_and_no_answer(bundles: dict[str, Path], tmp_p
     disk = tmp_path / "disk"
     disk.mkdir()
     script = f'mount -t tmpfs -o size=64k none {disk} && exec "$@"'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    command = [*requirements.mount(), "sh", "-c", script, "sh"]
     command += [sys.executable, "-c", FULL, str(bundles["onnx"]), str(disk)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "True 0\n", done.stderr

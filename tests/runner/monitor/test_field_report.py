@@ -22,6 +22,7 @@ from edgekit.runner.monitor.exposition import MOST_VALUES, OTHER
 from edgekit.runner.monitor.field_report import MOST_LOOKS, FieldReport
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner.postprocess.classification import Classification
+from tests import requirements
 from tests.reference.field_reports import write_bundle
 from tests.runner import flat
 from tests.runner.conftest import LABELS, npy, samples
@@ -199,7 +200,7 @@ def test_a_disk_that_is_full_from_the_start_costs_the_report_alone(bundles: dict
     disk.mkdir()
     np.save(tmp_path / "0.npy", samples(1)[0])
     script = f'mount -t tmpfs -o size=64k none {disk} && (head -c 65536 /dev/zero > {disk}/f; true) && exec "$@"'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
+    command = [*requirements.mount(), "sh", "-c", script, "sh"]
     command += [sys.executable, "-m", "edgekit.runner", "predict", str(bundles["onnx"]), str(tmp_path / "0.npy")]
     command += [*FIXED, "--report", str(disk / "a.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

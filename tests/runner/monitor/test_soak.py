@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import requirements
 from tests.conftest import ROOT
-from tests.faults.tree import UNSHARE
 from tests.serve.memory import growth_kb
 from tests.serve.watched import with_reference
 
@@ -78,7 +78,7 @@ def test_a_runner_that_is_watched_on_a_full_disk_answers_right_and_does_not_grow
     disk.mkdir()
     command = [sys.executable, "-c", PROGRAM, str(with_reference(bundle)), str(disk), str(SECONDS)]
     done = subprocess.run(
-        [*UNSHARE, "sh", "-c", SCRIPT, "sh", str(disk), *command],
+        [*requirements.mount(), "sh", "-c", SCRIPT, "sh", str(disk), *command],
         cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

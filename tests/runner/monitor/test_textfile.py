@@ -14,6 +14,7 @@ import pytest
 from edgekit.runner import load
 from edgekit.runner.errors import InputError
 from edgekit.runner.monitor.metrics import Metrics
+from tests import requirements
 from tests.runner import flat
 from tests.runner.monitor.scraped import parsed, value
 
@@ -123,9 +124,8 @@ def test_the_warning_of_a_library_is_pythons_own(bundle: Path, tmp_path: Path) -
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "none", str(folder)]
-    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
-        pytest.skip("cannot mount a tmpfs here")
+    requirements.mount_here()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,nr_inodes=64", "none", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 

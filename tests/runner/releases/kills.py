@@ -16,9 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
-
 from edgekit.runner.releases import records
+from tests import requirements
 from tests.runner.releases.device import Device
 
 CALLS = (
@@ -57,17 +56,12 @@ class Kills:
 
 @functools.cache
 def known() -> tuple[str, ...]:
-    """The calls that strace knows here; a skip, in CI a failure, where it cannot trace."""
-    found = [call for call in CALLS if _traces(call)]
-    if not found:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("no process can be traced here: apt-get install strace, and let it trace")
-    return tuple(found)
+    """The calls that strace knows here."""
+    requirements.tracing()
+    return tuple(call for call in CALLS if _traces(call))
 
 
 def _traces(call: str) -> bool:
-    if shutil.which("strace") is None:
-        return False
     done = subprocess.run(["strace", "-e", f"trace={call}", "-o", os.devnull, "true"], capture_output=True, check=False)
     return done.returncode == 0
 

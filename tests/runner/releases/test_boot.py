@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from edgekit.runner.releases import records, transitions
-from tests.faults.tree import UNSHARE
+from tests import requirements
 from tests.runner.releases.device import Device, digest
 
 pytestmark = pytest.mark.processes
@@ -148,9 +147,7 @@ def test_a_first_one_that_lost_its_record_is_still_on_trial(empty: Device, sound
 def on_a_read_only_disk(device: Device) -> Device:
     """The same home, where nothing can be written; a skip where no disk can be mounted."""
     mount = f"mount --bind {device.root} {device.root} && mount -o remount,bind,ro {device.root}"
-    if subprocess.run([*UNSHARE, "sh", "-c", mount], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    command = [*UNSHARE, "sh", "-c", f'{mount} && exec "$@"', "sh", *device.command]
+    command = [*requirements.mount(), "sh", "-c", f'{mount} && exec "$@"', "sh", *device.command]
     return Device(device.root, device.environment, command)
 
 

@@ -107,7 +107,7 @@ def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: d
     empty.do("boot")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs(root=True)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_so_is_one_of_another_user_in_it(name: str, empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
@@ -115,7 +115,7 @@ def test_so_is_one_of_another_user_in_it(name: str, empty: Device, sound: dict[s
     assert f"{empty.root / name}: belongs to user 12345, this is user 0" in empty.refused(8, "boot")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.needs(root=True)
 def test_a_folder_of_another_user_is_refused(empty: Device, sound: dict[str, Path]) -> None:
     empty.confirmed(sound["1.0.0"])
     os.chown(empty.root, 12345, 12345)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner.releases.home import PATIENCE_S
+from tests import requirements
 from tests.runner.releases.device import Device
 from tests.runner.releases.test_signed import COMMAND, at, confirm
 from tests.runner.releases.watching import Watch, alive, state
@@ -237,9 +238,7 @@ def test_a_device_that_cannot_verify_blames_no_release(
     watching.until(lambda: "ssh-keygen: not found in PATH" in watching.said)
     time.sleep(3)
     assert signed.status()["tries"] == 3
-    found = shutil.which("ssh-keygen")
-    assert found
-    (tmp_path / "bin" / "ssh-keygen").symlink_to(found)
+    (tmp_path / "bin" / "ssh-keygen").symlink_to(requirements.program("ssh-keygen"))
     watching.until(lambda: state(signed) == ("confirmed", 2))
     assert watching.stop() == 0
 

@@ -14,6 +14,7 @@ from edgekit.runner.trust import Trusted, check, policy
 from edgekit.runner.trust.policy import Policy
 from edgekit.runner.trust.signed_json import seconds, spelled
 from edgekit.runner.trust.statement import NAMESPACE, RELEASE, beside
+from tests import requirements
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 
 DAY_S = 86_400.0
@@ -24,7 +25,9 @@ LABEL = "tiny"
 
 def make_key(path: Path, kind: str = "ed25519") -> Path:
     """A private key without a passphrase; its public half lies beside it."""
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True)
+    subprocess.run(
+        [requirements.program("ssh-keygen"), "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True
+    )
     return path
 
 

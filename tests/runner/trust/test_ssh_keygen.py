@@ -16,10 +16,11 @@ import pytest
 from edgekit.runner.errors import ResourceError, TrustError
 from edgekit.runner.trust import policy, ssh_keygen, statement
 from edgekit.runner.trust.adopt import adopt
+from tests import requirements
 
 from .desk import DAY_S, YEAR_S, Desk
 
-REAL = shutil.which("ssh-keygen") or ""
+REAL = requirements.find_program("ssh-keygen") or ""
 RECORDS = f"""#!/bin/sh
 echo "$@" >> "$0.asked"
 exec {REAL} "$@"
@@ -105,9 +106,8 @@ def test_a_full_place_for_temporary_files_is_named(desk: Desk, monkeypatch: pyte
     monkeypatch.delattr(os, "memfd_create")
     folder = desk.home / "full"
     folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=64", "none", str(folder)]
-    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
-        pytest.skip("nothing can be mounted here")
+    requirements.mount_here()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=64", "none", str(folder)], check=True)
     try:
         (folder / "filling").write_bytes(bytes(4096))
         monkeypatch.setenv("TMPDIR", str(folder))

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from tests import requirements
+
 READY_S = 60.0
 PAUSE_S = 0.2
 
@@ -77,7 +79,8 @@ def running(exported: Path, folder: Path, flags: Sequence[str] = ()) -> Iterator
         port = taken.getsockname()[1]
     log = folder / "prometheus.log"
     command = [
-        "prometheus", f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
+        requirements.program("prometheus"), f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", *flags,
     ]  # fmt: skip
     with log.open("wb") as stream:

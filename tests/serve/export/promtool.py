@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import requirements
+
 UP = 'up{job="edgekit", instance="one"}'
 PROMTOOL_S = 120
 
@@ -123,7 +125,11 @@ def together(cases: Sequence[Case], minutes: int) -> dict[str, Any]:
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """`promtool` with these arguments."""
     return subprocess.run(
-        ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=PROMTOOL_S, check=False
+        [requirements.program("promtool"), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PROMTOOL_S,
+        check=False,
     )
 
 

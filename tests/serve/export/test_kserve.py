@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import requirements
 from tests.runner.conftest import WriteBundle
 from tests.serve import triton
 from tests.serve.export.conftest import Export, written
@@ -123,8 +124,7 @@ def test_bundles_of_several_models_share_one_service(
 
 
 def validate(*words: str) -> subprocess.CompletedProcess[str]:
-    if not (ENVIRONMENT / "bin" / "kubernetes-validate").is_file():
-        pytest.fail("build/kubernetes holds no kubernetes-validate; run `make build/kubernetes/.made`")
+    requirements.environment(ENVIRONMENT / "bin" / "kubernetes-validate")
     return subprocess.run(
         [str(ENVIRONMENT / "bin" / words[0]), *words[1:]], capture_output=True, text=True, timeout=120, check=False
     )

@@ -15,7 +15,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.measure.energy.source import Spent, Unreadable
 from edgekit.runner.measure.bench import growing, interleaved
 from edgekit.stages.benchmark.config import Config, Cost
-from edgekit.stages.benchmark.cost import measure_costs, source_of
+from edgekit.stages.benchmark.cost import described, measure_costs, source_of
 from edgekit.stages.benchmark.timings import Timings
 
 BUSY_S = 0.001
@@ -163,3 +163,12 @@ def test_prices_and_meters_are_no_part_of_a_key() -> None:
     )
     assert priced.cost.per_kwh == 0.3
     assert plain.model_dump() == priced.model_dump()
+
+
+def test_what_a_variant_saves_is_over_the_rounds_that_the_baseline_has_too() -> None:
+    cpu_ms = {"baseline": np.full(10, 3.0), "variant": np.concatenate([np.full(10, 1.0), np.full(20, 2.0)])}
+    samples_ms = {name: np.repeat(values, 5) for name, values in cpu_ms.items()}
+    costs = described(["baseline", "variant"], Timings(samples_ms, 30, 0.99, 0.1, cpu_ms), None, "no source")
+    row = costs["calls"][1]
+    assert row["cpu_s"]["value"] == pytest.approx((10 * 1.0 + 20 * 2.0) / 30 / 1000)
+    assert row["saved_cpu_s"]["value"] == pytest.approx(2.0 / 1000)

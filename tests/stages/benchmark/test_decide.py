@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.stages.benchmark.decide import check_limits, unresolved_steps
+from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import too_close_to_call
-from tests.stages.benchmark.made import Row, budget, decided, row, told
+from tests.stages.benchmark.made import CALLS, Row, budget, decided, row, told
 
 WINNER = "winner of tflite"
 
@@ -215,3 +217,23 @@ def test_rounds_are_added_until_what_a_step_bought_is_known(low: float, high: fl
     step = {**first, "step": "convert", "gain": (low * high) ** 0.5, "gain_low": low, "gain_high": high}
     assert bool(unresolved_steps([first, step], 0.1)) is more
     assert not unresolved_steps([first], 0.1)
+
+
+def test_a_variant_that_was_given_up_is_compared_by_the_rounds_that_both_have() -> None:
+    """`early` was measured while the machine was slow, and so was the first third of `late`."""
+    late = np.concatenate([np.full(10, 2.0), np.full(20, 1.0)])
+    samples_ms = {"early": np.full(10, 3.0), "late": late, "also late": late * 0.98}
+    found = Timings({name: np.repeat(values, CALLS) for name, values in samples_ms.items()}, 30, 0.99, 0.1)
+    assert (found.rounds_of("early"), found.rounds_of("late"), found.rounds_of("late", "early")) == (10, 30, 10)
+    assert found.ratio("early", "late").ratio == pytest.approx(1.5)
+    assert found.ratio("late", "also late").ratio == pytest.approx(1 / 0.98)
+    assert found.median("late").p50_ms == 1.0
+    assert found.fastest(samples_ms) == "also late"
+
+
+def test_the_fastest_is_found_by_all_rounds_that_two_share() -> None:
+    """In the first ten rounds, which are all that `given-up` has, the other two were the other way round."""
+    first, second = np.full(30, 1.0), np.concatenate([np.full(10, 1.01), np.full(20, 0.95)])
+    samples_ms = {"given-up": np.full(10, 2.0), "first": first, "second": second}
+    found = Timings({name: np.repeat(values, CALLS) for name, values in samples_ms.items()}, 30, 0.99, 0.1)
+    assert found.fastest(samples_ms) == "second"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shutil
 import time
@@ -11,11 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit.core import progress, replay
 from edgekit.core.errors import ConfigError
-from edgekit.runner.measure import conditions
+from edgekit.runner.measure import bench, conditions
 from edgekit.stages.benchmark import rounds
 from edgekit.stages.benchmark.config import Config
 from edgekit.workbook.plan import load_plan
@@ -71,8 +73,8 @@ def test_a_limit_in_minutes_ends_rounds_and_says_what_stayed_open(
     (line,) = [line for line in found.stayed_open if line.startswith("gain of convert: ")]
     assert line.endswith(f"rounds ended after {done} rounds, by benchmark.most_minutes (0.03)")
     assert "2 models in 10 rounds: about " in said
-    assert "Rounds are added while a winner, or the gain of a step, is too close to call: " in said
-    assert "up to 1000 times as long (benchmark.most_rounds is 10000)." in said
+    assert "While a winner, or the gain of a step, is too close to call, rounds of the models in question are " in said
+    assert "added: up to 10000 (benchmark.most_rounds)." in said
     assert "The limit is 2 s (benchmark.most_minutes)." in said
     assert f"Rounds ended after {done} rounds, by benchmark.most_minutes (0.03). Open: gain of convert" in said
 
@@ -107,7 +109,7 @@ def test_the_notice_does_not_contradict_itself(options: dict[str, Any], words: s
 def test_the_limit_in_rounds_is_named_where_it_was_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=10, tie_margin=1.0))
     assert found.stayed_open and all("by benchmark.most_rounds (10)" in line for line in found.stayed_open)
-    assert "times as long" not in said
+    assert "are added" not in said
 
 
 def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,6 +119,93 @@ def test_what_is_settled_stays_not_open(tmp_path: Path, monkeypatch: pytest.Monk
     })  # fmt: skip
     found, said = measured(tmp_path, monkeypatch, config(most_rounds=20))
     assert found.stayed_open == [] and "Open:" not in said
+
+
+class Simulated:
+    """A clock that calls advance by simulated latencies; each opening has a pace of its own, each call some noise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        self._random = np.random.default_rng(7)
+        monkeypatch.setattr(bench, "perf_counter_ns", lambda: self.now_ns)
+        monkeypatch.setattr(bench, "perf_counter", lambda: self.now_ns / 1e9)
+
+    def opener(self, p50_ms: float, noise: float) -> Callable[[], Callable[[], object]]:
+        def opened() -> Callable[[], object]:
+            pace_ms = p50_ms * math.exp(self._random.normal(0, noise))
+
+            def call() -> None:
+                self.now_ns += round(1e6 * pace_ms * math.exp(self._random.normal(0, 0.01)))
+
+            return call
+
+        return opened
+
+    def measured(self, latencies: dict[str, tuple[float, float]], given: Config, sizes: dict[str, int]) -> Any:
+        openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
+        with conditions.Watch() as watch:
+            return rounds.measured(
+                [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)], openers, given, watch, None
+            )
+
+
+def rounds_by_name(found: Any, calls: int = 5) -> dict[str, int]:
+    return {name: len(samples) // calls for name, samples in found.timings.samples_ms.items()}
+
+
+def test_rounds_end_with_the_first_where_everything_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    latencies = {
+        "baseline-fp32-tflite": (3.0, 0.02),
+        "student-fp32-tflite": (0.5, 0.02),
+        "student-int8-tflite": (0.2, 0.02),
+    }
+    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=200), {})
+    assert set(rounds_by_name(found).values()) == {10}
+    assert found.stayed_open == [] and found.decision.metrics["winner"] == "student-int8-tflite"
+
+
+def test_a_gain_near_one_goes_on_with_the_two_variants_that_it_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    latencies = {
+        "baseline-fp32-tflite": (3.0, 0.02),
+        "student-fp32-tflite": (0.5, 0.02),
+        "student-int8-tflite": (0.48, 0.02),
+    }
+    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=2000), {})
+    counts = rounds_by_name(found)
+    assert counts["baseline-eager"] == counts["baseline-fp32-tflite"] == 10
+    assert counts["student-fp32-tflite"] == counts["student-int8-tflite"] > 10
+    assert found.stayed_open == []
+    step = found.decision.metrics["waterfall"][-1]
+    assert step["gain_high"] <= step["gain_low"] * 1.01**2 and step["gain_low"] < 0.5 / 0.48 < step["gain_high"]
+
+
+def test_an_open_winner_goes_on_without_what_is_surely_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smaller file takes just less than a tie longer than the fastest, so it is open whether it wins."""
+    latencies = {
+        "student-fp32-tflite": (3.0, 0.03),
+        "pruned-fp32-tflite": (1.0, 0.03),
+        "pruned-int8-tflite": (1.06, 0.03),
+    }
+    given = config(most_rounds=2000)
+    found = Simulated(monkeypatch).measured(latencies, given, {"pruned-int8-tflite": 100})
+    counts = rounds_by_name(found)
+    assert counts["pruned-fp32-tflite"] == counts["pruned-int8-tflite"] > counts["student-fp32-tflite"] == 10
+    assert found.stayed_open == [] and found.decision.metrics["winner"] == "pruned-int8-tflite"
+    (decision,) = [each for each in found.decision.decisions if each["decision"] == "winner of tflite"]
+    winner = next(each for each in decision["candidates"] if each["name"] == "pruned-int8-tflite")
+    assert winner["ratio_high"] <= 1 + given.tie_margin
+
+
+def test_what_the_limit_leaves_unresolved_is_listed_and_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    latencies = {"student-fp32-tflite": (0.5, 0.1), "student-int8-tflite": (0.48, 0.1)}
+    found = Simulated(monkeypatch).measured(latencies, config(most_rounds=30), {})
+    assert max(rounds_by_name(found).values()) == 30
+    assert any(line.startswith("gain of quantize") for line in found.stayed_open)
+    assert all(
+        line.endswith("rounds ended after 30 rounds, by benchmark.most_rounds (30)") for line in found.stayed_open
+    )
+    step = found.decision.metrics["waterfall"][-1]
+    assert step["gain_low"] <= 1 <= step["gain_high"]
 
 
 def test_a_decision_under_a_limit_is_recorded_and_replayed_as_any_other(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests import requirements
 
 ROOT = Path(__file__).parents[3]
 SERVER = ROOT / "build" / "moto" / "bin" / "moto_server"
@@ -21,8 +21,7 @@ SECRET = "a-secret-that-nobody-prints"
 @contextmanager
 def serving(log: Path) -> Iterator[int]:
     """The port of a server; it holds nothing but the bucket `bucket`."""
-    if not SERVER.is_file():
-        pytest.skip("moto is not in build/moto; `make processes` puts it there")
+    requirements.environment(SERVER)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

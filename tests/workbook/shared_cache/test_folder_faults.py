@@ -14,6 +14,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.run_folder import working_folder
 from edgekit.workbook.shared_cache import in_time, transfer
+from tests import requirements
 from tests.workbook.shared_cache.stages import opened, receive, seal
 
 MEGABYTE = 1 << 20
@@ -24,11 +25,8 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 256 kB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"cannot mount a tmpfs: {done.stderr}")
+    requirements.mount_here()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
