@@ -180,7 +180,18 @@ class TuningStage(TrainingStage):
     )
 
 
-SHARED_FIELDS = ("seed", "device", "threads", "training", "budget", "targets", "name", "version", "task")
+SHARED_FIELDS = (
+    "seed",
+    "device",
+    "threads",
+    "training",
+    "budget",
+    "targets",
+    "targets_named",
+    "name",
+    "version",
+    "task",
+)
 """Top-level keys that are copied into every stage `Config` that declares a field of that name."""
 
 

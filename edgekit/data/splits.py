@@ -15,13 +15,10 @@ from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Task
 from edgekit.data import anomalies, overlap, recordings
-from edgekit.data.types import Data, Pools, SourceConfig, Split, digest_of
+from edgekit.data.types import MOST_CALIBRATION, Data, Pools, SourceConfig, Split, digest_of
 
 Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
 """Ascending indices of whole groups out of some, near a size for each stratum; so many groups must be left of each."""
-
-MOST_CALIBRATION = 200
-"""Calibration samples that are taken by default where train keeps as many."""
 
 # One stream of random numbers per purpose: a change of one fraction leaves the other choices alone.
 _STREAMS = {"train": 1, "validation": 2, "test": 3, "calibration": 4, "order": 5, "anomalies": 6}

@@ -21,6 +21,9 @@ Kind = Literal["image", "vector", "audio", "window", "text", "tensors"]
 Progress = Callable[[int, int], None]
 """Called with (done, total) while a source does something long."""
 
+MOST_CALIBRATION = 200
+"""Calibration samples that are taken by default where train keeps as many."""
+
 _CHUNK_BYTES = 16 << 20
 
 

@@ -58,8 +58,9 @@ def budget_met(benchmark: Artifact) -> None:
         f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
+    lost = benchmark.ancestor("convert").metrics.get("targets_left_out", {})
     for target, nearest in metrics["unmet"].items():
-        print(f"✗ {target}: {missed_message(nearest, metrics['budget'])}")
+        print(f"✗ {target}: {lost.get(target) or missed_message(nearest, metrics['budget'])}")
 
 
 def budget_possible(budget: Budget, samples: int, task: str = "classification") -> None:

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from edgekit.core import left_out
 from edgekit.core.config import STAGES
 from edgekit.core.rows.decisions import Candidate, is_choice
 from edgekit.core.rows.variants import WaterfallStep
@@ -41,7 +40,7 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
         console.print(f"Step by step: {_steps_text(result['waterfall'])}.", soft_wrap=True, highlight=False)
     for target, why in verdict.unmet(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
-    for line in left_out.lines(result["left_out"]):
+    for line in verdict.lost(result):
         console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     others = filter(None, map(rivals.sentence, result["rivals"]))
     for line in [*others, *_ties(result), *_under_load(result), *_seen(result)]:

@@ -39,8 +39,15 @@ def message(result: Result) -> str:
 def unmet(result: Result) -> Iterator[tuple[str, str]]:
     """Each target without a bundle in a run that has others, and what came nearest there."""
     if result["verdict"]["met"]:
+        empty = result.get("targets_left_out", {})
         for target, nearest in result["unmet"].items():
-            yield target, f"{checks.missed_message(nearest, result['budget'])}."
+            yield target, f"{empty.get(target) or checks.missed_message(nearest, result['budget'])}."
+
+
+def lost(result: Result) -> list[str]:
+    """A line for each variant that could not be made, of the targets that have others."""
+    empty = result.get("targets_left_out", {})
+    return left_out.lines([row for row in result["left_out"] if row["target"] not in empty])
 
 
 def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
@@ -69,7 +76,7 @@ def finished_lines(result: Result, folder: Path, *, drawn: bool = False) -> Iter
     yield f"run {result['name']} is finished"
     yield message(result)
     yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
-    yield from (f"Left out: {line}." for line in left_out.lines(result["left_out"]))
+    yield from (f"Left out: {line}." for line in lost(result))
     yield from paths(result, folder, drawn=drawn)
 
 

@@ -10,7 +10,7 @@ from edgekit.core import artifacts, cache_key
 from edgekit.core.artifacts import Artifact
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import ORIGIN
-from edgekit.data.splits import MOST_CALIBRATION
+from edgekit.data.types import MOST_CALIBRATION
 from edgekit.models.files import detect
 from edgekit.workbook.plan import Plan
 

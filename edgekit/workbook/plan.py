@@ -196,7 +196,8 @@ def _reached(plan: Plan) -> None:
             "the baseline; name it, or give distill a student"
         )
     if plan.source and "baseline" in models:
-        compatibility.check(plan.source, converted.targets, alone=not trains or models == {"baseline"})
+        alone = not trains or models == {"baseline"}
+        compatibility.check(plan.source, converted.targets, alone=alone, named=converted.targets_named)
 
 
 def _teach_together(plan: Plan) -> None:

@@ -17,11 +17,13 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import stage_folder
+from edgekit.data.types import MOST_CALIBRATION
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import run
+from edgekit.workbook.sections import SAMPLES_OF, stage_config
 from edgekit.workbook.watch import watching
 
 RECORDED = {
@@ -169,7 +171,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     config = home / "config.yaml"
     pairs = [setting.partition("=")[::2] for setting in settings]
     absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in pairs}
-    recorded = _with_task_on_top(record["config"])
+    recorded = _with_usual_sample_counts_left_out(_with_task_on_top(record["config"]))
     for files in FOLDERS:
         recorded = _with_files(recorded, files, absolute.pop(files, None))
     write_json(config, recorded)  # JSON is YAML
@@ -197,6 +199,24 @@ def _with_task_on_top(config: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, dict) or "task" not in data:
         return config
     return {"task": data["task"], **config, "data": {name: value for name, value in data.items() if name != "task"}}
+
+
+def _with_usual_sample_counts_left_out(config: dict[str, Any]) -> dict[str, Any]:
+    """The recorded config without the numbers of samples that are defaults.
+
+    A record spells every option out, and a number that a config spells out must not be larger than its split.
+    """
+    usual = {
+        **{stage: {name: stage_config(stage).model_fields[name].default for name in SAMPLES_OF
+                   if name in stage_config(stage).model_fields} for stage in STAGES},
+        "data": {"calibration_samples": MOST_CALIBRATION},
+    }  # fmt: skip
+    return {
+        name: {key: each for key, each in value.items() if key not in usual[name] or each != usual[name][key]}
+        if name in usual and isinstance(value, dict)
+        else value
+        for name, value in config.items()
+    }
 
 
 def _with_files(config: dict[str, Any], files: str, folder: str | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, PrivateAttr, field_validator
 
 from edgekit.core.config import NAME, VERSION, Budget, ModelConfig, Strict, Target, TrainingOptions
 from edgekit.core.tasks import Task
@@ -32,7 +32,10 @@ class RunConfig(Strict):
     )
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}), description="limits of a variant")
     targets: list[Target] = Field(
-        default_factory=lambda: list(get_args(Target)), min_length=1, description="formats to convert to, each once"
+        default_factory=lambda: list(get_args(Target)),
+        min_length=1,
+        description="formats to convert to, each once; a run fails where one that is named here cannot be made, and "
+        "goes on without it where none is named",
     )
     profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
     distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
@@ -41,6 +44,16 @@ class RunConfig(Strict):
     convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
     benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
     bundle: dict[str, Any] = Field(default_factory=dict, description="options of the stage bundle")
+
+    _targets_named: bool = PrivateAttr(True)  # kept apart, because a copy of the model marks every field as set
+
+    def model_post_init(self, _: Any) -> None:
+        self._targets_named = "targets" in self.model_fields_set
+
+    @property
+    def targets_named(self) -> bool:
+        """Whether the user wrote `targets`: then each of them is a demand, and otherwise a wish."""
+        return self._targets_named
 
     @field_validator("targets")
     @classmethod

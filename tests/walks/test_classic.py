@@ -18,13 +18,11 @@ pytestmark = pytest.mark.long
 COLUMNS = ("wind", "rain", "heat", "dew", "sun", "haze")
 CONFIG = """
 name: weather
-data: {source: csv_rows, path: weather.csv, label: sky, calibration_samples: 60}
+data: {source: csv_rows, path: weather.csv, label: sky}
 model: {source: forest.onnx}
 preprocess: []
 budget: {accuracy_drop_pp: 10}
-targets: [tflite, openvino, onnx]
 profile: {latency_calls: 40, warmup_calls: 5, operator_calls: 5, compiling: false, runtimes: false}
-convert: {calibration_samples: 40}
 benchmark: {rounds: 10, calls_per_round: 5, warmup_per_round: 2, tie_margin: 1.0, most_rounds: 10, load_s: 0}
 bundle: {golden_samples: 4}
 """
@@ -40,7 +38,10 @@ def test_a_forest_walks_through_to_a_bundle(tmp_path: Path) -> None:
     (tmp_path / "weather.yaml").write_text(CONFIG)
     done = run_edgekit("run", str(tmp_path / "weather.yaml"), "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
+    for target in ("tflite", "openvino"):
+        assert f"No bundle for {target}: baseline-fp32-{target} left out: ONNX Runtime alone runs" in done.stdout
     result = json.loads((tmp_path / "weather/result.json").read_text())
+    assert set(result["targets_left_out"]) == set(result["unmet"]) == {"tflite", "openvino"}
     assert [row["name"] for row in result["variants"][1:]] == ["baseline-fp32-onnx"]
     baseline, shipped = result["variants"]
     assert shipped["accuracy_test"] == baseline["accuracy_test"] > 0.75

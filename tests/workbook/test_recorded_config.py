@@ -37,8 +37,6 @@ CANDIDATES: dict[str, Any] = {"distill": {"candidates": [{"builder": "edgekit.mo
 
 
 def planned(folder: Path, config: dict[str, Any]) -> Plan:
-    few = {"calibration_samples": 4}
-    config = {**config, "convert": few, **({"quantize": few} if config.get("distill") else {})}
     path = folder / "given.yaml"
     path.write_text(json.dumps({"name": "made", "model": {"builder": "edgekit.models.mlp:mlp"}, **config}))
     return load_plan(path)

@@ -90,4 +90,5 @@ class ConvertMetrics(TypedDict):
     float_ops: dict[str, list[str]]
     debris: dict[str, list[LeftBehind]]
     left_out: list[LeftOut]
+    targets_left_out: NotRequired[dict[str, str]]
     notes: list[str]

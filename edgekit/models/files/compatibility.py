@@ -9,20 +9,30 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files import TITLES, detect, module, onnx2tf_install
 
 
-def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
-    """ConfigError where none of the targets takes the file, or where onnx2tf is needed and cannot be installed.
+def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
+    """Check that the targets take a model file, and that the converters they need are installed.
 
-    `alone` says that the run converts nothing else: otherwise a target that refuses it still has the student.
+    Parameters
+    ----------
+    alone
+        The run converts nothing else. Otherwise a target that refuses the file still has the student.
+    named
+        The config names the targets, so each of them must take the file. Otherwise one of them is enough.
+
+    Raises
+    ------
+    ConfigError
+        With what to change.
     """
     kind = detect.find(path)
     if kind == "exported":  # every target takes it, and its module imports torch, which no check of a config waits for
         return
     refused = {target: reason for target in targets if (reason := _refusal(path, kind, target))}
-    if alone and len(refused) == len(targets):
+    if alone and (len(refused) == len(targets) or (named and refused)):
         reasons = "; ".join(f"{target}: {reason}" for target, reason in refused.items())
         raise ConfigError(
-            f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(targets)} ({reasons}); name "
-            "another target, or give distill a student"
+            f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
+            "other targets, or give distill a student"
         )
     if kind != "onnx" or "tflite" not in targets or "tflite" in refused:
         return
@@ -30,9 +40,10 @@ def check(path: Path, targets: Sequence[str], *, alone: bool) -> None:
         try:
             onnx2tf_install.ensure()
         except ModelError as error:
-            raise ConfigError(
-                f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
-            ) from None
+            if named:
+                raise ConfigError(
+                    f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
+                ) from None
 
 
 def file_refusal(path: Path, kind: str, target: str) -> str:

@@ -219,8 +219,11 @@ def _met(row: VariantRow) -> list[str]:
 
 def missed(result: Result) -> list[str]:
     """A line for each target without a bundle."""
+    lost = result.get("targets_left_out", {})
     return [
-        f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}." if near else f"{target}: no variant."
+        f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}."
+        if near
+        else f"{target}: {lost.get(target, 'no variant')}."
         for target, near in _unmet(result).items()
     ]
 

@@ -53,6 +53,7 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """
     benchmark = artifacts.load(stage_folder(folder, "benchmark"))
     metrics = benchmark.metrics
+    converted = benchmark.ancestor("convert").metrics
     notes = benchmark.ancestor("profile").metrics.get("data_notes", [])
     bundle = artifacts.load(stage_folder(folder, "bundle")) if metrics["verdict"]["met"] else None
     chain = costs.chain_to(bundle or benchmark)
@@ -77,7 +78,8 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
         **({"devices": metrics["devices"]} if "devices" in metrics else {}),
         "streams": bundle.metrics["streams"] if bundle else {},
         "rejected": rejected.steps(benchmark),
-        "left_out": benchmark.ancestor("convert").metrics["left_out"],
+        "left_out": converted["left_out"],
+        **({"targets_left_out": converted["targets_left_out"]} if "targets_left_out" in converted else {}),
         "conditions": metrics["conditions"],
         "stages": {found.stage: _stage(found) for found in chain},
         "bundles": bundle.metrics["bundles"] if bundle else {},

@@ -255,6 +255,10 @@ class Result(Strict):
     )
     rejected: list[Rejected] = Field(description="every step that was tried and not kept, in the order of the pipeline")
     left_out: list[LeftOut] = Field(description="variants that could not be made or were wrong, in the order of making")
+    targets_left_out: dict[Target, str] = Field(
+        default_factory=dict,
+        description="why nothing could be made for a target that the config does not name; absent for none",
+    )
     conditions: Conditions = Field(description="where and how it was measured")
     stages: dict[StageName, Stage] = Field(description="the artifacts by stage, as far as the run came")
     bundles: dict[Target, Bundle] = Field(description="the bundles by target; empty where the budget was missed")
@@ -279,6 +283,7 @@ class Result(Strict):
             "cost": self.cost is None or {row.name for row in self.cost.calls} == {row.name for row in self.variants},
             "by_class": set(self.by_class.variants) <= {row.name for row in self.variants},
             "unmet": not set(self.unmet) & set(self.winners),
+            "targets_left_out": set(self.targets_left_out) <= {each for each, near in self.unmet.items() if not near},
             "decisions": {(f"winner of {target}", name) for target, name in won} <= recorded,
             "verdict": winner in self.winners.values() if self.winners else winner is None,
             "streams": set(self.streams) <= set(self.bundles),

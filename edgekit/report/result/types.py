@@ -84,6 +84,7 @@ class Result(TypedDict):
     streams: dict[str, Streamed]
     rejected: list[Rejected]
     left_out: list[LeftOut]
+    targets_left_out: NotRequired[dict[str, str]]
     conditions: Conditions
     stages: dict[str, Stage]
     bundles: dict[str, Bundle]

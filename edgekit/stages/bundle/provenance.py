@@ -60,6 +60,8 @@ def _run_config(chain: Sequence[Artifact], last: str, config: dict[str, Any]) ->
     origin = chain[0].config
     configs = {**{artifact.stage: artifact.config for artifact in chain[1:]}, last: config}
     shared = {name: found[name] for found in configs.values() for name in SHARED_FIELDS if name in found}
+    if not shared.pop("targets_named", True):  # a wish stays one where the bundle is made again
+        del shared["targets"]
     own = {
         stage: {name: value for name, value in found.items() if name not in SHARED_FIELDS}
         for stage, found in configs.items()

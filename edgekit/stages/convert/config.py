@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_serializer
 
 from edgekit.core.cache_key import top_module
 from edgekit.core.config import BUILDER_PATTERN, TARGETS, StageConfig, Target
@@ -48,6 +48,7 @@ class Config(StageConfig):
     targets: list[Target] = Field(
         default_factory=lambda: list(TARGETS), min_length=1, description="formats to convert to"
     )
+    targets_named: bool = Field(True, description="whether each of these targets must end with a file")
     models: list[Model] = Field(
         default_factory=lambda: list(get_args(Model)),
         min_length=1,
@@ -125,6 +126,12 @@ class Config(StageConfig):
             raise ValueError(f"names one twice: {words}; name each once")
         return words
 
+    @model_serializer(mode="wrap")
+    def _without_usual(self, plain: Any) -> dict[str, Any]:
+        """Without `targets_named` where it is true: keys of earlier runs stay."""
+        values: dict[str, Any] = plain(self)
+        return {name: value for name, value in values.items() if name != "targets_named" or not value}
+
     def agree(self) -> None:
         """ConfigError for a target without any of the precisions, one that no target has, or a missing module."""
         from edgekit.targets import precisions
@@ -136,9 +143,11 @@ class Config(StageConfig):
                 "beside the config or in this folder"
             )
 
-        for target in self.targets:
-            offered = precisions(target)
-            if not set(offered) & set(self.precisions):
+        offered_by = {target: precisions(target) for target in self.targets}
+        without = [target for target, offered in offered_by.items() if not set(offered) & set(self.precisions)]
+        for target in without:
+            offered = offered_by[target]
+            if self.targets_named or len(without) == len(self.targets):
                 raise ConfigError(
                     f"convert: precisions {self.precisions} and targets disagree: {target} offers "
                     f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"

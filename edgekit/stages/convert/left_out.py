@@ -57,15 +57,26 @@ def refuse_any(rows: Sequence[LeftOut]) -> None:
         )
 
 
-def refuse_empty(tried: Iterable[str], made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]) -> None:
-    """ConversionError where one of the targets that were tried ends with no variant at all."""
+def empty_targets(
+    config: Config, made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]
+) -> dict[str, str]:
+    """Find the targets that end without any variant, and why.
+
+    Raises
+    ------
+    ConversionError
+        There is no variant at all, or the config names the target.
+    """
     filled = dict.fromkeys(row["target"] for row in made)
-    empty = [target for target in dict.fromkeys(tried) if target not in filled]
-    if not empty:
-        return
-    reasons = [_first(target, [row for row in lost if row["target"] == target]) for target in empty]
-    instead = f"; {', '.join(filled)} can be made: take {', '.join(empty)} out of targets" if filled else ""
-    raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(reasons)}{instead}")
+    empty = {
+        target: _first(target, [row for row in lost if row["target"] == target])
+        for target in config.targets
+        if target not in filled
+    }
+    if empty and (config.targets_named or not filled):
+        instead = f"; {', '.join(filled)} can be made: take {', '.join(empty)} out of targets" if filled else ""
+        raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(empty.values())}{instead}")
+    return empty
 
 
 def _first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:

@@ -48,7 +48,9 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     variants = [record for record in records if left_out.is_made(record)]
     lost = [record for record in records if left_out.is_lost(record)]
     not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
-    left_out.refuse_empty([job.target for job in jobs] or config.targets, variants, [*lost, *not_offered])
+    empty = left_out.empty_targets(config, variants, [*lost, *not_offered])
+    for target, reason in empty.items():
+        print(f"convert: no file for {target}: {reason}; the config names no targets, so the run goes on without it")
     notes += [f"{each['name']}: fold_preprocess: {each['folding']}" for each in variants if "folding" in each]
     notes += [f"{one['name']}: sparse_weights: {one['sparse_weights']}" for one in variants if "sparse_weights" in one]
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
@@ -61,7 +63,12 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**_metrics(variants, lost, notes, len(compared)), "not_offered": not_offered, "ends": ends},
+        metrics={
+            **_metrics(variants, lost, notes, len(compared)),
+            **({"targets_left_out": empty} if empty else {}),
+            "not_offered": not_offered,
+            "ends": ends,
+        },
         libraries=LIBRARIES,
     )
 

@@ -295,6 +295,19 @@ def test_a_target_without_any_variant_is_an_error_that_names_what_can_be_made(
     assert not (tmp_path / "convert" / artifacts.RECORD).exists()
 
 
+def test_a_target_that_the_config_does_not_name_is_gone_on_without(
+    guarded_run: Artifact, data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wish: dict[str, Any] = {"models": ["pruned"], "precisions": ["fp32"], "targets_named": False}
+    artifact = convert.run(guarded_run, data, Config(targets=["onnx", "openvino"], **wish), tmp_path / "convert")
+    assert list(_variants(artifact)) == ["pruned-fp32-openvino"]
+    [(target, reason)] = artifact.metrics["targets_left_out"].items()
+    assert target == "onnx" and reason.startswith(NOT_ONNX)
+    assert f"convert: no file for onnx: {NOT_ONNX}" in capsys.readouterr().out
+    with pytest.raises(ConversionError, match="no variant for onnx: pruned-fp32-onnx left out"):
+        convert.run(guarded_run, data, Config(targets=["onnx"], **wish), tmp_path / "none")
+
+
 def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
     trained: Any, data: Data, tmp_path: Path
 ) -> None:
