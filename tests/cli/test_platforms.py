@@ -30,7 +30,7 @@ def test_help_is_shown(tmp_path: Path, system: str, words: tuple[str, ...]) -> N
 
 def test_init_writes_a_config_for_a_folder_of_pictures(tmp_path: Path, system: str) -> None:
     rng = np.random.default_rng(5)
-    for name in ("bee", "käfer"):
+    for name in ("bee", "蜜蜂"):
         folder = tmp_path / "pictures" / name
         folder.mkdir(parents=True)
         for number in range(12):

@@ -21,10 +21,10 @@ def run(system: str, home: Path, *words: object, code: int = 0) -> str:
     It must end with the exit code, without a traceback.
     """
     environment = {name: value for name, value in os.environ.items() if name not in ("XDG_CACHE_HOME", "PYTHONUTF8")}
-    environment |= {"HOME": str(home), "EDGEKIT_IMITATE": system, "PYTHONWARNDEFAULTENCODING": "1"}
+    environment |= {"HOME": str(home), "EDGEKIT_IMITATE": system}
     environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), str(ROOT), os.environ.get("PYTHONPATH", "")])
     if system == "windows":
-        environment["PYTHONIOENCODING"] = "cp1252"  # of what is sent to a file or a pipe
+        environment |= {"PYTHONIOENCODING": "cp1252", "PYTHONWARNDEFAULTENCODING": "1"}
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         capture_output=True,
