@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -42,9 +43,13 @@ def test_init_writes_a_config_for_a_folder_of_pictures(tmp_path: Path, system: s
 
 
 def test_a_finished_run_is_reported_compared_and_looked_at(tiny_run: FinishedRun, tmp_path: Path, system: str) -> None:
-    assert "tiny" in edgekit(system, tmp_path, "status", tiny_run.folder)
-    assert "tflite" in edgekit(system, tmp_path, "compare", tiny_run.folder, tiny_run.folder)
-    edgekit(system, tmp_path, "report", tiny_run.folder)
+    shutil.copytree(tiny_run.folder, tmp_path / "tiny")
+    page = tmp_path / "tiny" / "report.html"
+    page.unlink()
+    assert "wins" in edgekit(system, tmp_path, "status", "tiny")
+    assert "tflite" in edgekit(system, tmp_path, "compare", "tiny", tiny_run.folder)
+    edgekit(system, tmp_path, "report", "tiny")
+    assert "tflite" in page.read_text(encoding="utf-8")
 
 
 def test_a_fleet_with_an_unreachable_device_says_which(tiny_run: FinishedRun, tmp_path: Path, system: str) -> None:
