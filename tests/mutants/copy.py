@@ -13,7 +13,12 @@ from tests.mutants import ready
 from tests.mutants.seeds import Seed
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "artifacts", "build", "dist", "shared")
-NOT_ABOUT_EDGEKIT = ("tests/test_mutants.py", "tests/test_suites.py")
+NOT_ABOUT_EDGEKIT = (
+    "tests/test_mutants.py",
+    "tests/test_requirements.py",
+    "tests/test_scheduler.py",
+    "tests/test_suites.py",
+)
 WALKED = "tests/test_nbval.py"
 """The notebooks have a step of their own."""
 LONGEST_S = 7200

@@ -12,7 +12,7 @@ from edgekit.report import html
 from tests.conftest import FinishedRun
 from tests.report.html.browser import Browser
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 WIDTHS = (1280, 400)
 SCROLL_BAR = 20
