@@ -77,7 +77,7 @@ class Draft:
             "",
             *self._budget(),
             "",
-            "targets: [tflite, openvino, onnx]",
+            "# targets: [tflite] # must all ship where they are named; by default whichever of tflite, openvino, onnx can",
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {
