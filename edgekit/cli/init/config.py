@@ -77,7 +77,7 @@ class Draft:
             "",
             *self._budget(),
             "",
-            "# targets: [tflite] # must all ship where they are named; by default whichever of tflite, openvino, onnx can",
+            "# targets: [tflite] # a target named here must be made; by default all of tflite, openvino and onnx that can",
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {
