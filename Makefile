@@ -56,10 +56,13 @@ run: $(VENV)/.onnx2tf ## install the workbook and run CONFIG (default configs/di
 lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
+# The second mypy reads all but the packages that need Linux: a name that Windows' standard library lacks is an error.
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
+		--exclude '^edgekit/(serve|runner/releases|measure/devices/remote)/' edgekit
 
 nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make defaults does so too
 	$(BIN)/pytest -q -m defaults tests/test_nbval.py
@@ -82,7 +85,7 @@ quick: $(VENV)/.dev ## most tests of every room, none known to be slow; three to
 test: lint ## ruff, mypy, and every test that has no target of its own
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
 
-bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner, once for each kind of kernel
+bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner with older kernels
 	$(BESIDE) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)'
 	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
 

@@ -1,8 +1,8 @@
-"""Run a command as on a bare machine, or once for each kind of kernel that the processor can run.
+"""Run a command as on a bare machine, or with kernels for older processors.
 
 `python -m tests.bare COMMAND…` runs it without any program that Debian's required packages, Python and make do not
-bring, and without EDGEKIT_SHARED and CI. `python -m tests.bare --kernels COMMAND…` runs it once for each set of
-switches in KERNELS whose instructions the processor has. The exit code is the first that is not 0.
+bring, and without EDGEKIT_SHARED and CI. `python -m tests.bare --kernels COMMAND…` runs it without AVX-512 and without
+AMX, in turn, if the processor has them. The exit code is the first that is not 0.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from tests.requirements import ROOT, x86_features
 
 BIN = ROOT / "build" / "bare" / "bin"
 FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/")
-KERNELS = {
-    "avx2": {
+OLDER_KERNELS = {
+    "avx512": {
         "ONEDNN_MAX_CPU_ISA": "AVX2",
         "ATEN_CPU_CAPABILITY": "avx2",
         "OPENBLAS_CORETYPE": "Haswell",
         "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
     },
-    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OPENBLAS_CORETYPE": "SkylakeX"},
-    "amx": {"OPENBLAS_CORETYPE": "SapphireRapids"},
+    "amx": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OPENBLAS_CORETYPE": "SkylakeX"},
 }
-"""Switches by the newest instructions that they leave. tests/README.md says which libraries have none."""
+"""By a feature of the processor, the switches that keep libraries from using it. tests/README.md says what obeys."""
 
 
 def required_programs() -> list[Path]:
@@ -52,21 +51,16 @@ def bare_environment(folder: Path) -> dict[str, str]:
     return {**kept, "PATH": str(folder)}
 
 
-def kernel_environments() -> dict[str, dict[str, str]]:
-    """The switches for each kind of kernel that this processor has."""
-    return {name: switches for name, switches in KERNELS.items() if name in x86_features()}
-
-
 def main() -> int:
     """See the module's text."""
     command = sys.argv[1:]
     if command[:1] != ["--kernels"]:
         return subprocess.run(command, env=bare_environment(BIN), check=False).returncode
     codes = []
-    for name, switches in kernel_environments().items():
-        print(
-            f"\nWith the kernels of {name.upper()}: {' '.join(f'{key}={value!r}' for key, value in switches.items())}"
-        )
+    for feature in sorted(x86_features() & set(OLDER_KERNELS)):
+        switches = OLDER_KERNELS[feature]
+        words = " ".join(f"{name}='{value}'" for name, value in switches.items())
+        print(f"\nWithout {feature.upper()}: {words}", flush=True)
         codes.append(subprocess.run(command[1:], env={**os.environ, **switches}, check=False).returncode)
     return next((code for code in codes if code), 0)
 

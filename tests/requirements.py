@@ -219,7 +219,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: pytest.TestReport = yield
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Missing):
-        report.user_properties.append(("missing", [error.what, error.install]))
+        install = error.install if error.required_in_ci else ""  # it may not fit beside the others
+        report.user_properties.append(("missing", [error.what, install]))
     may_skip = hasattr(report, "wasxfail") or (isinstance(error, Missing) and not error.required_in_ci)
     if report.skipped and not may_skip and os.environ.get("CI") == "true":
         report.outcome = "failed"

@@ -33,7 +33,7 @@ def test_data(): pass
 
 def test_environment(): requirements.environment("build/none/bin/tool")
 
-def test_optional(): requirements.condition(False, "a rare processor", required_in_ci=False)
+def test_optional(): requirements.condition(False, "a rare processor", install="false", required_in_ci=False)
 
 @pytest.mark.needs(package="json")
 def test_present(): assert requirements.program("sh")

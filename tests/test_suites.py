@@ -28,6 +28,7 @@ def make(tmp_path: Path) -> list[str]:
     return ["make", "-f", str(path)]
 
 
+@pytest.mark.needs(program="git")
 def test_all_suites_run_and_the_table_says_how_each_ended(
     make: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,6 +43,7 @@ def test_all_suites_run_and_the_table_says_how_each_ended(
     assert suites.main(["fine", "--logs", str(tmp_path)], make) == 0
 
 
+@pytest.mark.needs(program="git")
 def test_resume_runs_what_has_not_passed(make: list[str], tmp_path: Path) -> None:
     for _ in range(2):
         assert suites.main(["--resume", "fine", "bad", "--logs", str(tmp_path)], make) == 1
@@ -52,6 +54,7 @@ def test_resume_runs_what_has_not_passed(make: list[str], tmp_path: Path) -> Non
     assert (tmp_path / "fine").read_text().count("ran") == 2
 
 
+@pytest.mark.needs(program="git")
 def test_a_tree_is_another_one_after_every_edit(tmp_path: Path) -> None:
     """Of a committed file, of one that git does not know yet; and it is the same one after the edit is undone."""
     for words in (["init", "-q"], ["add", "known.py"], ["commit", "-qm", "all"]):

@@ -21,7 +21,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "EDGERUN_HOME": "Folder of a device's releases, else `/var/lib/edge` or `~/.edge`.",
         "EDGEKIT_SHARED": "Folder with `data/cifar10.zip` and `models/`, for `configs/cifar10.yaml` and the tests.",
         "GOMP_SPINCOUNT": "How often a waiting OpenMP thread looks before it sleeps; see the next row.",
-        "OMP_WAIT_POLICY": "edgekit sets both, so that a run takes no core from others; where you set one, it sets none.",
+        "OMP_WAIT_POLICY": "edgekit sets both, so that a run leaves cores to others; where you set one, it sets none.",
     },
     "tests": {
         "EDGEKIT_DIGITS_BUNDLES": "Folder with bundles for `make matrix` and `make aarch64`, else they make some.",

@@ -20,7 +20,7 @@ from edgekit.core.cache_key import CacheInputs, gather
 from edgekit.core.elapsed import Start
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
-from edgekit.runner.files import sync_folder
+from edgekit.runner.files import sync_file, sync_folder
 
 RECORD = "artifact.json"
 FORMAT = 2
@@ -224,8 +224,7 @@ def sync(out: Path, files: Iterable[str]) -> None:
     A file that is synced in a folder that is not may be gone after a power cut.
     """
     for name in files:
-        with open(out / name, "rb") as stream:
-            os.fsync(stream.fileno())
+        sync_file(out / name)
     for folder in (path for path in out.rglob("*") if path.is_dir()):
         sync_folder(folder)
 

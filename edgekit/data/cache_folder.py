@@ -18,6 +18,7 @@ import numpy as np
 
 from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import sha256_file, write_json
+from edgekit.runner.files import sync_file
 
 RECORD = "record.json"
 _STALE_SECONDS = 24 * 3600
@@ -62,8 +63,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write the record, with the digests of all arrays, after everything that it vouches for is on disk."""
     files = {}
     for path in sorted(folder.glob("*.npy")):
-        with open(path, "rb") as stream:
-            os.fsync(stream.fileno())
+        sync_file(path)
         files[path.name] = sha256_file(path)
     write_json(folder / RECORD, {**record, "files": files})
 

@@ -115,9 +115,6 @@ class _Process:
             self._take(Path(where), kind)
 
     def _take(self, folder: Path, kind: Kind) -> None:
-        assert sys.platform != "win32"
-        import fcntl
-
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             turnstile, handle = _open(folder / TURNSTILE), _open(folder / LANE)
@@ -126,14 +123,7 @@ class _Process:
                 f"{FOLDER}={folder}: no lane there ({error.strerror}); name a folder that can be written"
             ) from None
         try:
-            operation = fcntl.LOCK_EX if kind == "measuring" else fcntl.LOCK_SH
-            try:
-                fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.flock(handle, operation | fcntl.LOCK_NB)
-            except BlockingIOError:  # it may last as long as a training, so it is shown
-                with progress.step(WAITING[kind]):
-                    fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
-                    fcntl.flock(handle, operation)
+            _lock(turnstile, handle, kind)
         except BaseException:
             os.close(handle)
             raise
@@ -179,6 +169,20 @@ def _enter(kind: Kind, step: int) -> None:
             if step > 0:
                 depth[kind] -= step
             raise
+
+
+def _lock(turnstile: int, handle: int, kind: Kind) -> None:
+    if sys.platform != "win32":
+        import fcntl
+
+        operation = fcntl.LOCK_EX if kind == "measuring" else fcntl.LOCK_SH
+        try:
+            fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, operation | fcntl.LOCK_NB)
+        except BlockingIOError:  # it may last as long as a training, so it is shown
+            with progress.step(WAITING[kind]):
+                fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
+                fcntl.flock(handle, operation)
 
 
 def _open(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from edgekit.runner import place
@@ -21,6 +22,9 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     if not os.path.lexists(os.path.join(root, place.TRUST)):
         return read_any(path)
     from edgekit.runner import trust
+
+    if sys.platform == "win32":
+        trust.policy.check_private(Path(root, place.TRUST))  # always refuses there
     from edgekit.runner.releases import current, records
     from edgekit.runner.releases.home import Home
 

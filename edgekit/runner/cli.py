@@ -25,7 +25,7 @@ CODES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code; see `CODES`. SystemExit with code 2 for a misspelt command."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here uses: 20 ms
-    _need_streams()
+    need_streams()
     try:
         command, options = parse(list(sys.argv[1:] if arguments is None else arguments))
         command.run(options)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _need_streams() -> None:
+def need_streams() -> None:
     """Standard streams that are there and take any letter: labels may hold some that a terminal's encoding lacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

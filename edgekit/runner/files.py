@@ -34,6 +34,12 @@ def temporary_file(path: Path) -> Path:
     return path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
 
 
+def sync_file(path: Path) -> None:
+    """Make the bytes of a file that something else wrote survive a power cut."""
+    with open(path, "r+b" if os.name == "nt" else "rb") as stream:  # Windows syncs only what is open for writing
+        os.fsync(stream.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Make what was renamed in a folder survive a power cut; systems other than POSIX do so by themselves."""
     if os.name != "posix":
@@ -55,7 +61,6 @@ def make_folder(folder: Path) -> None:
 
 def move(written: Path, final: Path) -> None:
     """Put a file that something else wrote in its place, its bytes made durable first."""
-    with open(written, "r+b") as stream:  # Windows syncs only what is open for writing
-        os.fsync(stream.fileno())
+    sync_file(written)
     os.replace(written, final)
     sync_folder(final.parent)

@@ -7,7 +7,7 @@ limits are raised while a training lasts. Other C libraries are left as they are
 from __future__ import annotations
 
 import ctypes
-import sys
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,8 +22,8 @@ WHILE_TRAINING, AFTERWARDS = (1 << 31) - 1, 2 * LARGEST_BLOCK
 @contextmanager
 def kept() -> Iterator[None]:
     """Inside, freed memory stays with the process; afterwards it is given back."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if not hasattr(libc, "gnu_get_libc_version"):
+    libc = ctypes.CDLL(None) if os.name == "posix" else None
+    if libc is None or not hasattr(libc, "gnu_get_libc_version"):
         yield
         return
     libc.mallopt(MMAP_THRESHOLD, LARGEST_BLOCK)

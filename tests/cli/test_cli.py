@@ -60,10 +60,9 @@ def test_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_is_explained(arguments: list[str], code: int, said: str) -> None:
-    done = edgekit(*arguments)
-    assert done.returncode == code
+    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert done.exit_code == code and isinstance(done.exception, SystemExit)
     assert said in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_a_wrong_config_never_starts_a_kernel(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_every_environment_variable_is_on_the_page() -> None:
         for path in paths:
             if path.suffix in (".py", ".ipynb", ".md", ".sh", "") and path.is_file():
                 found.update(re.findall(r"EDGE(?:KIT|RUN)_[A-Z_]+", path.read_text(encoding="utf-8", errors="replace")))
-    told = {name for names in environment.VARIABLES.values() for name in names}
+    told = {name for names in environment.VARIABLES.values() for name in names if name.startswith("EDGE")}
     assert told == found - {"EDGEKIT_NOT_SET"} - {each for each in found if each.endswith("_")}
     assert all(f"| `{name}` |" in page("command-line.md") for name in told)
 
@@ -234,10 +234,8 @@ def command(program: str, *arguments: str, **environment: str) -> subprocess.Com
     )
 
 
-HELPS = [
-    *(("edgekit", name) for name in ("", *commands.edgekit_commands())),
-    *(("edgerun", name) for name in ("", *commands.edgerun_commands())),
-]
+HELPS = [("edgekit", ""), ("edgekit", "run"), ("edgerun", ""), ("edgerun", "predict")]
+"""`test_a_page_is_current` has all commands; these are asked as a reader asks them."""
 
 
 @pytest.mark.parametrize(("program", "name"), HELPS)

@@ -325,6 +325,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.mark.processes
 def test_a_server_gives_the_same_bits_again_and_counts_it(server: Server, plain: Server) -> None:
     before = server.counts("tiny")
     answers = [server.infer("tiny", image(1)) for _ in range(3)]
@@ -333,6 +334,7 @@ def test_a_server_gives_the_same_bits_again_and_counts_it(server: Server, plain:
     assert gained == {"execution": 1, "success": 3, "cache_hit": 2, "cache_miss": 1}
 
 
+@pytest.mark.processes
 def test_a_hit_adds_nothing_to_the_queue_and_to_the_model(server: Server) -> None:
     server.infer("tiny", image(2))
     before = server.stats("tiny")
@@ -345,6 +347,7 @@ def test_a_hit_adds_nothing_to_the_queue_and_to_the_model(server: Server) -> Non
     assert after["inference_stats"]["cache_hit"]["ns"] > before["inference_stats"]["cache_hit"]["ns"]
 
 
+@pytest.mark.processes
 def test_a_server_runs_equal_requests_once(server: Server, plain: Server) -> None:
     before = server.counts("slow")
     assert set(server.all("slow", [image(3)] * 40, at_once=20)) == {plain.infer("slow", image(3))}
@@ -353,11 +356,13 @@ def test_a_server_runs_equal_requests_once(server: Server, plain: Server) -> Non
     assert after["cache_hit"] - before["cache_hit"] == 39
 
 
+@pytest.mark.processes
 def test_models_do_not_answer_for_each_other(server: Server, plain: Server) -> None:
     for model in ("tiny", "slow", "tiny", "slow"):
         assert server.infer(model, image(4)) == plain.infer(model, image(4))
 
 
+@pytest.mark.processes
 def test_a_server_says_that_it_caches(server: Server, plain: Server) -> None:
     server.infer("tiny", image(5))
     assert server.cache_state("tiny") == "answers are cached for 60 s, 4 MB a worker"
@@ -369,6 +374,7 @@ def test_a_server_says_that_it_caches(server: Server, plain: Server) -> None:
         assert f'nv_cache_{name}_per_model{{model="tiny",version="1.2.0"}}' in metrics
 
 
+@pytest.mark.processes
 def test_without_the_option_every_request_runs(plain: Server) -> None:
     before = plain.counts("tiny")
     for _ in range(3):
@@ -378,6 +384,7 @@ def test_without_the_option_every_request_runs(plain: Server) -> None:
     assert (after["cache_hit"], after["cache_miss"]) == (0, 0)
 
 
+@pytest.mark.processes
 def test_a_server_forgets_after_its_time(tmp_path: Path) -> None:
     server = Server.start(tmp_path, "--cache-mb", 1, "--cache-ttl-s", 0.05, tiny(tmp_path))
     try:

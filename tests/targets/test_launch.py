@@ -196,3 +196,25 @@ def test_one_whose_own_time_runs_out_ends_the_run(tmp_path: Path, monkeypatch: p
     job = _of_a_script("exec sleep 60", tmp_path, monkeypatch)
     with pytest.raises(ConversionError, match="^student, onnx, w8: not finished after 2 s"):
         launch.convert(job, tmp_path, 2, threading.Event())
+
+
+@pytest.mark.parametrize("target", ["openvino", "onnx"])
+def test_networks_that_share_a_process_become_the_same_files_as_alone(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "parallel", lambda: 1)  # one process for all networks of a target
+    jobs = [_named(_job("dense", target, tmp_path), name, tmp_path) for name in ("first", "second")]
+    ended: dict[str, list[launch.Outcome]] = {}
+    launch.convert_all(jobs, tmp_path, 120, lambda job, outcomes: ended.update({job.model: outcomes}))
+    assert len(list(tmp_path.glob("*.journal"))) == 1
+    second = _named(jobs[1], "alone", tmp_path)
+    alone = launch.convert(second, tmp_path, 120, threading.Event())
+    for step, other, shared, own in zip(jobs[1].steps, second.steps, ended["second"], alone, strict=True):
+        assert isinstance(shared, launch.Converted) and isinstance(own, launch.Converted)
+        for name in own.files.names:
+            assert (step.out / name).read_bytes() == (other.out / name).read_bytes()
+
+
+def _named(job: Job, name: str, home: Path) -> Job:
+    steps = tuple(replace(step, out=home / f"{name}-{step.precision}") for step in job.steps)
+    return replace(job, model=name, steps=steps)

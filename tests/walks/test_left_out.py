@@ -48,6 +48,7 @@ def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     assert artifacts.load(out / "tiny" / "convert").digest == digest
 
 
+@pytest.mark.long
 def test_a_strict_run_ends_with_the_first(out: Path) -> None:
     strict = ["--set", "convert.strict=true"]
     done = run_edgekit("run", str(TINY), "--out", str(out), *SETTINGS, *ASKED_TOO_MUCH, *strict)

@@ -148,6 +148,7 @@ def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) ->
     assert is_reference_network(model["builder"]) and is_reference_network(student["builder"])
 
 
+@pytest.mark.long
 def test_a_bundle_of_the_digits_comes_out_the_same(tiny_run: FinishedRun, tmp_path: Path) -> None:
     """What is the same is reused as in any run; the last two stages follow the record, and the file is the same."""
     path = tiny_run.folder / "bundles" / "tiny-onnx-1.0.0.edge.zip"

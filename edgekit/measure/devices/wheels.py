@@ -18,8 +18,8 @@ from packaging.version import InvalidVersion, Version
 from edgekit.core.errors import ConfigError
 from edgekit.measure.devices.facts import Facts
 from edgekit.measure.devices.failures import DeviceError
+from edgekit.runner.device import cpu
 from edgekit.runner.doctor import wheels as known
-from edgekit.runner.doctor.platforms import SAME
 
 OLDEST_GLIBC = 5
 LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -140,7 +140,7 @@ def tags(facts: Facts) -> frozenset[Tag]:
 
 def machine(facts: Facts) -> str:
     """The processor as wheels call it."""
-    name = SAME.get(facts.machine, facts.machine)
+    name = cpu.SAME.get(facts.machine, facts.machine)
     return NARROW.get(name, name) if facts.bits == 32 else name
 
 

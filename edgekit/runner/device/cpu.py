@@ -18,7 +18,10 @@ SAME = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}
 
 def machine() -> str:
     """The architecture by the name that Linux has for it: x86_64, aarch64, armv7l."""
-    found = os.environ.get("PROCESSOR_ARCHITECTURE", "") if sys.platform == "win32" else os.uname().machine
+    if sys.platform == "win32":
+        found = os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    else:
+        found = os.uname().machine
     return SAME.get(found.lower(), found)
 
 

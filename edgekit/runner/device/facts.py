@@ -163,9 +163,11 @@ def _other_kernel(base: Path) -> str:
 
 def glibc() -> tuple[int, ...]:
     """Version of the C library where it is glibc, else ()."""
+    if not hasattr(os, "confstr"):
+        return ()
     try:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-    except (AttributeError, ValueError, OSError):
+    except (ValueError, OSError):
         return ()
     return release(version) if name == "glibc" else ()
 

@@ -78,8 +78,9 @@ def measured(
                 break
         took_s = time.monotonic() - began
         done = max(map(len, samples_ms.values())) // config.calls_per_round
-        ended = _ended_by(done, took_s, config) if timed else f"after {done} rounds, without a variant given up earlier"
         open_words = [comparison.words for comparison in still_open]
+        given_up = open_words and not timed  # what is open now includes a variant that had been surely slower
+        ended = f"after {done} rounds, for a variant that was given up" if given_up else _ended_by(done, took_s, config)
         if open_words:
             progress.say(f"Rounds ended {ended}. Open: {'; '.join(open_words)}.")
         elif done < config.rounds:

@@ -12,6 +12,8 @@ from edgekit.report import html
 from tests.conftest import FinishedRun
 from tests.report.html.browser import Browser
 
+pytestmark = pytest.mark.processes
+
 WIDTHS = (1280, 400)
 SCROLL_BAR = 20
 LEAST_CONTRAST = 4.5

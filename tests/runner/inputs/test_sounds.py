@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
+from tests import requirements
 from tests.runner import flat
 from tests.runner.flat import SOUND, coded, form, predict, refusal, riff
 
@@ -56,7 +57,7 @@ def test_the_standard_librarys_own_files_are_read(width: int, tmp_path: Path) ->
 @pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
 def test_a_sine_of_ffmpeg_is_that_sine(codec: str, tmp_path: Path, kinds: dict[str, Path]) -> None:
     source = "aevalsrc=0.5*sin(2*PI*440*t):s=8000:d=0.05"
-    command = [flat.ffmpeg(), "-v", "error", "-f", "lavfi", "-i", source, "-c:a", codec]
+    command = [requirements.program("ffmpeg"), "-v", "error", "-f", "lavfi", "-i", source, "-c:a", codec]
     subprocess.run([*command, str(tmp_path / "a.wav")], check=True)
     piped = subprocess.run([*command, "-f", "wav", "-"], check=True, capture_output=True).stdout
     (tmp_path / "piped.wav").write_bytes(piped)
@@ -99,7 +100,8 @@ def test_the_fix_that_is_printed_works(rate_hz: int, seconds: float, channels: i
     folder = tmp_path / "it's here"
     folder.mkdir()
     source = f"sine=440:sample_rate={rate_hz}:duration={seconds}"
-    command = [flat.ffmpeg(), "-v", "error", "-f", "lavfi", "-i", source, "-ac", str(channels), str(folder / "a b.wav")]
+    tone = ["-v", "error", "-f", "lavfi", "-i", source, "-ac", str(channels)]
+    command = [requirements.program("ffmpeg"), *tone, str(folder / "a b.wav")]
     subprocess.run(command, check=True)
     line = refusal(folder / "a b.wav", SOUND).split("run: ")[1]
     subprocess.run(line, shell=True, check=True, capture_output=True, stdin=subprocess.DEVNULL)

@@ -19,6 +19,7 @@ from PIL import Image
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import stream
+from tests import requirements
 from tests.runner import flat
 from tests.runner.flat import PICTURE
 
@@ -36,7 +37,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def film(pixels: str, size: str = "64x48", frames: int = 4, video: str = "testsrc2") -> bytes:
     """Frames of one of ffmpeg's moving test pictures."""
     command = [
-        flat.ffmpeg(),
+        requirements.program("ffmpeg"),
         "-v",
         "error",
         "-f",
@@ -82,7 +83,8 @@ def test_frames_give_what_the_same_pictures_give(
 def test_ffmpeg_itself_is_piped_in(kinds: dict[str, Path]) -> None:
     """As a shell would: both at once, the first answers before the film is over."""
     line = (
-        f"{flat.ffmpeg()} -v error -f lavfi -i testsrc=size=64x48:rate=25 -frames:v 60 -f rawvideo -pix_fmt rgb24 - | "
+        f"{requirements.program('ffmpeg')} -v error -f lavfi "
+        "-i testsrc=size=64x48:rate=25 -frames:v 60 -f rawvideo -pix_fmt rgb24 - | "
         f"{sys.executable} -m edgekit.runner predict {kinds['image']} --stream rgb24 --size 64x48 --no-trial --top 1"
     )
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120)
@@ -97,7 +99,7 @@ def test_yuv420p_becomes_the_colours_that_ffmpeg_makes_of_it(size: tuple[int, in
     width, height = size
     data = film("yuv420p", f"{width}x{height}", 2, video)
     command = [
-        flat.ffmpeg(),
+        requirements.program("ffmpeg"),
         "-v",
         "error",
         "-f",

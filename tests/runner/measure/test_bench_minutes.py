@@ -17,6 +17,8 @@ from edgekit.runner.device import emulation
 from edgekit.runner.measure import soak
 from tests.runner import flat
 
+pytestmark = pytest.mark.processes
+
 
 def bench(bundle: Path, *words: object) -> list[str]:
     return ["bench", str(bundle), *map(str, words), "--no-trial"]

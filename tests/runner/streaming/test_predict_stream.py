@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from edgekit.runner.cli import main
+from tests import requirements
 from tests.runner import flat
 from tests.runner.streaming import recordings
 from tests.runner.streaming.recordings import MEL, coded, header, sound
@@ -87,7 +88,8 @@ def test_rows_out_of_a_pipe_give_the_answers_of_the_file(kinds: dict[str, Path],
 
 def test_ffmpeg_itself_is_piped_in(kinds: dict[str, Path]) -> None:
     line = (
-        f"{flat.ffmpeg()} -v error -f lavfi -i sine=440:sample_rate=44100:duration=1 -ac 2 -f s16le - | "
+        f"{requirements.program('ffmpeg')} -v error -f lavfi "
+        "-i sine=440:sample_rate=44100:duration=1 -ac 2 -f s16le - | "
         f"{sys.executable} -m edgekit.runner predict {kinds['sound']} --stream s16le --rate 44100 --channels 2 "
         "--when-slow wait --no-trial --top 1"
     )

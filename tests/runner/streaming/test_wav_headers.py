@@ -12,6 +12,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
 from edgekit.runner.streaming.wav_header import Header, Headers
+from tests import requirements
 from tests.runner import flat
 from tests.runner.streaming import recordings
 from tests.runner.streaming.recordings import RATE_HZ, Answers, chunks, coded, header, of_file, of_stream, sound
@@ -170,7 +171,7 @@ def test_what_no_step_declares_is_refused(step: str, tmp_path: Path) -> None:
 def test_ffmpegs_own_headers(model: Model, tmp_path: Path) -> None:
     """As it writes them into a pipe, with other chunks before the sound."""
     path = recordings.wav(tmp_path / "a.wav", X)
-    command = [flat.ffmpeg(), "-v", "error", "-i", str(path), "-f", "wav", "-"]
+    command = [requirements.program("ffmpeg"), "-v", "error", "-i", str(path), "-f", "wav", "-"]
     piped = subprocess.run(command, check=True, capture_output=True).stdout
     assert piped[:4] == b"RIFF" and len(piped) > len(DATA) + 44
     assert of_stream(model, chunks(piped, 100), "wav") == of_file(model, path)

@@ -131,6 +131,7 @@ def test_the_artifact_is_whole_and_its_source_untouched(walk: Walk, by_ptq: Arti
     assert len(json.loads(by_ptq.file("history.json").read_text())) == 1
 
 
+@pytest.mark.long
 def test_a_fresh_process_leaves_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp_path: Path) -> None:
     """With a hash seed of its own: the order of a set must not reach the bytes."""
     code = (

@@ -205,6 +205,7 @@ def imitate(system: str) -> None:
     builtins.__import__ = imported
     sys.addaudithook(audit)
     if system == "windows":
+        warnings.filterwarnings("ignore", category=builtins.EncodingWarning)
         warnings.filterwarnings("error", category=builtins.EncodingWarning, module=r"edgekit\.")
 
 
