@@ -47,8 +47,8 @@ class SourceConfig(Strict):
         None,
         ge=1,
         le=100_000,
-        description="samples taken out of the train split for calibration, with classes balanced; none: 200, or a "
-        "quarter of the split where it has fewer than 400",
+        description="samples taken out of train for calibration, classes balanced; none: 200, or of fewer than 400 a "
+        "quarter",
     )
     limit: int | None = Field(
         None, ge=10, description="most samples of the train pool, stratified; validation and test shrink in proportion"

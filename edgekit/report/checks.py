@@ -58,7 +58,8 @@ def budget_met(benchmark: Artifact) -> None:
         f"✓ budget met by {verdict['winner']}: {verdict['drop_validation_pp']:+.2f} pp drop on validation, "
         f"at most {verdict['bound_validation_pp']:+.2f} pp at {100 * verdict['confidence']:g} % confidence"
     )
-    lost = benchmark.ancestor("convert").metrics.get("targets_left_out", {})
+    convert = benchmark.made_by("convert")
+    lost = convert.metrics.get("targets_left_out", {}) if convert else {}
     for target, nearest in metrics["unmet"].items():
         print(f"✗ {target}: {lost.get(target) or missed_message(nearest, metrics['budget'])}")
 

@@ -34,8 +34,7 @@ class RunConfig(Strict):
     targets: list[Target] = Field(
         default_factory=lambda: list(get_args(Target)),
         min_length=1,
-        description="formats to convert to, each once; a run fails where one that is named here cannot be made, and "
-        "goes on without it where none is named",
+        description="formats to convert to, each once; one that is named must be made, and by default what can be is",
     )
     profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
     distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")

@@ -20,13 +20,14 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING
 from edgekit.core.errors import DataError
-from edgekit.data import source_names
+from edgekit.data import load, source_names
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
+from edgekit.workbook.sections import check_sample_counts
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -117,6 +118,20 @@ def test_the_record_of_every_task_is_a_config_again(task: str, sections: dict[st
     found = read_back(plan, bundle(plan, tmp_path), tmp_path)
     same(plan, found)
     assert (TRAINING[0] in found.pipeline) == bool(sections)
+
+
+def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Path) -> None:
+    """A record spells every default out, and none of them becomes a demand, nor do targets that no config named."""
+    x = np.arange(240, dtype=np.float32).reshape(60, 4)
+    np.savez(tmp_path / "data.npz", allow_pickle=False, x_train=x, y_train=np.arange(60) % 2)
+    plan = planned(tmp_path, {"data": {"source": "npz", "path": str(tmp_path / "data.npz")}, **STUDENT})
+    found = read_back(plan, bundle(plan, tmp_path), tmp_path)
+    same(plan, found)
+    check_sample_counts(load(found.data), {stage: found.section(stage) for stage in found.pipeline})
+    assert not found.run.targets_named
+    named = planned(tmp_path, {"data": plan.values["data"], "targets": ["onnx"], **STUDENT})
+    (tmp_path / "named").mkdir()
+    assert read_back(named, bundle(named, tmp_path / "named"), tmp_path / "named").run.targets_named
 
 
 def test_a_record_of_edgekit_0_1_is_read_too(tmp_path: Path) -> None:

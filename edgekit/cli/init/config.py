@@ -77,7 +77,7 @@ class Draft:
             "",
             *self._budget(),
             "",
-            "targets: [tflite, openvino, onnx]",
+            "# targets: [tflite] # a target named here must be made; by default all that can: tflite, openvino, onnx",
             "",
             "profile:",
             *_entries({**training, "compiling": False}, {

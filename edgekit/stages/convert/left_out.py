@@ -68,7 +68,7 @@ def empty_targets(
         There is no variant at all, or the config names the target.
     """
     filled = dict.fromkeys(row["target"] for row in made)
-    empty = {
+    empty: dict[str, str] = {
         target: _first(target, [row for row in lost if row["target"] == target])
         for target in config.targets
         if target not in filled
