@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from typing import Any
 
 MODULES = {
-    "windows": {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"},
+    "windows": {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"} | {"litert_torch", "uvloop"},
     "macos": set[str](),
 }
-"""Modules of the standard library that the system does not have."""
+"""Modules that the system does not have: of the standard library, and packages without a wheel for it."""
 NAMES = {
     "windows": {
         "os": """O_CLOEXEC O_DIRECTORY O_DSYNC O_NOCTTY O_NOFOLLOW O_NONBLOCK O_PATH O_SYNC O_TMPFILE P_PID P_PGID
