@@ -21,8 +21,9 @@ pytestmark = pytest.mark.wheel
 
 PYTHONS = ("3.11", "3.13")
 SHORT = (
-    "profile.epochs=20", "distill.epochs=20", "prune.epochs=2", "prune.steps=2", "quantize.epochs=1",
-    "budget.accuracy_drop_pp=25", "benchmark.rounds=10", "benchmark.most_rounds=10", "benchmark.load_s=0.1",
+    "profile.epochs=20", "distill.epochs=20", "prune.epochs=1", "prune.steps=1", "prune.measure=false",
+    "quantize.epochs=1", "convert.precisions=[fp32,int8]", "budget.accuracy_drop_pp=25",
+    "benchmark.rounds=10", "benchmark.most_rounds=10", "benchmark.load_s=0.1",
 )  # fmt: skip
 
 
