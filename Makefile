@@ -1,6 +1,8 @@
 # Two commands do all the set-up: `make run` and `make test`. Everything lives in .venv.
-PYTHON ?= python3.11
-VENV := .venv
+# The newest Python that fits, runs and can make environments (Debian keeps ensurepip in python3-venv); PYTHON=… overrides.
+PYTHONS := python3.13 python3.12 python3.11
+PYTHON ?= $(firstword $(foreach python,$(PYTHONS),$(shell $(python) -c 'import ensurepip, venv' 2>/dev/null && echo $(python))))
+VENV ?= .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
 # Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
@@ -10,12 +12,12 @@ CONFIG ?= configs/digits.yaml
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=20
 BESIDE := GOMP_SPINCOUNT=0
 # Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults
+APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
-NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults
+NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test bare processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
+.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -29,31 +31,26 @@ define aloud
 	speak & speaker=$$!; trap 'kill $$speaker 2>/dev/null' EXIT INT TERM; echo "$(1)";
 endef
 
-# An environment of old knows this project as edgekit, which is a stranger's name.
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "make: none of $(PYTHONS) runs and has ensurepip: install one (Debian: python3-venv), or give PYTHON=…" >&2; exit 1; }
+	$(call aloud,making $(VENV) with $(PYTHON)) $(PYTHON) -m venv $(VENV)
+
 # torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
-$(VENV)/.workbook: pyproject.toml constraints.txt
-	$(call aloud,making $(VENV)) test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(VENV)/.workbook: pyproject.toml constraints.txt | $(BIN)/python
 	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(call aloud,removing an edgekit of old) $(BIN)/pip uninstall --quiet --disable-pip-version-check --yes edgekit
 	$(call aloud,installing the workbook) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,fleet]'
-	touch $@
-
-# Last of all, for pip then finds the older versions that onnx2tf pins, and says so at every later installation.
-$(VENV)/.onnx2tf: onnx2tf.txt $(VENV)/.workbook
-	$(call aloud,installing onnx2tf) $(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r onnx2tf.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
 	$(call aloud,installing the tools of the tests) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
-	$(MAKE) $(VENV)/.onnx2tf
 	touch $@
 
-run: $(VENV)/.onnx2tf ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
+run: $(VENV)/.workbook ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
 	$(BIN)/edgekit run $(CONFIG)
 
-lab: $(VENV)/.onnx2tf ## open JupyterLab on the notebooks
+lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
 # The second mypy reads all but the packages that need Linux: a name that Windows' standard library lacks is an error.
@@ -88,6 +85,17 @@ test: lint ## ruff, mypy, and every test that has no target of its own
 bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner with older kernels
 	$(BESIDE) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)'
 	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
+
+pythons: ## make quick on every Python that is here, each with an environment of its own
+	for python in $(PYTHONS); do ! $$python -c 'import ensurepip' || $(MAKE) quick VENV=.venv-$$python PYTHON=$$python || exit 1; done
+
+wheel: $(VENV)/.dev ## the wheel in empty environments of two Pythons, from one pip install to bundles that answer
+	$(BIN)/pytest -q -p no:nbval -rP -m wheel tests/test_wheel.py
+
+newest: $(VENV)/.dev ## make quick with the newest releases of all packages, without constraints and ranges; says which are newer
+	$(BIN)/python -m venv --clear build/newest
+	$(BIN)/python -m tests.newest build/newest/bin/python
+	$(BESIDE) build/newest/bin/python -m pytest -q $(WORKERS) --quick -m '$(APART)'
 
 # Three at a time: these tests wait for others a third of their time.
 processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes

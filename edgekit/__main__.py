@@ -20,8 +20,8 @@ def main() -> None:
             raise
         print(
             f"edgekit: the workbook is not installed here (no module {error.name!r}).\n"
-            "For the workbook, in a clone of edgekit, on Python 3.11 or newer: pip install '.[workbook]'. "
-            "For running a bundle: edgerun --help",
+            "For the workbook, on Python 3.11 to 3.13: pip install 'WHEEL[workbook]', where WHEEL is the path of "
+            "edgekit's wheel, or pip install '.[workbook]' in a clone. For running a bundle: edgerun --help",
             file=sys.stderr,
         )
         raise SystemExit(2) from None

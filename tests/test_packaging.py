@@ -123,5 +123,5 @@ def test_a_wheel_carries_the_notebooks_and_runs_on_numpy_alone(tmp_path: Path) -
     assert "selftest" in helped.stdout
     asked = subprocess.run([str(python.with_name("edgekit")), "run"], capture_output=True, text=True, check=False)
     assert asked.returncode == 2
-    assert "in a clone of edgekit, on Python 3.11 or newer: pip install '.[workbook]'" in asked.stderr
+    assert "on Python 3.11 to 3.13: pip install 'WHEEL[workbook]'" in asked.stderr
     assert "Traceback" not in asked.stderr

@@ -287,11 +287,11 @@ ELSEWHERE = {
     "ray job submit --no-wait --entrypoint-num-cpus 4 -- dask worker tcp://desk:8786 --nworkers 1 --nthreads 1": (
         "needs Ray, which is no dependency; the page says that nobody ran it"
     ),
-    "pip install --no-deps -r onnx2tf.txt": INSTALLS,
     "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": INSTALLS,
+    "pip install './edgekit_workbook-0.1.0-py3-none-any.whl[workbook]'": "tests/test_wheel.py installs it",
     "pip wheel --no-deps .": INSTALLS,
     "edgekit run configs/blood_cells.yaml": "trains two networks on pictures",
-    "python3.11 -m venv .venv": "makes an environment of gigabytes",
+    "python3.12 -m venv .venv": "makes an environment of gigabytes",
     '.venv/bin/pip install torch==2.13.0 --index-url "$CPU_INDEX"': INSTALLS,
     "python3 -m venv edge && edge/bin/pip install 'numpy>=1.22' 'ai-edge-litert>=2.0'": INSTALLS,
     f"scp artifacts/digits/bundles/edgerun.pyz {INFO} pi@raspberrypi.local:": "needs a device",

@@ -43,9 +43,9 @@ class Combination:
     @property
     def has_wheels(self) -> bool:
         """Whether wheels for x86-64 were found when the matrix was written; only what has none may be missing."""
-        if self.interpreter == "tflite_runtime" and self.python in ("3.12", "3.13"):
+        if self.interpreter == "tflite_runtime" and self.python in ("3.12", "3.13", "3.14"):
             return False
-        return not (self.numpy == "1.26" and self.python == "3.13")
+        return not (self.numpy == "1.26" and self.python in ("3.13", "3.14"))
 
     @property
     def is_broken(self) -> bool:

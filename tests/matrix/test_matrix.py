@@ -1,4 +1,4 @@
-"""The runner everywhere: Python 3.9 to 3.13, numpy 1.26 and 2, every interpreter, wherever there are wheels for it.
+"""The runner everywhere: Python 3.9 to 3.14, numpy 1.26 and 2, every interpreter, wherever there are wheels for it.
 
 Each combination is an environment with numpy, one interpreter and nothing else. `selftest`, `predict` and `bench` of
 edgerun.pyz run in it on a digits bundle, and `selftest` on a network in int8 or another format; no wheels

@@ -453,8 +453,8 @@ def test_pythons_of_this_machine_run_the_doctor(tmp_path: Path, write_bundle: Wr
 
 
 def pythons() -> list[Callable[[], list[Path]]]:
-    """Where Pythons from 3.9 to 3.13 may lie."""
-    numbers = range(9, 14)
+    """Where Pythons from 3.9 to 3.14 may lie."""
+    numbers = range(9, 15)
     return [
         lambda: [Path(sys.executable)],
         lambda: [Path(folder) / f"python3.{n}" for folder in ("/usr/bin", "/usr/local/bin") for n in numbers],

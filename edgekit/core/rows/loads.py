@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from edgekit.core.rows.conditions import Seen
 
@@ -88,7 +88,7 @@ class Loads(TypedDict):
     runs: list[LoadRun]
     rates: list[LoadRate]
     failed: list[LoadFailed]
-    skipped: str | None
+    skipped: NotRequired[str | None]
 
 
 def ends_ms(row: Mapping[str, Any], rank: int) -> tuple[float, float | None, float | None]:

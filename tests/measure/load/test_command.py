@@ -53,6 +53,15 @@ def test_the_highest_rate_as_json(path: Path) -> None:
     assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in told["rate"]["trials"])
 
 
+def test_without_loadgen_the_command_says_so_in_one_line(path: Path) -> None:
+    hidden = "import sys; sys.modules['mlperf_loadgen'] = None; from edgekit.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, "load", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "LoadGen is not installed" in done.stderr and "pip install mlcommons-loadgen" in done.stderr
+
+
 def test_the_highest_rate_of_a_look_is_called_short(path: Path) -> None:
     done = run_edgekit("load", str(path), "--max-rate", "--seconds", "0.1", "--p99-ms", "2000")
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import SCENARIOS
 from edgekit.report import plots, tables
 from edgekit.report.console import show
+from edgekit.report.html import loads as html_loads
 from edgekit.report.result import RESULT
 from edgekit.stages.benchmark import Config
 from edgekit.stages.benchmark.loads import bound_ms, measure_loads
@@ -83,6 +85,25 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
     assert "no load was driven" in repr(tables.loads(shown))  # type: ignore[arg-type]
+
+
+def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
+    benchmark: Artifact, tiny_run: FinishedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlperf_loadgen", None)
+    winner = benchmark.metrics["winner"]
+    source, data = benchmark.ancestor("convert"), load_data(PLAN.data)
+    found = measure_loads(source, data, config(load_s=0.05), BASELINE, [winner], winner)
+    assert (found["seconds"], found["runs"], found["rates"], found["failed"]) == (0, [], [], [])
+    assert found["skipped"] and found["skipped"].startswith("LoadGen is not installed")
+    table = tables.loads(SimpleNamespace(metrics={"loads": found}, config={"confidence": 0.99}))  # type: ignore[arg-type]
+    assert "no load was driven: LoadGen is not installed" in repr(table)
+    result = {**json.loads((tiny_run.folder / RESULT).read_text()), "loads": found}
+    section = html_loads.build_section(result, 0.99)
+    assert section and section["grids"] == [] and "LoadGen is not installed" in section["failed"][0]
+    text = io.StringIO()
+    show(result, tiny_run.folder, Console(file=text, width=200))
+    assert "no load was driven: LoadGen is not installed" in text.getvalue()
 
 
 def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> None:
