@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -81,3 +82,22 @@ def test_what_pip_says_by_its_exit_code_still_ends_make(bare: Path) -> None:
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 2 and re.search(r"Error 9", said), said
     assert not (bare / ".workbook").exists()
+
+
+def test_make_takes_the_newest_python_that_runs_and_says_which(tmp_path: Path) -> None:
+    """A pyenv shim may lie on the PATH without working, and Debian's Python may lack ensurepip."""
+    for name in ("sh", "echo", "test", "sleep", "make"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    command = ["make", "run", f"VENV={tmp_path}/env"]
+
+    def said() -> str:
+        environment = {"PATH": str(tmp_path)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        return done.stdout + done.stderr
+
+    tool(tmp_path / "python3.13", "exit 127")
+    assert "none of python3.13 python3.12 python3.11 runs and has ensurepip" in said()
+    for version in ("3.11", "3.12"):
+        tool(tmp_path / f"python{version}", f'test "$1" = -c || {{ echo "asked python{version}"; exit 1; }}')
+    assert f"making {tmp_path}/env with python3.12\nasked python3.12" in said()
