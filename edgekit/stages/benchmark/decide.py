@@ -13,7 +13,7 @@ from edgekit.core.rows.decisions import Decision as DecisionRow
 from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
-from edgekit.runner.measure.intervals import too_wide
+from edgekit.runner.measure.intervals import RESOLUTION, too_wide
 from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.account import (
     device_field,
@@ -42,6 +42,8 @@ from edgekit.stages.benchmark.winners import winners as winner_rows
 ABOVE_LIMIT = "whole interval above the limit"
 BUYS_NOTHING = "neither faster nor smaller than without them"
 OVER_ALL = "winner over all targets"
+GAIN_RESOLUTION = 0.15
+"""How far from a step's gain, as a share, the ends of its interval may lie for the gain to be shown as known."""
 
 
 @dataclass(frozen=True)
@@ -210,13 +212,20 @@ def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[
 
 
 def unresolved_steps(waterfall: Sequence[WaterfallStep], tie_margin: float) -> list[OpenComparison]:
-    """Each step whose gain has an interval too wide to tell a few percent from nothing."""
+    """Each step whose gain is not known well enough to be shown.
+
+    Near 1 the interval must tell a few percent from nothing; elsewhere it must be at most ±`GAIN_RESOLUTION` wide.
+    """
     found = []
     before = ""
     for step in waterfall:
-        if "gain" in step and too_wide(step["gain_low"], step["gain_high"], tie_margin):
-            words = f"gain of {step['step']}: {with_ends(step, 'gain')} times as fast, which is not known to ±1 %"
-            found.append(OpenComparison(words, (before, step["variant"])))
+        if "gain" in step:
+            near_1 = too_wide(step["gain_low"], step["gain_high"], tie_margin)
+            if near_1 or step["gain_high"] > step["gain_low"] * (1 + GAIN_RESOLUTION) ** 2:
+                least = RESOLUTION if near_1 else GAIN_RESOLUTION
+                gain = f"gain of {step['step']}: {with_ends(step, 'gain')} times as fast"
+                words = f"{gain}, which is not known to ±{100 * least:g} %"
+                found.append(OpenComparison(words, (before, step["variant"])))
         before = step["variant"] if step["kept"] else before
     return found
 

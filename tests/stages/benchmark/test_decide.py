@@ -210,8 +210,12 @@ def test_a_winner_that_only_noise_keeps_in_the_tie_is_too_close_to_call(
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "more"), [(0.97, 1.03, True), (0.995, 1.005, False), (3.0, 3.9, False), (1.08, 1.3, True)]
-)
+    ("low", "high", "more"),
+    [
+        (0.97, 1.03, True), (0.995, 1.005, False), (1.08, 1.3, True), (3.0, 3.9, False), (7.9, 15.2, True),
+        (0.2, 0.3, True), (0.2, 0.22, False),
+    ],
+)  # fmt: skip
 def test_rounds_are_added_until_what_a_step_bought_is_known(low: float, high: float, more: bool) -> None:
     first = {"step": "PyTorch eager", "variant": "baseline-eager", "p50_ms": 1.0, "kept": True}
     step = {**first, "step": "convert", "gain": (low * high) ** 0.5, "gain_low": low, "gain_high": high}
