@@ -27,7 +27,7 @@ from edgekit.report.result.types import Result
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-INSTALL = "in a clone of edgekit: pip install '.[mlflow]'"
+INSTALL = "pip install mlflow-skinny alembic sqlalchemy"
 MARK = "edgekit.result_sha256"
 """Tag of a run that was logged whole; the same result is not logged to the same experiment twice."""
 AT_ONCE = 100

@@ -202,5 +202,5 @@ def _optuna() -> Any:
     try:
         import optuna
     except ModuleNotFoundError:
-        raise ConfigError("search needs Optuna, which is not installed; install edgekit-workbook[search]") from None
+        raise ConfigError("search needs Optuna, which is not installed: pip install optuna") from None
     return optuna

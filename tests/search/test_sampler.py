@@ -105,5 +105,5 @@ def test_without_optuna_one_line_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "edgekit.core.errors.ConfigError: search needs Optuna, which is not installed; install edgekit-workbook[search]"
+        "edgekit.core.errors.ConfigError: search needs Optuna, which is not installed: pip install optuna"
     )

@@ -70,7 +70,7 @@ def run(request: Request, say: Say) -> bool:
         An option, the config or the space is wrong; nothing is written then.
     """
     if importlib.util.find_spec("optuna") is None:
-        raise ConfigError("search needs Optuna, which is not installed; install edgekit-workbook[search]")
+        raise ConfigError("search needs Optuna, which is not installed: pip install optuna")
     plan = load_plan(request.config, request.settings)
     make_importable(plan)
     if "distill" not in plan.pipeline:

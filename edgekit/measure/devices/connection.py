@@ -250,7 +250,7 @@ def need_asyncssh() -> None:
         import asyncssh  # noqa: F401  (a question)
     except ImportError as error:
         raise ConfigError(
-            f"edgekit fleet: {error.name or 'asyncssh'} is not installed; in a clone of edgekit: pip install '.[fleet]'"
+            f"edgekit fleet: {error.name or 'asyncssh'} is not installed: pip install asyncssh packaging"
         ) from None
 
 

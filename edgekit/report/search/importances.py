@@ -56,7 +56,7 @@ class Importances:
 def of(study: Study) -> Importances:
     """Of all objectives. Empty where Optuna is not installed, and `left_out` says so."""
     if importlib.util.find_spec("optuna") is None:
-        return Importances((), ("Importances need Optuna: in a clone of edgekit, pip install '.[search]'.",))
+        return Importances((), ("Importances need Optuna: pip install optuna.",))
     trials = [each for each in study.complete if each["same_as"] is None]
     keys = list(names(study))
     having = {key: [each for each in trials if key in each["parameters"]] for key in keys}

@@ -24,7 +24,7 @@ from edgekit.core.hashing import write_json
 LOCK, SBOM = EVIDENCE_FILES
 SPEC = "1.6"
 LIMIT_S = 300
-FIX = "`pip install '.[workbook]'` in a clone of edgekit installs what makes it"
+FIX = "`pip install cyclonedx-bom` installs what makes it"
 
 
 def write(out: Path) -> None:

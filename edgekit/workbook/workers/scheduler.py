@@ -119,7 +119,7 @@ def connect(on: str, folder: Path | None, say: OnLine) -> Iterator[Workers]:
     try:
         from distributed import Client
     except ImportError:
-        raise ConfigError(f"--on {on}: needs Dask; in a clone of edgekit: pip install '.[dask]'") from None
+        raise ConfigError(f"--on {on}: needs Dask: pip install distributed") from None
     with _quiet(), _probe(folder) as probe:
         try:
             client = Client(address, timeout=SCHEDULER_S, set_as_default=False, name="edgekit")

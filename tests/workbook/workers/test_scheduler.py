@@ -61,7 +61,7 @@ def test_without_dask_the_extra_is_named(tmp_path: Path) -> None:
         cwd=ROOT,
         env={"PYTHONPATH": f"{tmp_path}:{ROOT}", "PATH": "/usr/bin:/bin"},
     )
-    words = "ConfigError: --on dask://127.0.0.1:8786: needs Dask; in a clone of edgekit: pip install '.[dask]'"
+    words = "ConfigError: --on dask://127.0.0.1:8786: needs Dask: pip install distributed"
     assert ended.stderr.strip().splitlines()[-1].endswith(words)
 
 
