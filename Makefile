@@ -87,6 +87,7 @@ bare: $(VENV)/.dev ## the tests of make test without any optional program; then 
 	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
 
 pythons: ## make quick on every Python that is here, each with an environment of its own
+	@test -n "$(PYTHON)" || { echo "make: none of $(PYTHONS) runs and has ensurepip" >&2; exit 1; }
 	for python in $(PYTHONS); do ! $$python -c 'import ensurepip' || $(MAKE) quick VENV=.venv-$$python PYTHON=$$python || exit 1; done
 
 wheel: $(VENV)/.dev ## the wheel in empty environments of two Pythons, from one pip install to bundles that answer

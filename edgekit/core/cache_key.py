@@ -23,8 +23,8 @@ APART = {"measure": ("devices", "energy")}
 """Folders of a package that shape no stage: what they bring back is evidence."""
 SHIPPED = {"bundle": ("serve",)}
 """What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
-INTERPRETERS = ("ai-edge-litert", "onnxruntime", "openvino")
-"""What one target needs each; a run that names no targets goes on without those that are not installed."""
+OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
+"""What one target alone needs. A run that names no targets goes on without those that are not installed."""
 ONNX2TF = "1.29.24"
 """edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
 version counts whether it is installed yet or not."""
@@ -89,7 +89,7 @@ def differences(before: CacheInputs, now: CacheInputs) -> list[str]:
 
 
 def library_versions(libraries: Iterable[str]) -> dict[str, str]:
-    """Installed versions, by distribution name, without interpreters that are not installed.
+    """Installed versions, by distribution name, without those of OF_ONE_TARGET that are not installed.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def library_versions(libraries: Iterable[str]) -> dict[str, str]:
         Another library is not installed.
     """
     found = installed_versions(libraries)
-    missing = [name for name, version in found.items() if version is None and name not in INTERPRETERS]
+    missing = [name for name, version in found.items() if version is None and name not in OF_ONE_TARGET]
     if missing:
         raise metadata.PackageNotFoundError(missing[0])
     return {name: version for name, version in found.items() if version is not None}

@@ -33,7 +33,7 @@ CAUSES = (
      "write .reshape in the place of .view, or .contiguous() before it"),
     (r"No module named 'onnx2tf\.ops\.|Failed to find proper ai\.onnx domain", "operator",
      "onnx2tf and ONNX Runtime's quantizer know ai.onnx alone, no trees: leave this target out, or train a network"),
-    (r"No module named '(openvino|onnxruntime|ai_edge_litert)", "other",
+    (r"No module named '(openvino|onnxruntime|ai_edge_litert|litert_torch)", "other",
      "install the package, or leave this target out"),
     (r"Output tensors of a Functional model|Eager execution of tf\.constant", "operator",
      "onnx2tf cannot put this graph together: give the PyTorch or Keras model itself, or leave tflite out of targets"),

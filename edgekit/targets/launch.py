@@ -15,11 +15,13 @@ from edgekit.core import progress, subprocesses
 from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.runner import processes
+from edgekit.runner.device import health
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
 
 MOST_PARALLEL = 4
-"""Conversions at once at most, because each may take a gigabyte of memory."""
+GIGABYTE = 2**30
+"""Memory that one conversion may take: there are at most as many at once as it leaves room for."""
 CONVERTER = "the converter"
 LACKING = {"memory": "free some memory, or leave this target out", "room": "make room or choose another folder"}
 QUIET = {
@@ -58,7 +60,8 @@ Outcome = Converted | LeftOut
 
 def parallel() -> int:
     """How many conversions run at once here."""
-    return min(MOST_PARALLEL, cores())
+    available = health.memory()[1]
+    return min(MOST_PARALLEL, cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
 
 
 def convert_all(
@@ -128,7 +131,8 @@ def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threadi
         ended_steps = _outcomes(rest, notes)
         found |= ended_steps
         began = _begun(notes)
-        if not ended_steps or not (began in ended_steps or ended.late):
+        # steps that share a process leave memory behind, so one that is killed for want of it is tried alone once
+        if not ended_steps or not (began in ended_steps or ended.late or ended.code == processes.KILLED):
             owner = owners[began] if began else first
             _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [step for step in rest.steps if began in (None, step.key)]

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
@@ -227,8 +227,12 @@ def _what_next(plan: Plan, out: Path, folder: Path, stage: str) -> str:
 def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say) -> None:
     """Check data and networks before a kernel starts, if a stage that uses them first is to run."""
     if any(stage in force or not states.of(stage).sealed for stage in CHECKED_AHEAD if stage in plan.pipeline):
+        from edgekit.models.files import compatibility
         from edgekit.workbook import preflight
 
+        converted: Any = plan.stages["convert"]
+        if plan.source and "baseline" in converted.models:
+            compatibility.install_converters(plan.source, converted.targets, named=converted.targets_named)
         found = preflight.check(plan)
         if why := found.get(preflight.NOT_CHECKED):
             say(f"preflight checks did not finish: {why}")

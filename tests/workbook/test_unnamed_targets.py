@@ -104,23 +104,25 @@ def test_an_operator_that_two_targets_cannot_take(tmp_path: Path) -> None:
     assert "openvino can be made: take onnx out of targets" in demanded.stderr
 
 
-def test_an_interpreter_that_is_not_installed(tmp_path: Path) -> None:
-    python = without("openvino", tmp_path / "environment")
-    missing = subprocess.run([python, "-c", "import openvino"], capture_output=True, text=True, check=False)
-    assert "No module named 'openvino'" in missing.stderr
+@pytest.mark.parametrize(("package", "target"), [("openvino", "openvino"), ("litert_torch", "tflite")])
+def test_a_package_of_one_target_that_is_not_installed(package: str, target: str, tmp_path: Path) -> None:
+    python = without(package, tmp_path / "environment")
+    missing = subprocess.run([python, "-c", f"import {package}"], capture_output=True, text=True, check=False)
+    assert f"No module named '{package}'" in missing.stderr
     path = config(tmp_path)
+    others = [each for each in ("tflite", "openvino", "onnx") if each != target]
     done = run(path, python=python)
     assert done.returncode == 0, done.stdout + done.stderr
-    reason = "baseline-fp32-openvino left out: ModuleNotFoundError: No module named 'openvino'; install the package"
-    assert f"No bundle for openvino: {reason}" in done.stdout
+    reason = f"baseline-fp32-{target} left out: ModuleNotFoundError: No module named '{package}'; install the package"
+    assert f"No bundle for {target}: {reason}" in done.stdout
     made = result(path)
-    assert set(made["bundles"]) == {"tflite", "onnx"} and set(made["unmet"]) == {"openvino"}
-    assert made["targets_left_out"]["openvino"].startswith(reason)
+    assert set(made["bundles"]) == set(others) and set(made["unmet"]) == {target}
+    assert made["targets_left_out"][target].startswith(reason)
     again = run(path, python=python)
-    assert again.returncode == 0 and "No bundle for openvino: " in again.stdout and "is finished" in again.stdout
+    assert again.returncode == 0 and f"No bundle for {target}: " in again.stdout and "is finished" in again.stdout
     demanded = run(path, "targets=[tflite, openvino, onnx]", python=python)
     assert demanded.returncode == ConversionError.exit_code, demanded.stdout + demanded.stderr
-    assert "tflite, onnx can be made: take openvino out of targets" in demanded.stderr
+    assert f"{', '.join(others)} can be made: take {target} out of targets" in demanded.stderr
 
 
 @pytest.mark.parametrize("named", [False, True])

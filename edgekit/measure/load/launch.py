@@ -54,7 +54,8 @@ def unavailable() -> str:
     """Why no load can be driven here; empty where LoadGen is installed."""
     if importlib.util.find_spec("mlperf_loadgen"):
         return ""
-    return "LoadGen is not installed; it has wheels for Python 3.11 to 3.13 on x86-64: pip install mlcommons-loadgen"
+    wheels = "it has no wheel for Python 3.14 nor for Linux on aarch64"
+    return f"LoadGen is not installed; {wheels}, elsewhere: pip install mlcommons-loadgen"
 
 
 def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:

@@ -10,7 +10,7 @@ from edgekit.models.files import TITLES, detect, module, onnx2tf_install
 
 
 def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> None:
-    """Check that the targets take a model file, and that the converters they need are installed.
+    """Check that the targets take a model file.
 
     Parameters
     ----------
@@ -34,16 +34,26 @@ def check(path: Path, targets: Sequence[str], *, alone: bool, named: bool) -> No
             f"model.source and targets disagree: {TITLES[kind]} becomes none of {list(refused)} ({reasons}); name "
             "other targets, or give distill a student"
         )
-    if kind != "onnx" or "tflite" not in targets or "tflite" in refused:
+
+
+def install_converters(path: Path, targets: Sequence[str], *, named: bool) -> None:
+    """Install what the targets need for a model file and cannot come with edgekit: onnx2tf.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be installed, and the config names the target that needs it.
+    """
+    kind = detect.find(path)
+    if kind != "onnx" or "tflite" not in targets or _refusal(path, kind, "tflite") or _is_quantized(path):
         return
-    if not _is_quantized(path):  # what is quantized becomes nothing else anyway
-        try:
-            onnx2tf_install.ensure()
-        except ModelError as error:
-            if named:
-                raise ConfigError(
-                    f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
-                ) from None
+    try:
+        onnx2tf_install.ensure()
+    except ModelError as error:
+        if named:
+            raise ConfigError(
+                f"targets: {TITLES[kind]} {error}; or leave out tflite, or baseline from convert.models"
+            ) from None
 
 
 def file_refusal(path: Path, kind: str, target: str) -> str:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 from edgekit.core import lock
@@ -21,7 +22,7 @@ from edgekit.core.subprocesses import last_useful_line
 
 REQUIREMENT = f"onnx2tf=={ONNX2TF}"
 WAIT_S = 600.0
-"""Another process may be installing it at the same time."""
+"""Seconds that an installation may take, here or in another process at the same time."""
 
 
 def ensure() -> None:
@@ -32,6 +33,8 @@ def ensure() -> None:
     ModelError
         It cannot be installed, for example without a network. The message has the command that installs it.
     """
+    if _is_installed():
+        return
     folder = _folder()
     if not folder.is_dir():
         to_stderr(f"edgekit: installing {REQUIREMENT}, which makes TFLite of ONNX files, into {folder}")
@@ -44,6 +47,14 @@ def ensure() -> None:
             ) from None
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def _is_installed() -> bool:
+    """Whether this environment has onnx2tf already, as an image without a network may."""
+    try:
+        return metadata.version("onnx2tf") == ONNX2TF
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _folder() -> Path:
@@ -59,8 +70,9 @@ def _install(folder: Path) -> None:
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             made = Path(temporary) / folder.name
             options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(made), REQUIREMENT]
+            command = [*_installer(), *options]
             done = subprocess.run(
-                [*_installer(), *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=WAIT_S
             )
             if done.returncode:
                 raise ModelError(last_useful_line(done.stderr) or f"exit code {done.returncode}")

@@ -80,7 +80,7 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
 def check_architecture(manifest: Manifest) -> None:
     """BundleError where a bundle was made for other machines."""
     made_for, here = manifest.architectures, cpu.machine()
-    if made_for and here not in made_for:
+    if made_for and here not in {cpu.SAME.get(each.lower(), each) for each in made_for}:
         raise BundleError(
             f"the bundle is for {', '.join(made_for)}, this machine is {here}; take the bundle made for it"
         )

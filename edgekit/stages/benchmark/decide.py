@@ -43,7 +43,7 @@ ABOVE_LIMIT = "whole interval above the limit"
 BUYS_NOTHING = "neither faster nor smaller than without them"
 OVER_ALL = "winner over all targets"
 GAIN_RESOLUTION = 0.15
-"""How far from a step's gain, as a share, the ends of its interval may lie for the gain to be shown as known."""
+"""How far from a speed-up, as a share, the ends of its interval may lie for it to be shown as known."""
 
 
 @dataclass(frozen=True)
@@ -212,22 +212,45 @@ def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[
 
 
 def unresolved_steps(waterfall: Sequence[WaterfallStep], tie_margin: float) -> list[OpenComparison]:
-    """Each step whose gain is not known well enough to be shown.
-
-    Near 1 the interval must tell a few percent from nothing; elsewhere it must be at most ±`GAIN_RESOLUTION` wide.
-    """
+    """Each step whose gain is not known well enough to be shown."""
     found = []
     before = ""
     for step in waterfall:
         if "gain" in step:
-            near_1 = too_wide(step["gain_low"], step["gain_high"], tie_margin)
-            if near_1 or step["gain_high"] > step["gain_low"] * (1 + GAIN_RESOLUTION) ** 2:
-                least = RESOLUTION if near_1 else GAIN_RESOLUTION
-                gain = f"gain of {step['step']}: {with_ends(step, 'gain')} times as fast"
-                words = f"{gain}, which is not known to ±{100 * least:g} %"
-                found.append(OpenComparison(words, (before, step["variant"])))
+            found += _unresolved(f"gain of {step['step']}", step, "gain", (before, step["variant"]), tie_margin)
         before = step["variant"] if step["kept"] else before
     return found
+
+
+def unresolved_speedups(metrics: Mapping[str, Any], tie_margin: float) -> list[OpenComparison]:
+    """Each winner whose speed-up over the baseline, or over quantization, is not known well enough to be shown."""
+    baseline, *variants = metrics["rows"]
+    winners = [row for row in variants if row["name"] in metrics["winners"].values()]
+    found = []
+    for row in winners:
+        pair = (baseline["name"], row["name"])
+        found += _unresolved(f"speed-up of {row['name']}", row, "speedup", pair, tie_margin)
+    verdict, quantized = metrics["verdict"], metrics["post_training_baseline"]
+    if verdict["met"] and quantized and quantized != verdict["winner"]:
+        field, pair = "speedup_vs_post_training_baseline", (quantized, verdict["winner"])
+        found += _unresolved(f"speed-up of {verdict['winner']} over {quantized}", verdict, field, pair, tie_margin)
+    return found
+
+
+def _unresolved(
+    what: str, record: Mapping[str, Any], field: str, variants: tuple[str, str], tie_margin: float
+) -> list[OpenComparison]:
+    """The comparison, where its interval is too wide to be shown.
+
+    Near 1 the interval must tell a few percent from nothing; elsewhere it must be at most ±`GAIN_RESOLUTION` wide.
+    """
+    low, high = record[f"{field}_low"], record[f"{field}_high"]
+    near_1 = too_wide(low, high, tie_margin)
+    if not near_1 and high <= low * (1 + GAIN_RESOLUTION) ** 2:
+        return []
+    share = RESOLUTION if near_1 else GAIN_RESOLUTION
+    words = f"{what}: {with_ends(record, field)} times as fast, which is not known to ±{100 * share:g} %"
+    return [OpenComparison(words, variants)]
 
 
 def _with_measured(row: CheckedVariant, over: str, nothing: Mapping[str, str]) -> CheckedVariant:

@@ -14,7 +14,7 @@ from edgekit.core.rows.variants import Facts
 from edgekit.runner.measure import conditions
 from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
-from edgekit.stages.benchmark.decide import Decision, decide, unresolved_steps
+from edgekit.stages.benchmark.decide import Decision, decide, unresolved_speedups, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import ClassTimings, OpenComparison, too_close_to_call
 
@@ -89,10 +89,11 @@ def measured(
 
 
 def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> list[OpenComparison]:
-    """What more rounds would settle: winners too close to call, and steps whose gain is known too roughly."""
+    """What more rounds would settle: winners too close to call, and gains and speed-ups that are known too roughly."""
     return [
         *(too_close_to_call(decision.decisions, tie_margin) if winners else []),
         *unresolved_steps(decision.metrics["waterfall"], tie_margin),
+        *unresolved_speedups(decision.metrics, tie_margin),
     ]
 
 

@@ -128,7 +128,7 @@ class Config(StageConfig):
 
     @model_serializer(mode="wrap")
     def _without_usual(self, plain: Any) -> dict[str, Any]:
-        """Without `targets_named` where it is true: keys of earlier runs stay."""
+        """Without `targets_named` where it is true: keys of earlier runs that name targets stay."""
         values: dict[str, Any] = plain(self)
         return {name: value for name, value in values.items() if name != "targets_named" or not value}
 
