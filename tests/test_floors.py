@@ -181,8 +181,3 @@ def test_importing_is_light(imports: str, never: set[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & never
-
-
-def test_modules_stay_readable() -> None:
-    long = {path.name: len(path.read_text().splitlines()) for path in MODULES if path.read_text().count("\n") > 300}
-    assert not long, f"over 300 lines; what are their two halves called? {long}"

@@ -17,7 +17,6 @@ from edgekit.workbook import side_notebook
 from edgekit.workbook.parameters import COMMON_PARAMETERS
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.sections import own_fields, parse_stage, shared_options, stage_config
-from tests.docs import pages
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
@@ -26,7 +25,7 @@ FIELD = ROOT / "notebooks" / side_notebook.FIELD
 SEARCH = ROOT / "notebooks" / side_notebook.SEARCH
 """No stage: it reads a study."""
 MOST_CELLS, MOST_LINES = 12, 15
-MOST_WORDS, LONGEST_SENTENCE = 80, 25
+MOST_WORDS = 80
 """Of a Markdown cell, and of a sentence in it."""
 
 
@@ -41,13 +40,6 @@ def source(cell: dict[str, Any]) -> str:
 def parameters(path: Path) -> dict[str, ast.AnnAssign]:
     (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
     return {node.target.id: node for node in ast.parse(source(cell)).body}  # type: ignore[attr-defined]
-
-
-def sentences(text: str) -> list[str]:
-    """Of Markdown, without headings and formulas; taken apart as those of the pages are."""
-    text = re.sub(r"(?ms)\$\$.*?\$\$|^#.*?$", "", text)
-    paragraphs = re.split(r"\n\s*\n|\n- ", text)
-    return [sentence for paragraph in paragraphs for sentence in pages.sentences(" ".join(paragraph.split()))]
 
 
 def imported_from_edgekit(path: Path) -> set[str]:
@@ -90,12 +82,10 @@ class TestForm:
         code = [source(cell) for cell in cells(path, "code") if "parameters" not in cell["metadata"].get("tags", [])]
         assert sum(len(source(cell)) for cell in cells(path, "markdown")) >= sum(map(len, code))
 
-    def test_short_cells_and_short_sentences(self, path: Path) -> None:
+    def test_short_cells(self, path: Path) -> None:
         for cell in cells(path, "markdown"):
             text = source(cell)
             assert len(text.split()) <= MOST_WORDS, (cell["id"], len(text.split()))
-            for sentence in sentences(text):
-                assert pages.words(sentence) <= LONGEST_SENTENCE, (cell["id"], sentence)
 
     def test_shows_its_method_on_one_batch(self, path: Path) -> None:
         """A visible cell below its words: what it calls is edgekit's, and nothing in it runs a whole stage."""

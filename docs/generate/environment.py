@@ -28,6 +28,7 @@ VARIABLES: Mapping[str, Mapping[str, str]] = {
         "EDGEKIT_DOCS_RUN": "Folder of the run whose executed notebooks the site shows, else `build/nbval/digits`.",
         "EDGEKIT_FUZZ_S": "How many seconds `make fuzz` lasts, else 600.",
         "EDGEKIT_HEAP": "Folder for what a server's allocator has given out; the tests of memory set it.",
+        "EDGEKIT_IMITATE": "System whose lack of modules and files Python imitates; tests of platforms set it.",
         "EDGEKIT_KILLS": "How many times `make faults` kills a run, else 60.",
         "EDGEKIT_SITE": "Folder of the built site that `make docs` tests, else `build/site`.",
         "EDGEKIT_SOAK_S": "How many seconds the soak tests of `make processes` last, else 30 and 20.",

@@ -63,7 +63,7 @@ def check(words: list[str]) -> None:
         for extra in re.findall(r"\.\[([\w,]+)\]", " ".join(rest)):
             assert set(extra.split(",")) <= set(PYPROJECT["optional-dependencies"]), words
     elif program == "source":
-        assert rest == [".venv/bin/activate"] and re.search(r"^VENV := \.venv$", (ROOT / "Makefile").read_text(), re.M)
+        assert rest == [".venv/bin/activate"] and re.search(r"^VENV \?= \.venv$", (ROOT / "Makefile").read_text(), re.M)
     elif program == "pre-commit":
         assert "pre-commit" in PYPROJECT["optional-dependencies"]["dev"]
         assert rest == ["install"] and yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]

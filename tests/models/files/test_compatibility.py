@@ -21,12 +21,14 @@ def test_a_file_that_no_target_takes_is_refused(kind: str, targets: list[str], t
     path = files.make(kind, tmp_path)
     with pytest.raises(ConfigError, match="model.source and targets disagree: an? .* model becomes none of") as refused:
         load_plan(trained.config(path, tmp_path, **ALONE, targets=targets))
-    assert "name another target, or give distill a student" in str(refused.value)
+    assert "name other targets, or give distill a student" in str(refused.value)
 
 
-def test_one_target_that_takes_it_is_enough(tmp_path: Path) -> None:
+def test_one_target_that_takes_it_is_enough_where_none_is_named(tmp_path: Path) -> None:
     path = files.make("openvino", tmp_path)
-    assert load_plan(trained.config(path, tmp_path, **ALONE, targets=["onnx", "openvino"])).source == path
+    assert load_plan(trained.config(path, tmp_path, **ALONE, targets=None)).source == path
+    with pytest.raises(ConfigError, match=r"an OpenVINO model becomes none of \['onnx'\]"):
+        load_plan(trained.config(path, tmp_path, **ALONE, targets=["onnx", "openvino"]))
 
 
 @pytest.mark.parametrize("changes", [{}, {"convert": {"models": ["student"]}}])

@@ -85,12 +85,12 @@ def test_a_machine_does_not_differ_from_itself() -> None:
 def test_each_difference_is_named_with_both_values() -> None:
     ours = {**facts.here(), "instructions": "avx avx2 fma"}
     theirs = deepcopy(ours)
-    theirs |= {"python": "3.12.1", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
+    theirs |= {"python": "3.10.0", "machine": "aarch64", "instructions": "avx avx512f", "code": "abc"}
     theirs["libraries"] |= {"torch": "1.0", "openvino": None}
     found = facts.differences(theirs, ours)
     assert found == [
         f"edgekit's code abc, here {ours['code']}",
-        f"Python 3.12.1, here {ours['python']}",
+        f"Python 3.10.0, here {ours['python']}",
         f"the architecture aarch64, here {ours['machine']}",
         "instruction sets without avx2 fma, with avx512f beside ours",
         f"openvino missing, here {ours['libraries']['openvino']}",
