@@ -104,6 +104,7 @@ def test_an_operator_that_two_targets_cannot_take(tmp_path: Path) -> None:
     assert "openvino can be made: take onnx out of targets" in demanded.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("package", "target"), [("openvino", "openvino"), ("litert_torch", "tflite")])
 def test_a_package_of_one_target_that_is_not_installed(package: str, target: str, tmp_path: Path) -> None:
     python = without(package, tmp_path / "environment")
@@ -125,6 +126,7 @@ def test_a_package_of_one_target_that_is_not_installed(package: str, target: str
     assert f"{', '.join(others)} can be made: take {target} out of targets" in demanded.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("named", [False, True])
 def test_a_target_whose_budget_is_missed(named: bool, tmp_path: Path) -> None:
     """It costs its own bundle alone, whether it is named or not; a run without any bundle ends with 3 as ever."""
