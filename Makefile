@@ -54,12 +54,13 @@ lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
 # The second mypy reads all but the packages that need Linux: a name that Windows' standard library lacks is an error.
+# The two run side by side.
 lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
-		--exclude '^edgekit/(serve|runner/releases|measure/devices/remote)/' edgekit
+	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
+		--exclude '^edgekit/(serve|runner/releases|measure/devices/remote)/' edgekit & windows=$$!; \
+	$(BIN)/mypy; linux=$$?; wait $$windows && exit $$linux
 
 nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make defaults does so too
 	$(BIN)/pytest -q -m defaults tests/test_nbval.py
@@ -125,8 +126,8 @@ faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred p
 tasks: $(VENV)/.dev ## every task from edgekit init to bundles that answer on three interpreters, kept in build/tasks
 	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
 
-matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels
-	$(BIN)/pytest -q -m matrix tests/matrix tests/runner/tokenization
+matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels, and as on macOS and Windows
+	$(BIN)/pytest -q -m matrix tests/matrix tests/runner tests/test_packaging.py
 
 aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
 	$(BIN)/python -m tests.aarch64.fetch

@@ -14,8 +14,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.faults.tree import gone
 
-BEAT_S = 2.0
-SILENT_S = 5
+BEAT_S = 1.0
+SILENT_S = 3
 """Of the stand-in for pip, at each installation."""
 
 

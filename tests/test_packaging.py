@@ -101,6 +101,7 @@ def test_what_builds_it_runs_on_every_python_it_is_for() -> None:
     assert Requirement(builder).specifier.contains("1.27.0")
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_a_wheel_carries_the_notebooks_and_runs_on_numpy_alone(tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]

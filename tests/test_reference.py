@@ -83,6 +83,7 @@ def test_the_sanitizer_leaves_what_is_deterministic(stage: str, text: str) -> No
     assert any(text in found for cell in reference(stage) for found in texts(cell))
 
 
+@pytest.mark.processes
 def test_nbval_fails_on_an_output_that_is_altered_or_lost(tiny_run: FinishedRun, tmp_path: Path) -> None:
     """One cell of each kind; all others pass."""
     shutil.copytree(tiny_run.folder, tmp_path / "tiny")

@@ -117,6 +117,7 @@ def test_epochs_that_no_training_can_have_are_told_in_a_line(epochs: str) -> Non
         main([str(ROOT / "tests" / "configs" / "tiny.yaml"), "--epochs", epochs])
 
 
+@pytest.mark.long
 def test_a_run_is_gone_on_with(tmp_path: Path) -> None:
     """The second time nothing is trained: of a row that is lost the networks are recalled."""
     config = [str(ROOT / "tests" / "configs" / "tiny.yaml"), "--set", "data.limit=200", "--set", "threads=1"]

@@ -12,6 +12,7 @@ from tests.benchmarks.untrained import saved
 from tests.conftest import TINY
 
 
+@pytest.mark.long
 def test_every_file_is_made_and_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     bits.main(["make", str(TINY), str(saved(tmp_path / "model")), str(out), "--targets", "onnx"])

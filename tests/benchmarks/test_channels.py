@@ -44,6 +44,7 @@ def test_accuracy_stands_beside_the_students_on_the_same_samples(tmp_path: Path)
     assert "| +5.00 (" in rows["ratio, from new weights"]
 
 
+@pytest.mark.long
 def test_files_are_made_once_and_timed_in_another_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1).model_copy(update={"input_shape": SHAPE, "preprocess": STEPS})
     data = Data(colours(8, 0), colours(8, 1), colours(8, 2), described.classes, "image", digest="synthetic")

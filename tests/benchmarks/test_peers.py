@@ -26,6 +26,7 @@ from edgekit.targets.evaluate import network_inputs
 from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, TINY
 
+pytestmark = pytest.mark.long
 RELEASE = "onnxruntime"
 """The peer whose library every workbook has, so that its worker runs for real here."""
 

@@ -17,6 +17,7 @@ from tests.benchmarks.untrained import saved
 from tests.conftest import TINY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["int8-openvino", "int4-tflite", "int4_dense-tflite"])
 def test_every_method_has_a_row(kind: str, tmp_path: Path) -> None:
     text, failed = quantization_methods.compare(TINY, saved(tmp_path / "model"), tmp_path / "out", [kind])
@@ -32,6 +33,7 @@ def test_every_method_has_a_row(kind: str, tmp_path: Path) -> None:
             assert accuracy.endswith("%") and " to " in beside and float(snr) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["int8-openvino", "int4_dense-openvino", "int4-tflite", "int4_dense-tflite"])
 def test_the_first_of_a_kind_is_edgekits_own_file(kind: str, tmp_path: Path) -> None:
     precision, _, target = kind.partition("-")

@@ -14,6 +14,8 @@ from PIL import Image
 from tests import imitation
 from tests.conftest import FinishedRun
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(params=imitation.SYSTEMS)
 def system(request: pytest.FixtureRequest) -> str:

@@ -106,6 +106,7 @@ def test_the_lists_hold_nothing_else_and_nothing_twice() -> None:
     assert set(listed) <= shown, sorted(set(listed) - shown)
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("command", ELSEWHERE)
 def test_what_cannot_run_here_is_spelt_right(command: str, tmp_path: Path) -> None:
     """Bash takes it, and so does what it calls, up to the point where it would begin."""

@@ -48,6 +48,7 @@ def threes(tmp_path_factory: pytest.TempPathFactory) -> Data:
     return load(parse({"source": "npz", "path": str(path), "calibration_samples": 20}, "anomaly"))
 
 
+@pytest.mark.numerics
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [8, 16])
 def test_it_learns_the_ordinary_at_the_rate_that_init_writes(threes: Data, width: int) -> None:

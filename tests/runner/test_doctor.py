@@ -406,6 +406,7 @@ def test_a_kernel_of_another_processor_is_emulation(tmp_path: Path) -> None:
     assert facts.gather([], tmp_path).emulator
 
 
+@pytest.mark.matrix
 @pytest.mark.slow
 def test_a_real_environment_with_numpy_2_beside_tflite_runtime(tmp_path: Path, bundles: dict[str, Path]) -> None:
     """The doctor names it, the interpreter really fails, the doctor's own line repairs it."""

@@ -12,6 +12,7 @@ from edgekit.runner import pyz
 from tests import imitation
 from tests.runner.conftest import LABELS, Made, WriteBundle, reference, samples
 
+pytestmark = pytest.mark.matrix
 TARGETS = ("tflite", "onnx", "openvino")
 RELEASES = ("boot", "confirm", "gc", "rollback", "status", "watch")
 

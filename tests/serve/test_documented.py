@@ -87,6 +87,7 @@ def test_the_pages_show_these_lines() -> None:
     assert "python ask.py" in shown[1]
 
 
+@pytest.mark.needs(program="curl")
 def test_curl_gets_the_answer_of_the_bundle(home: Path, address: str) -> None:
     bundle = next((home / "bundles").glob("*-tflite-*.edge.zip"))
     expected = load(bundle, trial=False).predict(np.load(home / "sample.npy"))

@@ -267,7 +267,13 @@ def test_tritonclient_sends_several_inputs(server: Server, folder: Path, form: b
     assert labels == [model.predict(each).label for each in many]
 
 
-@pytest.mark.parametrize("command", ["curl -T sample.npz localhost:8000/predict", "python ask_several.py"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("curl -T sample.npz localhost:8000/predict", marks=pytest.mark.needs(program="curl")),
+        "python ask_several.py",
+    ],
+)
 def test_the_pages_own_lines_are_answered(start: Start, folder: Path, tmp_path: Path, command: str) -> None:
     page, server = ROOT / "docs/how-to/serve.md", start(folder / "two-onnx.edge.zip")
     assert command in pages.commands(page)

@@ -35,6 +35,7 @@ def test_control_flow_that_depends_on_values(tmp_path: Path) -> None:
     assert "torch.where" in found.describe()
 
 
+@pytest.mark.zoo
 def test_a_window_that_is_too_large(tmp_path: Path) -> None:
     found = failed("EfficientNet, transformers", openvino, tmp_path)
     assert found.kind == "shape" and "AdaptiveAvgPool2d(1)" in found.describe()

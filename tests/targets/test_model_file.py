@@ -70,6 +70,7 @@ def test_keras_in_int8_is_int8_at_both_ends(models: dict[str, Path], tmp_path: P
     assert (made.input.dtype, made.outputs[0].dtype, made.float_ops) == ("int8", "int8", ())
 
 
+@pytest.mark.numerics
 def test_kerass_weights_outlive_their_model(models: dict[str, Path], tmp_path: Path) -> None:
     """OpenVINO may take them over where they lie; one process that makes all precisions gives that memory to others."""
     x = files.samples()

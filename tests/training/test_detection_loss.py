@@ -104,6 +104,7 @@ def test_a_box_that_a_shift_moves_out_is_dropped() -> None:
     assert areas.min() >= 0.4 * 48 - 1e-3
 
 
+@pytest.mark.numerics
 def test_a_small_detector_learns_small_scenes(tmp_path) -> None:  # type: ignore[no-untyped-def]
     WRITERS["yolo"](tmp_path / "data", scenes(150))
     section = {"source": "boxes", "path": str(tmp_path / "data"), "annotations": "yolo", "height": 48, "width": 64,

@@ -90,6 +90,7 @@ def without(package: str, home: Path) -> Path:
     return home / "bin/python"
 
 
+@pytest.mark.processes
 def test_an_operator_that_two_targets_cannot_take(tmp_path: Path) -> None:
     (tmp_path / "guarded.py").write_text(NETWORK)
     path = config(tmp_path, model={"builder": "guarded:make"})

@@ -107,6 +107,7 @@ def test_other_samples_cannot_be_compared(task: str) -> None:
         tasks.drop(found, fewer, 0.95)
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("task", [task for task in TASKS if task != "classification"])
 def test_the_bound_holds_as_often_as_it_says(task: str) -> None:
     """Two networks equally good: the drop of all samples, 0, is within nearly all bounds of drawn ones."""

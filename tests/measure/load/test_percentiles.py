@@ -21,6 +21,7 @@ def test_values_are_numpys() -> None:
         assert each.low_ms <= each.value_ms <= each.high_ms
 
 
+@pytest.mark.numerics
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     generator = np.random.default_rng(1)
     held = {"p50": 0, "p90": 0, "p95": 0}

@@ -152,6 +152,7 @@ def told_apart(generator: np.random.Generator, slower: float, instance: float = 
             return not found.low <= 1 <= found.high
 
 
+@pytest.mark.numerics
 def test_a_variant_is_not_told_apart_from_itself_and_three_percent_are_found() -> None:
     generator = np.random.default_rng(20)
     tries = 400

@@ -176,6 +176,7 @@ def soaked(call: Callable[[], object]) -> soak.Soak:
     return soak.run(call, soak.plan(100.0, 3.6, 0.2), clock=time.thread_time, sleep=busy)
 
 
+@pytest.mark.numerics
 def test_a_call_that_slows_by_a_fifth_midway_is_found() -> None:
     begun = time.thread_time()
     windows = soaked(lambda: busy(0.004 if time.thread_time() - begun < 1.8 else 0.0048)).windows
@@ -185,11 +186,13 @@ def test_a_call_that_slows_by_a_fifth_midway_is_found() -> None:
     assert drift.saturated(windows, 100).found is False
 
 
+@pytest.mark.numerics
 def test_a_constant_call_is_clean() -> None:
     windows = soaked(lambda: busy(0.004)).windows
     assert [drift.findings(windows, 100)[name].found for name in ("saturated", "drifted", "grew")] == [False] * 3
 
 
+@pytest.mark.numerics
 def test_a_call_that_leaks_is_found() -> None:
     held: list[bytes] = []  # growth is held against 1 % of what is resident, and a long run of tests holds gigabytes
     found = drift.memory_growth(soaked(lambda: held.append(b"x" * 500_000)).windows)

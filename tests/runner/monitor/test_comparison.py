@@ -63,11 +63,13 @@ def test_a_change_of_spread_alone_is_found() -> None:
     assert sum(delay(seed, 0.0, 512, scale=1.5) for seed in range(20)) > 10
 
 
+@pytest.mark.numerics
 def test_independent_samples_cause_at_most_the_promised_alarms() -> None:
     rng = np.random.default_rng(1)
     assert alarms(Comparison(reference(rng, 1000), 100_000), rng.normal(size=(100_000, STATISTICS))) <= 1
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("rho", [0.9, 0.99])
 def test_neighbours_that_are_alike_cause_no_more(rho: float) -> None:
     comparison = Comparison(reference(np.random.default_rng(2), 1000), 100_000)
