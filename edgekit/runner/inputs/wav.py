@@ -128,11 +128,10 @@ def headers(path: str, stream: IO[bytes], size: int) -> Sound:
             if length > left:
                 raise InputError(f"{path}: cut short: {left} bytes of sound, its header says {length}; copy it again")
             return Sound(*form, stream.tell(), length)
+        end = stream.tell() + length + (length & 1)  # chunks begin at even places
         if name == b"fmt ":
-            read = stream.read(min(length, left, LONGEST_FORM))
-            form = parse_format(path, read)
-            length -= len(read)
-        stream.seek(length + (length & 1), os.SEEK_CUR)  # chunks begin at even places
+            form = parse_format(path, stream.read(min(length, left, LONGEST_FORM)))
+        stream.seek(end)
     raise InputError(f"{path}: cut short, or no WAV file: it has no sound in it; copy it again")
 
 
@@ -140,9 +139,12 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     """(code, channels, rate, bits) of a "fmt " chunk; the extensible one has its code in the first bytes of a GUID."""
     if len(chunk) < 16:
         raise InputError(f"{path}: its header is cut short; copy it again")
-    code, channels, rate_hz, _, _, bits = struct.unpack("<HHIIHH", chunk[:16])
+    code, channels, rate_hz, _, frame_bytes, bits = struct.unpack("<HHIIHH", chunk[:16])
     if code == EXTENSIBLE and len(chunk) >= 26:
         code = struct.unpack("<H", chunk[24:26])[0]
+    if (code, bits) in DTYPES and frame_bytes not in (0, channels * bits // 8):
+        padded = f"{channels} channels of {bits} bits in {frame_bytes} bytes: padded samples are not read"
+        raise InputError(f"{path}: {padded}; convert it: ffmpeg -i {shlex.quote(path)} -c:a pcm_s16le OUT.wav")
     return code, channels, rate_hz, bits
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shlex
+import struct
 import subprocess
 import wave
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
+from edgekit.runner.inputs import wav
 from tests import requirements
 from tests.runner import flat
 from tests.runner.flat import SOUND, coded, form, predict, refusal, riff
@@ -52,6 +56,47 @@ def test_the_standard_librarys_own_files_are_read(width: int, tmp_path: Path) ->
         stream.writeframes(coded([-100, 0, 100], 8 * width))
     sample = inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (3,), "float32", sample_rate_hz=8000))
     assert sample.tolist() == [float(np.float32(value / 2 ** (8 * width - 1))) for value in (-100, 0, 100)]
+
+
+def odd_file(random: np.random.Generator) -> bytes:
+    """A WAV file of a random coding, its chunks of odd lengths and orders, as other programs write them."""
+
+    def chunk(name: bytes, body: bytes) -> bytes:
+        return name + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
+
+    def others() -> bytes:
+        lengths = random.integers(0, 30, random.integers(3))
+        return b"".join(chunk(random.choice([b"JUNK", b"odd ", b"note"]), random.bytes(each)) for each in lengths)
+
+    code, bits = [(1, 8), (1, 16), (1, 24), (1, 32), (3, 32), (3, 64)][random.integers(6)]
+    channels, frames = int(random.integers(1, 4)), int(random.integers(1, 40))
+    frame_bytes = channels * bits // 8
+    head = struct.pack("<HHIIHH", code, channels, 8000, 8000 * frame_bytes, frame_bytes, bits)
+    form = head + [b"", b"\0\0", b"\1\0x", random.bytes(random.integers(2, 9))][random.integers(4)]
+    values = random.normal(size=frames * channels).astype(f"<f{bits // 8}") if code == 3 else None
+    data = random.bytes(frames * frame_bytes) if values is None else values.tobytes()
+    chunks = others() + chunk(b"fmt ", form) + others() + chunk(b"data", data) + others()
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+def test_odd_files_are_read_as_libsndfile_reads_them() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        content = odd_file(random)
+        expected, rate_hz = soundfile.read(io.BytesIO(content), dtype="float64", always_2d=True)
+        sound = wav.headers("odd.wav", io.BytesIO(content), len(content))
+        read = wav.floats(content[sound.start : sound.start + sound.data_bytes], sound.code, sound.bits)
+        assert sound.rate_hz == rate_hz
+        np.testing.assert_array_equal(read.reshape(-1, sound.channels), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize(("bits", "frame_bytes"), [(24, 4), (8, 2), (16, 1)])
+def test_samples_that_are_padded_are_refused(bits: int, frame_bytes: int, tmp_path: Path) -> None:
+    """Read as if they were not, they would be noise."""
+    header = struct.pack("<HHIIHH", 1, 1, 8000, 8000 * frame_bytes, frame_bytes, bits)
+    (tmp_path / "a.wav").write_bytes(riff(header, bytes(12 * frame_bytes)))
+    with pytest.raises(InputError, match=rf"1 channels of {bits} bits in {frame_bytes} bytes.*; convert it: ffmpeg -i"):
+        inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (12,), "float32", sample_rate_hz=8000))
 
 
 @pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
