@@ -84,7 +84,10 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
 
     from edgekit.models.files import onnx_batch, onnx_classic
 
-    classic = onnx_classic.read(path.read_bytes(), two_classes)
+    try:
+        classic = onnx_classic.read(path.read_bytes(), two_classes)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
     model = onnx.load_model_from_string(classic.content)
     if not model.graph.output:
         raise ModelError(f"{name}: no ONNX model: it has no graph; {type_hint(path)}")

@@ -2,7 +2,9 @@
 
 skl2onnx and onnxmltools give two outputs: the label, and the probabilities, often as a ZipMap, which is a list of
 {class: probability}. A model here has one output, a tensor of scores, of which the runner makes the label. So the label
-and the ZipMap leave the graph when a file is read. Their operators are those of the domain `ai.onnx.ml`, which ONNX
+and the ZipMap leave the graph when a file is read, after the class of the largest score was compared with the label on
+samples: ONNX Runtime negates the scores of support vectors with two classes and no probabilities, and shapes that
+converters declare are not always those that come out. Their operators are those of the domain `ai.onnx.ml`, which ONNX
 Runtime alone runs.
 """
 
@@ -15,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.core.errors import ModelError
+
 DOMAIN = "ai.onnx.ml"
 CLASS_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 PASSING = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
@@ -22,6 +26,13 @@ PASSING = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
 LABELS, FLOATS = (6, 7, 8), (1, 10, 11)
 """Of ONNX: int32, int64 and string; float32, float16 and float64."""
 SHOWN = 3
+SCALES = (0.1, 1.0, 10.0, 100.0)
+SAMPLES_PER_SCALE = 250
+MOST_TIES = 0.01
+"""Share of samples for which the largest score may be another class than the label: support vectors of several classes
+vote, and scikit-learn breaks ties of votes, and of probabilities, otherwise than by the scores."""
+CLEAR_MARGIN = 1e-5
+"""Of the two largest scores, relative: below it, float32 may order them either way."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +67,19 @@ def read(content: bytes, two_classes: bool = False) -> Classic:
     """The model without its label and its ZipMap; the same bytes where it has neither.
 
     With `two_classes`, a probability that stands alone becomes the scores of both classes, whatever the file says.
+    ModelError where the model answers several labels at once, or where its scores do not decide its label.
     """
-    import onnx
-
-    model = onnx.load_model_from_string(content)
+    model = _parsed(content)
     changes, classes = _take_off(model)
-    if _is_classic(model.graph) and (two_classes or len(classes) == 2):
-        changes += _both_columns(model, named=bool(classes))
+    is_corrected = False
+    if _is_classic(model.graph):
+        is_corrected = _declare_columns(model)
+        if two_classes or len(classes) == 2:
+            changes += _both_columns(model, named=bool(classes))
     if changes:
         _drop_unused(model.graph)
+        changes += _agreeing_with_label(content, model, classes)
+    if changes or is_corrected:
         content = bytes(model.SerializeToString(deterministic=True))
     operators = sorted({node.op_type for node in model.graph.node if node.domain == DOMAIN})
     return Classic(content, tuple(changes), classes, tuple(operators))
@@ -84,6 +99,9 @@ def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
     classes = _classes(graph, [*labels, *zips, *floats], makers)
     if not (zips or labels):
         return [], classes
+    for label in labels:
+        sides = [side.dim_value for side in label.type.tensor_type.shape.dim]
+        _check_single(label.name, sides[1] if len(sides) == 2 else 1)
     scores = _unzipped(model, makers[zips[0].name], len(classes)) if zips else floats[0]
     taken = [f"its label ({labels[0].name})"] if labels else []
     taken += ["its ZipMap"] if zips else []
@@ -92,8 +110,22 @@ def _take_off(model: Any) -> tuple[list[str], tuple[str, ...]]:
     del graph.output[:]
     graph.output.append(kept)
     verb = "was" if len(taken) == 1 else "were"
-    said = f"{' and '.join(taken)} {verb} taken off; its output is {kept.name}, of which the runner makes the label"
+    said = f"{' and '.join(taken)} {verb} taken off; its output is {kept.name}, {_use(classes)}"
     return [said], classes
+
+
+def _check_single(name: str, labels: int) -> None:
+    """ModelError where the output `name` holds several labels for each sample."""
+    if labels > 1:
+        raise ModelError(
+            f"its output {name} holds {labels} labels for each sample, a bundle answers one; convert a model for each "
+            "label by itself"
+        )
+
+
+def _use(classes: tuple[str, ...]) -> str:
+    """What the runner does with the scores that are left."""
+    return "of which the runner makes the label" if classes else "which stands for itself, without a label"
 
 
 def _is_classic(graph: Any) -> bool:
@@ -185,19 +217,98 @@ def _both_columns(model: Any, named: bool) -> list[str]:
 
 def _columns(model: Any) -> int:
     """How many scores it really gives for a sample of zeros: a converter's word is not always true. 0: not known."""
+    answers = _answers(model.SerializeToString(), np.zeros(1))
+    if answers is None:
+        return 0
+    scores = answers[0][0]
+    return int(scores.size) if scores.shape in ((1, scores.size), (scores.size,)) else 0
+
+
+def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
+    """All outputs for one random sample of each scale, the same samples for every model; None where it does not run.
+
+    The samples go in one at a time, because some converters fix the batch at one.
+    """
     import onnxruntime
 
+    random = np.random.default_rng(0)
     try:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         [source] = session.get_inputs()
         shape = [1, *source.shape[1:]]
-        found = session.run(None, {source.name: np.zeros(shape, np.float32)})[0]
-        return int(found.size) if found.shape in ((1, found.size), (found.size,)) else 0
+        samples = [(scale * random.normal(size=shape)).astype(np.float32) for scale in scales]
+        return [session.run(None, {source.name: sample}) for sample in samples]
     except Exception:  # its errors share no base class; what is wrong with the model shows again where it is opened
-        return 0
+        return None
+
+
+def _declare_columns(model: Any) -> bool:
+    """Let the shape of the one output be the one that comes out, in place; whether it was another."""
+    if len(model.graph.output) != 1 or not (columns := _columns(model)):
+        return False
+    sides = model.graph.output[0].type.tensor_type.shape.dim
+    if len(sides) != 2 or sides[1].dim_value == columns:
+        return False
+    sides[1].dim_value = columns
+    return True
+
+
+def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -> list[str]:
+    """Compare the class of the largest score with the label of the unchanged model, `content`, on random samples.
+
+    Scores of two classes that always say the opposite are negated, in place. Returns what was done or seen, in words.
+    ModelError where they differ for more samples than ties explain.
+    """
+    scales = np.repeat(SCALES, SAMPLES_PER_SCALE)
+    before, after = _answers(content, scales), _answers(model.SerializeToString(), scales)
+    outputs = _parsed(content).graph.output
+    place = next((at for at, each in enumerate(outputs) if each.type.tensor_type.elem_type in LABELS), None)
+    if before is None or after is None or place is None:
+        return []
+    labels = np.stack([np.asarray(each[place]).ravel() for each in before])
+    _check_single(outputs[place].name, labels.shape[1])
+    scores = np.stack([np.asarray(each[0], np.float64).ravel() for each in after])
+    if len(classes) < 2 or scores.shape[1] != len(classes):
+        return []
+    largest = np.sort(scores, axis=1)[:, -2:]
+    is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)
+    names = np.array(classes)
+    own = np.array([_text(label) for label in labels[:, 0]])
+    differ = is_clear & (names[scores.argmax(axis=1)] != own)
+    if not differ.any():
+        return []
+    if len(classes) == 2 and differ[is_clear].all():
+        return [_negate(model)]
+    seen = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} random samples"
+    if differ.mean() <= MOST_TIES:
+        return [f"{seen}, because it breaks ties otherwise; the runner takes the score"]
+    raise ModelError(
+        f"{seen}, so the scores do not decide; wrap the classifier in sklearn.calibration.CalibratedClassifierCV, or "
+        "train one that has predict_proba, and convert it again"
+    )
+
+
+def _negate(model: Any) -> str:
+    """Change the sign of the scores, in place; says so in words."""
+    from onnx import helper
+
+    graph = model.graph
+    known = {name for node in graph.node for name in (*node.input, *node.output)}
+    output = graph.output[0]
+    name = _unused(f"{output.name}_negated", known)
+    graph.node.append(helper.make_node("Neg", [output.name], [name]))
+    said = f"its scores ({output.name}) were negated, because their order was the opposite of its label"
+    output.name = name
+    return said
+
+
+def _parsed(content: bytes) -> Any:
+    import onnx
+
+    return onnx.load_model_from_string(content)
 
 
 def _is_probability(name: str, makers: dict[str, Any]) -> bool:

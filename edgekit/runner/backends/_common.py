@@ -157,7 +157,8 @@ def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 
         raise BackendError(f"{what}: the model file fixes its batch at 1")
     raise BackendError(
         f"{what}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{[batch, *spec.shape[1:]]}; "
-        "the bundle was put together wrongly, build it again"
+        "the model file declares another shape than it gives, or the bundle was put together wrongly; correct the "
+        "file, and build the bundle again"
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from edgekit.core.errors import ConfigError
+from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files import onnx as onnx_files
 from edgekit.models.files import onnx_classic
 from edgekit.runner.backends import open_backend
@@ -65,7 +66,7 @@ def test_what_was_taken_off_is_told_and_the_classes_are_named(case: tuple[str, c
         assert found.content == made.content and not found.changes and found.is_regressor
         return
     assert not found.is_regressor
-    [said] = found.changes
+    said = found.changes[0]
     assert said.startswith("its label (") and "taken off" in said
     assert ("its ZipMap" in said) == ("no ZipMap" not in name and "XGBoost" not in name)
 
@@ -110,6 +111,96 @@ def test_a_config_that_asks_for_other_targets_alone_is_refused(tmp_path: Path) -
     for rest in ("", "targets: [onnx]\n"):
         config.write_text(text + rest)
         assert load_plan(config).source == tmp_path / "forest.onnx"
+
+
+def fitted(model: Any, y: np.ndarray) -> tuple[Any, bytes]:
+    """A model of scikit-learn, fitted to `y`, and its file."""
+    from skl2onnx import to_onnx
+
+    x = classic.samples(400, 1)
+    model.fit(x, y)
+    return model, to_onnx(model, x[:1], target_opset={"": 17, "ai.onnx.ml": 3}).SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["SVC", "NuSVC"])
+def test_support_vectors_of_two_classes_answer_as_their_label_does(name: str, tmp_path: Path) -> None:
+    """Without probabilities, ONNX Runtime gives their two scores the opposite sign."""
+    from sklearn import svm
+
+    y = np.array(["no", "yes"])[classic.classes_of(classic.samples(400, 1), 2)]
+    model, content = fitted(getattr(svm, name)(), y)
+    (tmp_path / "model.onnx").write_bytes(content)
+    rows = classic.samples(100, 2)
+    read = onnx_classic.read(content)
+    labels = np.array(read.classes)[answers(tmp_path / "model.onnx", rows).argmax(axis=1)]
+    assert np.array_equal(labels, model.predict(rows)) and len(set(labels)) == 2
+    assert any("negated" in change for change in read.changes)
+
+
+def test_support_vectors_of_three_classes_say_that_ties_are_broken_otherwise(tmp_path: Path) -> None:
+    """Of its votes, scikit-learn takes the first class of a tie, and the runner the largest score."""
+    from sklearn.svm import SVC
+
+    model, content = fitted(SVC(), classic.classes_of(classic.samples(400, 1), 3))
+    (tmp_path / "model.onnx").write_bytes(content)
+    rows = classic.samples(1000, 2)
+    labels = answers(tmp_path / "model.onnx", rows).argmax(axis=1)
+    assert (labels == model.predict(rows)).mean() >= 0.99
+    assert any(
+        "random samples, because it breaks ties otherwise" in each for each in onnx_classic.read(content).changes
+    )
+
+
+def test_scores_that_do_not_decide_the_label_are_refused() -> None:
+    """The label of the least score, of three."""
+    from onnx import TensorProto, helper
+
+    tree = helper.make_node(
+        "LinearClassifier", ["x"], ["unused", "scores"], domain="ai.onnx.ml", classlabels_ints=[0, 1, 2],
+        coefficients=[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], intercepts=[0.0, 0.0, 0.0],
+    )  # fmt: skip
+    least = helper.make_node("ArgMin", ["scores"], ["label"], axis=1, keepdims=0)
+    graph = helper.make_graph(
+        [tree, least],
+        "least",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])],
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, [None]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 3]),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    content = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    with pytest.raises(ModelError, match=r"not its own label for \d+ of 1000 .*CalibratedClassifierCV"):
+        onnx_classic.read(content)
+
+
+@pytest.mark.parametrize("kind", ["forest", "one against the rest", "perceptron"])
+def test_several_labels_at_once_are_refused(kind: str) -> None:
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.neural_network import MLPClassifier
+
+    models = {
+        "forest": RandomForestClassifier(5, random_state=0),
+        "one against the rest": OneVsRestClassifier(LogisticRegression(max_iter=2000)),
+        "perceptron": MLPClassifier((4,), max_iter=20, random_state=0),
+    }
+    y = (classic.samples(400, 1)[:, :3] > 0).astype(int)
+    with pytest.raises(ModelError, match="holds 3 labels for each sample, a bundle answers one"):
+        onnx_classic.read(fitted(models[kind], y)[1])
+
+
+def test_several_values_have_the_shape_that_comes_out(tmp_path: Path) -> None:
+    """skl2onnx declares one value for a forest of several."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    x = classic.samples(400, 1)
+    model, content = fitted(RandomForestRegressor(5, random_state=0), np.c_[classic.values_of(x), x[:, 1]])
+    (tmp_path / "model.onnx").write_bytes(content)
+    rows = classic.samples(100, 2)
+    assert np.abs(answers(tmp_path / "model.onnx", rows) - model.predict(rows)).max() < 1e-5
 
 
 def one_column(classes: bool, sigmoid: bool) -> bytes:
