@@ -42,6 +42,18 @@ def test_the_label_is_found(header: str, cells: str, label: str, columns: list[s
     assert (data["source"], data["label"], data["columns"]) == ("csv_rows", label, columns)
 
 
+def test_a_table_as_excel_writes_it_in_europe_keeps_every_column(tmp_path: Path) -> None:
+    lines = [
+        f"{20 + k / 8:.3f};{k % 9};{k % 7 + 0.5:.1f};Halle {k % 4};{'warm' if k % 2 else 'kalt'}" for k in range(90)
+    ]
+    text = "\n".join(["Temperatur;Stufe;Feuchte;Ort;Klasse", *(line.replace(".", ",") for line in lines)])
+    (tmp_path / "excel.csv").write_text(text, encoding="utf-8-sig")
+    done = edgekit("init", "mine", "--data", tmp_path / "excel.csv", "--out", tmp_path / "out")
+    said = " ".join(done.output.split())
+    assert "3 features (Temperatur, Stufe, Feuchte)" in said
+    assert "left out, because they hold no numbers or count the rows: Ort" in said
+
+
 def test_measured_values_want_a_regression_and_words_want_classes(tmp_path: Path) -> None:
     values = table(tmp_path / "v.csv", "x,speed", "{n}.5,{x}")
     done = edgekit("init", "mine", "--data", values, "--out", tmp_path / "out")

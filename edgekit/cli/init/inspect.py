@@ -22,6 +22,7 @@ from edgekit.data.folder_layout import Layout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
+from edgekit.runner.inputs.table import with_points
 
 Source = file_list.Source
 MOST_OPENED = 200
@@ -141,12 +142,15 @@ def is_table(start: bytes, columns: int = 2) -> bool:
 def recordings(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     """Columns of numbers, and how long the recordings are."""
     columns: list[str] = []
+    unused: list[str] = []
     by_class: dict[str, list[int]] = {}
     for name, content in _opened_with_names(plan, source):
         rows = _rows(content)
         if len(rows) < 2:
             continue  # the source names the file
-        columns = columns or _channels(rows)
+        if not columns:
+            columns = _channels(rows)
+            unused = [each.strip() for each in rows[0] if each.strip() and each.strip() not in columns]
         by_class.setdefault(name.rpartition("/")[0], []).append(len(rows) - 1)
     if not columns:
         raise DataError(
@@ -167,6 +171,8 @@ def recordings(path: Path, where: str, plan: Layout, source: Source) -> Findings
     }
     section = {"source": "csv_windows", "path": str(path), "columns": columns, "window": window, "stride": stride}
     words = f"{where} of recordings, {len(columns)} columns ({', '.join(columns)}), in windows of {window} rows"
+    if unused:
+        words += f"; left out, because they hold no numbers or are clocks: {', '.join(unused)}"
     return Findings(section, words, frozenset(plan.names), comments, classes=plan.classes)
 
 
@@ -185,7 +191,8 @@ def _rows(content: bytes) -> list[list[str]]:
     text = content.decode("utf-8-sig", "replace")
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     try:
-        return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        return [with_points(row, delimiter) for row in rows if row]
     except csv.Error:
         return []
 

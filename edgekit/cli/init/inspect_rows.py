@@ -39,6 +39,8 @@ def rows(path: Path) -> Findings:
     comments = {"label": "the column with the class or the value of each row", "columns": "the features, in this order"}
     shown = ", ".join(columns[:SHOWN]) + (", …" if len(columns) > SHOWN else "")
     words = f"a table of {len(found.rows):,} rows, {len(columns)} features ({shown}), labels in {label!r}"
+    if unused := [name for name in found.header if name and name != label and name not in columns]:
+        words += f"; left out, because they hold no numbers or count the rows: {', '.join(unused)}"
     splits = frozenset(FILES[name] for name in tables)
     return Findings(section, words, splits, comments, _numbers(cells), tuple(sorted(set(cells) - {""})))
 

@@ -1,10 +1,11 @@
 """Windows and vectors from CSV files: a header row with the columns' names, then a row of numbers for each moment.
 
-Commas, semicolons or tabs part the cells, whichever makes the most of the header; decimals have a point. Training reads
-its tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell is the same float32 in
-both. It is Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so
-their order in a file is free. Where the input path declares it, a recording is cut into windows, and a table
-into rows. Nothing is filled up or guessed.
+Commas, semicolons or tabs part the cells, whichever makes the most of the header. Decimals have a point; where
+semicolons or tabs part the cells they may have a comma instead, as Excel writes them in Europe. Training reads its
+tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell is the same float32 in both.
+It is Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their
+order in a file is free. Where the input path declares it, a recording is cut into windows, and a table into rows.
+Nothing is filled up or guessed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 DELIMITERS = ",;\t"
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
 LARGEST_BYTES = 64 << 20
 PIECE_ROWS = 8192
 SHOWN = 12
@@ -133,7 +136,8 @@ def is_number(cell: str) -> bool:
 
 
 def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text))
+    delimiter = delimiter_of(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     header = header_of(name, reader)
     rows: list[list[str]] = []
     lines: list[int] = []
@@ -148,10 +152,39 @@ def _parsed(name: str, text: str, most_rows: int) -> Iterator[Table]:
         if done + len(rows) == most_rows + 1:
             break
         if len(rows) == PIECE_ROWS:
-            yield Table(name, header, rows, lines)
+            yield _with_points(Table(name, header, rows, lines), delimiter)
             done, rows, lines = done + len(rows), [], []
     if rows or not done:
-        yield Table(name, header, rows, lines)
+        yield _with_points(Table(name, header, rows, lines), delimiter)
+
+
+def with_points(row: list[str], delimiter: str) -> list[str]:
+    """The cells of a row, a decimal comma as a point, unless commas part the cells."""
+    if delimiter == ",":
+        return row
+    return [cell.replace(",", ".") if "," in cell and DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
+
+
+def _with_points(table: Table, delimiter: str) -> Table:
+    """The same table with decimal points; InputError where one column has decimals of both kinds.
+
+    There, a point may part thousands.
+    """
+    if delimiter == ",":
+        return table
+    rows = [with_points(row, delimiter) for row in table.rows]
+    changed = {
+        place: at for at, row in enumerate(rows) for place, cell in enumerate(row) if cell != table.rows[at][place]
+    }
+    for row in table.rows:
+        for place, at in changed.items():
+            if "." in row[place] and is_number(row[place]):
+                got = f"got {row[place][:40]!r} and {table.rows[at][place][:40]!r}"
+                raise InputError(
+                    f"{table.name}, line {table.lines[at]}, column {table.header[place]!r}: {got}; write all decimals "
+                    "with a point, or all with a comma"
+                )
+    return Table(table.name, table.header, rows, table.lines)
 
 
 def delimiter_of(text: str) -> str:
@@ -203,8 +236,8 @@ def _bad_cell(table: Table, columns: Sequence[str], places: Sequence[int]) -> st
 
 
 def _fix(cell: str) -> str:
-    if is_number(cell.replace(",", ".")):
-        return "write decimals with a point"
+    if is_number(cell.replace(",", ".")) or is_number(cell.replace(".", "").replace(",", ".")):
+        return "write decimals with a point, and nothing between thousands"
     try:
         known = math.isfinite(float(cell)) and "_" not in cell
     except ValueError:

@@ -67,7 +67,7 @@ class Lines:
                     self._empty = self._empty or place
                     continue
                 table.check_row(NAME, row, place, self._empty, self._header)
-                rows.rows.append(row)
+                rows.rows.append(table.with_points(row, self._delimiter))
                 rows.lines.append(place)
             self._lines += reader.line_num
         except csv.Error as error:

@@ -66,6 +66,14 @@ def test_what_programs_write_around_the_numbers_changes_nothing(content: bytes, 
     assert sample(content, tmp_path).tobytes() == WANTED.tobytes()
 
 
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_decimal_commas_are_read_where_no_comma_parts_the_cells(between: str, tmp_path: Path) -> None:
+    content = rows(between=between).replace(b".", b",")
+    assert b"," in content
+    assert sample(content, tmp_path).tobytes() == WANTED.tobytes()
+    assert sample(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"), tmp_path).tobytes() == WANTED.tobytes()
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.floats(allow_nan=False, width=64), min_size=1, max_size=6))
 def test_every_number_is_rounded_once_from_pythons_own(values: list[float]) -> None:
@@ -90,7 +98,11 @@ def test_every_number_is_rounded_once_from_pythons_own(values: list[float]) -> N
         (rows().replace(b"ay", b"by"), ["no column 'ay'", "'by'"]),
         (rows().replace(b"note", b"ax"), ["2 columns are called 'ax'"]),
         (rows().replace(b"-2.5", b"-2,5"), ["line 4", "6 cells, the header has 5"]),
-        (rows(between=";").replace(b"-2.5", b"-2,5"), ["line 4, column 'ax'", "'-2,5'", "decimals with a point"]),
+        (
+            rows(between=";").replace(b"-2.5", b"-2,5"),
+            ["line 4, column 'ax'", "'-2,5'", "decimals with a point, or all"],
+        ),
+        (rows(between=";").replace(b"-2.5", b"-1.002,5"), ["line 4, column 'ax'", "nothing between thousands"]),
         (rows().replace(b"-2.5", b""), ["line 4, column 'ax'", "got ''", "fill the gap"]),
         (rows().replace(b"-2.5", b"n/a"), ["line 4, column 'ax'", "got 'n/a'", "must be a number"]),
         (rows().replace(b"-2.5", b"nan"), ["line 4, column 'ax'", "got 'nan'"]),
