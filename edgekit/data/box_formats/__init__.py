@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -114,15 +115,32 @@ def is_hidden(path: PurePosixPath) -> bool:
 
 def pictures(listing: Listing) -> dict[str, str]:
     """Every picture's name in the listing by its stem; DataError where two pictures share one."""
-    found: dict[str, str] = {}
+    found = pictures_by_stem(listing)
+    for names in found.values():
+        if len(names) > 1:
+            raise DataError(f"{names[0]} and {names[1]}: two pictures of one name; rename one and its annotations")
+    return {stem: name for stem, [name] in found.items()}
+
+
+def pictures_by_stem(listing: Listing) -> dict[str, list[str]]:
+    """The pictures of each stem, masks and hidden files aside."""
+    found: dict[str, list[str]] = {}
     for name in listing.files:
         path = PurePosixPath(name)
-        if path.suffix.lower() not in PICTURES or path.name.startswith(".") or MASKS & set(path.parts[:-1]):
-            continue
-        if path.stem in found:
-            raise DataError(f"{found[path.stem]} and {name}: two pictures of one name; rename one and its annotations")
-        found[path.stem] = name
+        if path.suffix.lower() in PICTURES and not path.name.startswith(".") and not MASKS & set(path.parts[:-1]):
+            found.setdefault(path.stem, []).append(name)
     return found
+
+
+def split_named_in(part: str) -> str | None:
+    """The split that a word of a file's or a folder's name means; None where no word does."""
+    return next((SPLITS[word] for word in re.findall("[a-z]+", part.lower()) if word in SPLITS), None)
+
+
+def folder_split(name: str) -> str | None:
+    """The split that the nearest folder of a file names; None where no folder names one."""
+    parts = reversed(PurePosixPath(name).parts[:-1])
+    return next((found for part in parts if (found := split_named_in(part))), None)
 
 
 def named_once(classes: list[str], where: str) -> tuple[str, ...]:

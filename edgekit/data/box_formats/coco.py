@@ -1,21 +1,32 @@
 """COCO JSON (Lin et al., ECCV 2014): a file for each split, with `images`, `annotations` and `categories`.
 
 The split is named by the file (instances_train2017.json) or by its folder (train/_annotations.coco.json). Boxes are
-left, top, width, height. Crowds (`iscrowd`) are no single things, and are left out. A picture is found by its
-`file_name`: below the folder of its JSON, else in the folder of the same split.
+left, top, width, height. Crowds (`iscrowd`) are no single things, and are left out. So is a category that no box has,
+such as the first of every export of Roboflow. A picture is found by its `file_name`: below the folder of its JSON, else
+in the folder of the same split.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import PICTURES, SHOWN, SPLITS, Annotations, Box, Picture, content, is_hidden, named_once
+from edgekit.data.box_formats import (
+    PICTURES,
+    SHOWN,
+    Annotations,
+    Box,
+    Picture,
+    content,
+    folder_split,
+    is_hidden,
+    named_once,
+    split_named_in,
+)
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
@@ -36,6 +47,7 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     found: dict[str, Picture] = {}
     listed_by: dict[str, str] = {}
     classes: dict[int, str] = {}
+    used: set[int] = set()
     crowds, others = 0, []
     for name in (each for each in shown if each.lower().endswith(".json")):
         values = _object(content(source, name), name)
@@ -54,6 +66,7 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
                 crowds += 1
                 continue
             boxes[_whole(each, "image_id", name)].append(_box(each, classes, name))
+            used.add(each["category_id"])
         numbers: set[int] = set()
         for each in values["images"]:
             number = _whole(each, "id", name)
@@ -70,8 +83,10 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
             raise DataError(
                 f"{name}: boxes of image {next(iter(boxes))}, which `images` does not list; add or remove it"
             )
-    names = named_once([classes[number] for number in sorted(classes)], "categories")
+    names = named_once([classes[number] for number in sorted(used)], "categories")
     notes = [f"left out {crowds} boxes that mark crowds"] if crowds else []
+    if empty := [classes[number] for number in sorted(set(classes) - used)]:
+        notes.append(f"left out {len(empty)} categories that no box has: {', '.join(empty[:SHOWN])}")
     if others:
         notes.append(f"passed by {len(others)} .json files that are no COCO annotations; the first is {others[0]}")
     return Annotations(tuple(found[name] for name in sorted(found)), names, tuple(notes))
@@ -104,11 +119,7 @@ def _holds_captions(values: dict[str, Any]) -> bool:
 def _split(name: str) -> str | None:
     """What the words of a file's name or of its folder say."""
     path = PurePosixPath(name)
-    return next((found for part in (path.stem, path.parent.name) if (found := _said(part))), None)
-
-
-def _said(part: str) -> str | None:
-    return next((SPLITS[word] for word in re.findall("[a-z]+", part.lower()) if word in SPLITS), None)
+    return next((found for part in (path.stem, path.parent.name) if (found := split_named_in(part))), None)
 
 
 def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
@@ -119,7 +130,7 @@ def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
         raise DataError(f"{where}: there is no picture {str(file_name)!r}; put it beside the annotations")
     split = _split(where)
     found = [each for each in named if list(PurePosixPath(each).parts[-len(wanted) :]) == wanted]
-    if not found and len(named) == 1 and _folder_split(named[0]) in (None, split):
+    if not found and len(named) == 1 and folder_split(named[0]) in (None, split):
         return named[0]  # moved since it was annotated, and the only one of its name
     if not found:
         raise DataError(
@@ -128,15 +139,10 @@ def _place(file_name: Any, where: str, by_place: dict[str, list[str]]) -> str:
     beside = PurePosixPath(where).parent
     found = [each for each in found if PurePosixPath(each).is_relative_to(beside)] or found
     if len(found) > 1:
-        found = [each for each in found if split and _folder_split(each) == split] or found
+        found = [each for each in found if split and folder_split(each) == split] or found
     if len(found) > 1:
         raise DataError(f"{where}: {str(file_name)!r} may be {_some(found)}; write its folder into file_name")
     return found[0]
-
-
-def _folder_split(name: str) -> str | None:
-    """The split that the nearest folder names which names one."""
-    return next((found for part in reversed(PurePosixPath(name).parts[:-1]) if (found := _said(part))), None)
 
 
 def _some(names: list[str]) -> str:

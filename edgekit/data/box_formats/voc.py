@@ -1,8 +1,8 @@
 """Pascal VOC (Everingham et al. 2010): an XML file for each picture, and lists of names for the splits.
 
 Annotations/NAME.xml has `object` elements, each with a `name` and a `bndbox`. ImageSets/Main/train.txt, val.txt and
-test.txt list names, one a line, or trainval.txt for train.txt; without them all pictures are in train. Pixels count
-from 1.
+test.txt list names, one a line, or trainval.txt for train.txt. Without lists, folders called train, valid and test say
+it, as in Roboflow's exports; without those too, all pictures are in train. Pixels count from 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from xml.etree import ElementTree
 
 from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import SPLITS, Annotations, Box, Picture, content, named_once, pictures, text
+from edgekit.data.box_formats import (
+    SPLITS,
+    Annotations,
+    Box,
+    Picture,
+    content,
+    folder_split,
+    named_once,
+    pictures_by_stem,
+    text,
+)
 
 if TYPE_CHECKING:
     from edgekit.data.archives import Folder, Listing, Zip
@@ -25,26 +35,38 @@ MOST_BYTES = 16 << 20
 
 def read(source: Folder | Zip, listing: Listing) -> Annotations:
     """See the package."""
-    by_stem, found_splits = pictures(listing), splits(source, listing)
+    by_stem, found_splits = pictures_by_stem(listing), splits(source, listing)
+    has_folders = not found_splits and any(folder_split(name) == "train" for name in listing.files)
     found, missing = [], []
     for name in listing.files:
         path = PurePosixPath(name)
         if path.suffix.lower() != ".xml" or path.name.startswith("."):
             continue
-        split = found_splits.get(path.stem) if found_splits else "train"
+        by_folder = (folder_split(name) if has_folders else None) or "train"
+        split = found_splits.get(path.stem) if found_splits else by_folder
         if split is None:
             continue
         if path.stem not in by_stem:
             missing.append(name)
             continue
         boxes, size = _parse(content(source, name), name)
-        found.append(Picture(by_stem[path.stem], split, boxes, size))
+        found.append(Picture(_picture(name, by_stem[path.stem]), split, boxes, size))
     if missing:
         raise DataError(f"{missing[0]}: there is no picture of that name ({len(missing)} such files); add it")
     classes = sorted({box.label for picture in found for box in picture.boxes})
     unlisted = len(found_splits) - len(found) if found_splits else 0
     notes = (f"{unlisted} names of ImageSets have no annotations",) if unlisted > 0 else ()
     return Annotations(tuple(found), named_once(classes, "annotations"), notes)
+
+
+def _picture(name: str, pictures: list[str]) -> str:
+    """The picture of an annotation, of those with its stem: the one in its folder, else in a folder of its split."""
+    parent, split = PurePosixPath(name).parent, folder_split(name)
+    beside = [each for each in pictures if PurePosixPath(each).parent == parent]
+    found = beside or [each for each in pictures if folder_split(each) == split] or pictures
+    if len(found) > 1:
+        raise DataError(f"{found[0]} and {found[1]}: two pictures of one name; rename one and its annotations")
+    return found[0]
 
 
 def splits(source: Folder | Zip, listing: Listing, folder: str = "Main") -> dict[str, str]:

@@ -1,7 +1,9 @@
 """YOLO text (Redmon et al. 2016 and its successors): beside each picture a .txt, one line for each thing in it.
 
 A line is class, middle x, middle y, width, height, in shares of the picture. labels/… mirrors images/…, or both stand
-in one folder. Classes are named in data.yaml (`names`) or classes.txt. A picture without a file has nothing in it.
+in one folder. Classes are named in data.yaml (`names`) or classes.txt. A picture without a file has nothing in it. The
+splits are train.txt, val.txt and test.txt where they list pictures, one a line, as Darknet, CVAT and Ultralytics write
+them; else the folders' names.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +36,16 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     names, files = classes(source, listing), by_suffix(listing.files)
     shown = [path for path in map(PurePosixPath, listing.files) if path.suffix.lower() in PICTURES]
     shown = [path for path in shown if not path.name.startswith(".")]
-    found, taken, bare = [], set(), []
-    for path, split in zip(shown, splits_of(shown), strict=True):
+    lists = listed_splits(source, listing, shown)
+    splits = [lists.get(str(path)) for path in shown] if lists else splits_of(shown)
+    if lists and "train" not in lists.values():
+        splits = [split or "train" for split in splits]
+    found, taken, bare, unlisted = [], set(), [], []
+    for path, split in zip(shown, splits, strict=True):
+        if split is None:
+            unlisted.append(str(path))
+            taken.update(files[each] for each in candidates(path) if each in files)
+            continue
         labels = next((files[each] for each in candidates(path) if each in files), None)
         boxes = _parse(text(source, labels), labels, names) if labels else ()
         found.append(Picture(str(path), split, boxes))
@@ -44,9 +55,51 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
             bare.append(str(path))
     unused = _without_picture(files.values(), taken, {str(path.parent) for path in shown})
     notes = [f"{len(unused)} label files without a picture; the first is {unused[0]}"] if unused else []
+    if unlisted:
+        notes.append(f"left out {len(unlisted)} pictures that no list of a split names; the first is {unlisted[0]}")
     if bare:
         notes.append(f"{len(bare)} pictures without a label file, so with nothing in them; the first is {bare[0]}")
     return Annotations(tuple(found), names, tuple(notes))
+
+
+def listed_splits(source: Folder | Zip, listing: Listing, shown: Sequence[PurePosixPath]) -> dict[str, str]:
+    """The split of each picture that train.txt, val.txt or test.txt lists; empty without such lists.
+
+    A line may be a path on another machine: the picture is the one that shares most folders with it. DataError for a
+    picture that two splits list, and for a line that may mean several.
+    """
+    by_name: dict[str, list[PurePosixPath]] = {}
+    for path in shown:
+        by_name.setdefault(path.name, []).append(path)
+    found: dict[str, str] = {}
+    for name in sorted(listing.files):
+        path = PurePosixPath(name)
+        split = SPLITS.get(path.stem.lower()) if path.suffix.lower() == ".txt" and not is_hidden(path) else None
+        lines = [line.strip() for line in text(source, name).splitlines() if line.strip()] if split else []
+        if split is None or not all(line.lower().endswith(PICTURES) for line in lines):
+            continue
+        for line in lines:
+            if (picture := _meant(line, by_name, name)) is None:
+                continue
+            if found.setdefault(picture, split) != split:
+                raise DataError(
+                    f"{name}: {line} is listed for {found[picture]} as well; a picture belongs to one split"
+                )
+    return found
+
+
+def _meant(line: str, by_name: dict[str, list[PurePosixPath]], where: str) -> str | None:
+    """The picture of a line in a list; None where none has its name."""
+    wanted = PurePosixPath(line.replace("\\", "/")).parts
+
+    def shared(path: PurePosixPath) -> int:
+        pairs = zip(reversed(path.parts), reversed(wanted), strict=False)
+        return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+    named = sorted(by_name.get(wanted[-1], ()), key=shared, reverse=True)
+    if len(named) > 1 and shared(named[0]) == shared(named[1]):
+        raise DataError(f"{where}: {line} may be {named[0]} or {named[1]}; write its folder into the line")
+    return str(named[0]) if named else None
 
 
 def candidates(path: PurePosixPath) -> list[str]:
@@ -60,6 +113,7 @@ def _without_picture(files: Iterable[str], taken: set[str], shown_in: set[str]) 
     """Texts where labels lie, in labels/ or beside pictures, that no picture has taken; classes.txt is none of them."""
     texts = [path for path in map(PurePosixPath, files) if path.suffix.lower() == ".txt" and not is_hidden(path)]
     texts = [path for path in texts if path.name not in NAMES and str(path) not in taken]
+    texts = [path for path in texts if path.stem.lower() not in SPLITS]
     return [str(path) for path in texts if "labels" in path.parts[:-1] or str(path.parent) in shown_in]
 
 

@@ -511,6 +511,60 @@ def test_trainval_is_train_where_no_list_is_narrower_and_other_tasks_lists_do_no
     assert len(data.train) + len(data.calibration) == 16
 
 
+@pytest.mark.parametrize("pictures", ["", "images/"])
+def test_folders_of_voc_are_splits_where_no_list_is(pictures: str, tmp_path: Path) -> None:
+    """As Roboflow exports it: train, valid and test, each with pictures and XML; names may stand in two of them."""
+    made = scenes(30)
+    WRITERS["voc"](tmp_path / "plain", made)
+    sizes = {"train": 16, "valid": 8, "test": 6}
+    folders = [split for split, count in sizes.items() for _ in range(count)]
+    for number, (scene, split) in enumerate(zip(made, folders, strict=True)):
+        home, name = tmp_path / "data" / split, f"{number % 8:03}" if split != "train" else f"{number:03}"
+        (home / pictures).mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"plain/JPEGImages/{scene.name}.png").rename(home / pictures / f"{name}.png")
+        (home / (pictures and "annotations")).mkdir(exist_ok=True)
+        (tmp_path / f"plain/Annotations/{scene.name}.xml").rename(home / (pictures and "annotations") / f"{name}.xml")
+    data = read(tmp_path, "voc")
+    assert (len(data.validation), len(data.test)) == (8, 6)
+    assert len(data.train) + len(data.calibration) == 16
+
+
+@pytest.mark.parametrize(
+    "line", ["data/obj_train_data/{name}.png", "/home/me/set/obj_train_data/{name}.png", "{name}.png"]
+)
+def test_lists_of_yolo_are_splits(line: str, tmp_path: Path) -> None:
+    """As CVAT and Darknet write them: obj.names, train.txt and val.txt, all pictures in one folder."""
+    made = scenes(30)
+    WRITERS["yolo"](tmp_path / "plain", made)
+    home = tmp_path / "data"
+    (home / "obj_train_data").mkdir(parents=True)
+    for path in [*(tmp_path / "plain/images").rglob("*.png"), *(tmp_path / "plain/labels").rglob("*.txt")]:
+        path.rename(home / "obj_train_data" / path.name)
+    (home / "obj.names").write_text("\n".join(CLASSES))
+    names = [line.format(name=scene.name) for scene in made]
+    (home / "train.txt").write_text("\n".join(names[:18]) + "\n")
+    (home / "valid.txt").write_text("\n".join(names[18:26]) + "\n")
+    data = read(tmp_path, "yolo")
+    assert len(data.validation) == 8
+    assert "left out 4 pictures that no list of a split names; the first is obj_train_data/scene026.png" in data.notes
+    (home / "test.txt").write_text(names[0])
+    with pytest.raises(DataError, match=r"listed for test as well|listed for train as well"):
+        read(tmp_path, "yolo")
+
+
+@pytest.mark.parametrize("title", ["cells", "blob"])
+def test_a_coco_category_without_boxes_is_left_out_and_named(title: str, tmp_path: Path) -> None:
+    """Every export of Roboflow has one, with the id 0; it may be called like a class."""
+    WRITERS["coco"](tmp_path / "data", scenes(30))
+    for path in (tmp_path / "data/annotations").glob("*.json"):
+        values = json.loads(path.read_text())
+        values["categories"].insert(0, {"id": 0, "name": title, "supercategory": "none"})
+        path.write_text(json.dumps(values))
+    data = read(tmp_path, "coco")
+    assert data.classes == CLASSES
+    assert f"left out 1 categories that no box has: {title}" in data.notes
+
+
 def test_no_more_boxes_can_be_asked_than_a_hundred(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(10))
     (tmp_path / "data/labels/train/scene001.txt").write_text("0 0.5 0.5 0.2 0.2\n" * 101)
