@@ -85,7 +85,7 @@ def is_list(path: Path) -> bool:
 def layout(source: Source, origin: str, wanted: Wanted) -> Layout:
     """Splits, classes and samples, by folders or by the table."""
     if not isinstance(source, Listed):
-        return folder_layout.parse(source.listing(), origin, wanted)
+        return folder_layout.parse(source.listing(), origin, wanted, _listed_splits(source, wanted))
     for each in source.entries:
         if not wanted.has(tuple(each.name.split("/"))):
             raise DataError(
@@ -102,6 +102,16 @@ def layout(source: Source, origin: str, wanted: Wanted) -> Layout:
         split: np.array([index[each.label] for each in mixed if each.split == split], np.int64) for split in splits
     }
     return Layout(classes, names, labels, ())
+
+
+def _listed_splits(source: archives.Folder | archives.Zip, wanted: Wanted) -> dict[str, str]:
+    """The split of each sample that an official list beside the classes names."""
+    found: dict[str, str] = {}
+    for name in source.listing().files:
+        if split := folder_layout.LISTS.get(name):
+            lines = source.read(name).decode("utf-8-sig", "replace").split()
+            found.update((line.removeprefix("./"), split) for line in lines if line.lower().endswith(wanted.suffixes))
+    return found
 
 
 def signs(path: Path) -> list[object]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,7 +14,18 @@ from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
 from edgekit.data.archives import Listing
 
+NOISE = "_background_noise_"
+"""A folder of Speech Commands (Warden 2018): long recordings to be mixed in, which are no class."""
 SPLITS = {"train": "train", "validation": "validation", "val": "validation", "valid": "validation", "test": "test"}
+LISTS = {
+    "validation_list.txt": "validation",
+    "val_list.txt": "validation",
+    "testing_list.txt": "test",
+    "test_list.txt": "test",
+    "train_list.txt": "train",
+    "training_list.txt": "train",
+}
+"""Official lists beside the classes, a sample a line, as Speech Commands has them; what none names is train."""
 _SHOWN = 10
 _STRAY = 0.02
 """Share of samples at the wrong depth that is skipped and noted; of more, the layout is another one."""
@@ -58,16 +71,24 @@ class Layout:
     notes: tuple[str, ...]
 
 
-def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
-    """Find splits, classes and samples; DataError where the folder is laid out otherwise."""
+def parse(
+    listing: Listing, origin: str, wanted: Wanted = PICTURES, listed: Mapping[str, str] = MappingProxyType({})
+) -> Layout:
+    """Find splits, classes and samples; DataError where the folder is laid out otherwise.
+
+    `listed` gives the split of samples by name, where folders are classes alone; what it does not name is train.
+    """
     wrapper = _wrapper(listing, wanted)
     files = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.files]
     folders = [tuple(name.removeprefix(wrapper).split("/")) for name in listing.folders if not _hidden(name)]
     samples = [parts for parts in files if wanted.has(parts)]
     passed = ["/".join(parts) for parts in files if not wanted.has(parts)]
+    noise = ["/".join(parts) for parts in samples if NOISE in parts[:-1]]
+    samples, folders = ([parts for parts in each if NOISE not in parts] for each in (samples, folders))
     bare = _is_bare(samples)
-    if bare:  # class/sample, without splits: all of it is train
-        folders, samples = ([("train", *parts) for parts in each] for each in (folders, samples))
+    if bare:  # class/sample, without folders of splits
+        samples = [(listed.get("/".join(parts), "train"), *parts) for parts in samples]
+        folders = [("train", *parts) for parts in folders]
     splits = _splits({parts[0] for parts in [*samples, *folders] if len(parts) > 1}, origin, wanted)
     stray = [parts for parts in samples if len(parts) != 3]
     if len(stray) > _STRAY * len(samples):
@@ -86,9 +107,12 @@ def parse(listing: Listing, origin: str, wanted: Wanted = PICTURES) -> Layout:
         split, name, _ = samples[place]
         names[splits[split]].append(wrapper + "/".join(samples[place][1 if bare else 0 :]))
         labels[splits[split]].append(index[name])
+    if bare and listed:
+        passed = [name for name in passed if PurePosixPath(name).name not in LISTS]
     deep = ["/".join(parts[1 if bare else 0 :]) for parts in stray]
     notes = [
         *_noted(f"{wanted.one}s that stand at the wrong depth", deep),
+        *_noted(f"{wanted.one}s of {NOISE}, which is no class", noise),
         *_noted(f"files that are no {wanted.endings}", passed),
         *_noted("linked folders", listing.links),
     ]

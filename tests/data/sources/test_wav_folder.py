@@ -102,6 +102,33 @@ def test_other_rates_and_channels_are_resampled_and_mixed_and_the_notes_say_it(t
     assert load(parse({**options, "limit": 25})).input_path == data.input_path
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+def test_speech_commands_keeps_its_official_lists(zipped: bool, tmp_path: Path) -> None:
+    """Its speakers are parted by them; its recordings of noise are no class."""
+    home = tmp_path / "speech"
+    for path in (folder(home, 60) / "train").iterdir():
+        path.rename(home / path.name)
+    (home / "train").rmdir()
+    (home / "_background_noise_").mkdir()
+    (home / "_background_noise_/pink.wav").write_bytes(sound(8000, 50))
+    names = sorted(str(path.relative_to(home)) for path in home.glob("[hl]*/*.wav"))
+    (home / "validation_list.txt").write_text("\n".join(names[::6]) + "\n")
+    (home / "testing_list.txt").write_text("\n".join(names[1::6]) + "\n")
+    (home / "README.md").write_text("Speech Commands")
+    path = home
+    if zipped:
+        path = tmp_path / "speech.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for each in sorted(home.rglob("*.*")):
+                archive.write(each, each.relative_to(home))
+    options = {"source": "wav_folder", "path": str(path), "rate_hz": RATE_HZ, "seconds": 0.1, "calibration_samples": 4}
+    data = load(parse(options))
+    assert data.classes == ("high", "low")
+    assert (len(data.validation), len(data.test), len(data.train) + len(data.calibration)) == (10, 10, 40)
+    assert "skipped 1 sounds of _background_noise_, which is no class: '_background_noise_/pink.wav'" in data.notes
+    assert [note for note in data.notes if "no .wav" in note] == ["skipped 1 files that are no .wav: 'README.md'"]
+
+
 def test_only_what_a_limit_keeps_is_read(tmp_path: Path) -> None:
     options = {"source": "wav_folder", "path": str(folder(tmp_path, 60)), "rate_hz": RATE_HZ, "seconds": 0.1}
     seen: list[tuple[int, int]] = []
