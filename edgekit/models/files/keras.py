@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import tempfile
@@ -23,6 +24,7 @@ TFLITE = ("fp16", "int8", "dynamic")
 """What TensorFlow's converter makes by itself, besides fp32."""
 ONNX_OPSET = 18
 """The newest that tf2onnx 1.17 writes."""
+HALVES = ("float16", "bfloat16")
 GROUPS, KERNEL = ("groups",), ("groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint")
 KERAS_2 = {
     **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "Conv1DTranspose", "Conv2DTranspose"), GROUPS),
@@ -106,8 +108,19 @@ def onnx(path: Path) -> bytes:
     model = _read(path)
     sources = _specs(tf, model, _of_one(model))
     answer = tf.function(_caller(model), autograph=False, input_signature=sources)
-    made, _ = tf2onnx.convert.from_function(answer, input_signature=sources, opset=ONNX_OPSET)
+    made, _ = tf2onnx.convert.from_function(
+        answer, input_signature=sources, opset=ONNX_OPSET, custom_op_handlers={"Erfc": (_erfc, [])}
+    )
     return bytes(made.SerializeToString(deterministic=True))
+
+
+def _erfc(graph: Any, node: Any, name: str, arguments: Any) -> None:
+    """Erfc, of which TensorFlow makes GELU, as 1 - Erf: ONNX has no Erfc, and tf2onnx passes it on as it is."""
+    users = graph.find_output_consumers(node.output[0])
+    one = graph.make_const(f"{name}/one", np.ones((), np.float32))
+    node.type = "Erf"
+    rest = graph.make_node("Sub", [one.output[0], node.output[0]], name=f"{name}/erfc")
+    graph.replace_all_inputs(node.output[0], rest.output[0], ops=users)
 
 
 def openvino(path: Path, names: Sequence[str] = ()) -> Any:
@@ -170,7 +183,43 @@ def _read(path: Path) -> Any:
     with contextlib.ExitStack() as stack:
         for name, options in KERAS_2.items():
             stack.enter_context(_leaving_out(options, getattr(tf.keras.layers, name)))
-        return _load(tf.keras.models.load_model, path)
+        model = _load(tf.keras.models.load_model, path)
+        if any(layer.compute_dtype in HALVES for layer in _layers(model)):
+            model = _in_float32(tf, model)
+    for layer in _layers(model):
+        _hold_arrays(tf, layer)
+    return model
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    """Every layer of a model, those of models and wrappers inside it too."""
+    for layer in (*getattr(model, "layers", ()), *filter(None, (getattr(model, "layer", None),))):
+        yield layer
+        yield from _layers(layer)
+
+
+def _in_float32(tf: Any, model: Any) -> Any:
+    """The same model without `mixed_float16`, a policy for training on GPUs: its weights are float32 as they are."""
+    saving = tf.keras.utils
+    config = json.dumps(saving.serialize_keras_object(model))
+    for name in HALVES:
+        config = config.replace(f'"mixed_{name}"', '"float32"').replace(f'"{name}"', '"float32"')
+    made = saving.deserialize_keras_object(json.loads(config))
+    with tempfile.TemporaryDirectory() as folder:
+        weights = str(Path(folder) / "model.weights.h5")
+        model.save_weights(weights)
+        made.load_weights(weights)
+    return made
+
+
+def _hold_arrays(tf: Any, layer: Any) -> None:
+    """Let a layer hold arrays instead of tensors, in place.
+
+    A tensor besides its weights, such as the mean of Normalization, would become an input of an ONNX file.
+    """
+    for name, value in list(vars(layer).items()):
+        if isinstance(value, tf.Tensor) and hasattr(value, "numpy"):
+            setattr(layer, name, value.numpy())
 
 
 @contextlib.contextmanager
