@@ -40,7 +40,9 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
     splits = [lists.get(str(path)) for path in shown] if lists else splits_of(shown)
     if lists and "train" not in lists.values():
         splits = [split or "train" for split in splits]
-    found, taken, bare, unlisted = [], set(), [], []
+    found: list[Picture] = []
+    taken: set[str] = set()
+    bare, unlisted = [], []
     for path, split in zip(shown, splits, strict=True):
         if split is None:
             unlisted.append(str(path))
