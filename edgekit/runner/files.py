@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
@@ -13,12 +14,15 @@ READ_FILE = os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: refuse a symbolic link. Windows cannot."""
 
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""What a folder says in which nobody can write, or not this user."""
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Temporary file, fsync, replace, fsync of the folder."""
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Temporary file, fsync, replace, fsync of the folder. The umask takes away from `mode`."""
     temporary = temporary_file(path)
     try:
-        with open(temporary, "wb") as stream:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
