@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 BINARY = getattr(os, "O_BINARY", 0)
@@ -28,9 +29,17 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
-        if temporary.exists():
-            temporary.unlink()
+        discard(temporary)
     sync_folder(path.parent)
+
+
+def discard(path: Path) -> None:
+    """Remove a file that may be there. What keeps it there is not raised, because it would hide what went wrong before.
+
+    So no lock stays taken, and no error is lost, where a disk has become read-only meanwhile.
+    """
+    with suppress(OSError):
+        path.unlink()
 
 
 def temporary_file(path: Path) -> Path:
