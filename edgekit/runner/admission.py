@@ -40,6 +40,11 @@ def read(path: str | os.PathLike[str]) -> Bundle:
             names.add(trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest).name)
         except TrustError as error:
             raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
+        except OSError as error:
+            raise TrustError(
+                f"{error.filename}: cannot be read ({error.strerror}); this device is in signed mode, by {home.trust}: "
+                "let this user read the folder, or run as its owner"
+            ) from None
     bundle = read_bytes(data, os.fspath(path))
     for name in names:
         trust.check_name(name, bundle.manifest.name, path)

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgekit.runner import place
@@ -47,6 +47,9 @@ class Home:
         for folder in (self.incoming, self.store, self.releases):
             if place.is_there(str(folder)):
                 _check(folder, owners)
+        for path in (self.trial, self.floor, *self.releases.glob("[0-9]*"), *self.releases.glob("[0-9]*/*")):
+            with suppress(FileNotFoundError):  # another command moves or removes it
+                _check_unwritable(path, os.lstat(path))
         return True
 
     def is_mine(self) -> bool:
@@ -120,9 +123,13 @@ def _check(folder: Path, owners: set[int]) -> None:
         raise TrustError(f"{folder}: is a link or a file; releases lie in a folder, name one of your own with --home")
     if found.st_uid not in owners:
         raise TrustError(f"{folder}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
-    if found.st_mode & place.OTHERS_MAY_WRITE:
-        mode = f"{found.st_mode & 0o777:o}"
-        raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then `chmod 700 {folder}`")
+    _check_unwritable(folder, found)
+
+
+def _check_unwritable(path: Path, found: os.stat_result) -> None:
+    if found.st_mode & place.OTHERS_MAY_WRITE and not stat.S_ISLNK(found.st_mode):
+        mode, fix = f"{found.st_mode & 0o777:o}", "700" if stat.S_ISDIR(found.st_mode) else "go-w"
+        raise TrustError(f"{path}: others can write there (mode {mode}); look inside, then `chmod {fix} {path}`")
 
 
 def _check_above(root: Path) -> None:

@@ -165,6 +165,23 @@ def test_a_file_of_the_policy_that_others_can_write_is_believed_no_more(name: st
     assert f"{name}: others can write it" in signed.refused(*PREDICT, SIGNED, SAMPLE)
 
 
+@pytest.mark.parametrize("name", ["floor.json", "releases/1", "releases/1/install.json", "releases/1/bundle.edge.zip"])
+def test_nor_is_a_record_or_a_release(name: str, signed: Machine) -> None:
+    """As an earlier edgerun wrote them under a umask of 0, in a folder that nobody else could enter."""
+    (signed.home / name).chmod(0o777)
+    for command in ((*PREDICT, SIGNED, SAMPLE), ("status",), ("boot",)):
+        assert f"/var/lib/edge/{name}: others can write there" in signed.refused(*command)
+
+
+@pytest.mark.parametrize("name", ["releases", "store", "releases/1", "floor.json"])
+def test_what_this_user_cannot_read_of_a_home_is_no_leave(name: str, signed: Machine) -> None:
+    signed.do("install", "/mnt/desk/2.0.0.edge.zip")
+    signed.do("confirm")
+    (signed.home / name).chmod(0o600)
+    said = signed.run(*PREDICT, SIGNED, SAMPLE, user=NOBODY)
+    assert said.returncode == 8 and "Traceback" not in said.stderr, said.stderr
+
+
 def test_nothing_is_written_that_others_can_write(tmp_path: Path, signer: Desk) -> None:
     """Whatever the umask."""
     made = machine.make(tmp_path / "disk")
