@@ -39,7 +39,8 @@ def discard(path: Path) -> None:
     So no lock stays taken, and no error is lost, where a disk has become read-only meanwhile.
     """
     with suppress(OSError):
-        path.unlink()
+        if path.exists():
+            path.unlink()
 
 
 def temporary_file(path: Path) -> Path:
