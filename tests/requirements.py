@@ -29,6 +29,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "qemu-aarch64": "qemu-user",
     "ssh-agent": "openssh-client",
+    "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",
     "systemd-analyze": "systemd",

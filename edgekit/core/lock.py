@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,7 +15,10 @@ from typing import Any
 
 from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
-from edgekit.runner.files import make_folder
+from edgekit.runner.files import discard, make_folder
+
+LOOK_S = 0.5
+"""How long a lock is waited for at least: `holder` has it for a moment, also in a loop of `edgekit status`."""
 
 
 @contextmanager
@@ -29,7 +33,7 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
     lock = FileLock(path)
     try:
         make_folder(path.parent)
-        lock.acquire(timeout=wait_s, poll_interval=0.1)
+        lock.acquire(timeout=max(wait_s, LOOK_S), poll_interval=0.02)
     except Timeout:
         raise ResourceError(f"{path.parent}: in use by {_describe_holder(holder)}; wait for it, or stop it") from None
     except (OSError, NotImplementedError) as error:
@@ -37,13 +41,12 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
             f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); {advice}"
         ) from None
     try:
-        with contextlib.suppress(OSError):  # a killed predecessor's name must not stand for ours
-            holder.unlink(missing_ok=True)
+        discard(holder)  # a killed predecessor's name must not stand for ours
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only nameless
             write_json(holder, _about(who))
         yield
     finally:
-        holder.unlink(missing_ok=True)
+        discard(holder)
         lock.release()
 
 
@@ -52,18 +55,35 @@ def holder(path: Path) -> dict[str, Any] | None:
 
     A file that a killed holder left behind does not count: its lock ended with its process.
     """
-    from filelock import FileLock, Timeout
-
     try:
         found: dict[str, Any] = json.loads(path.with_name(f"{path.name}.holder").read_text(encoding="utf-8"))
         if not {"process", "host", "who", "since"} <= set(found):
             return None
-        with FileLock(path).acquire(timeout=0):
-            return None
-    except Timeout:
-        return found
-    except (OSError, ValueError, TypeError, NotImplementedError):
+        return None if _is_free(path) else found
+    except (OSError, ValueError, TypeError):
         return None
+
+
+def _is_free(path: Path) -> bool:
+    """Whether nobody holds it; a shared lock asks, so that two who look at once do not take each other for a holder."""
+    if sys.platform == "win32":
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(path).acquire(timeout=0):
+                return True
+        except Timeout:
+            return False
+    import fcntl
+
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def _about(who: str) -> dict[str, object]:

@@ -18,26 +18,34 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     Statement and signatures lie beside it. One that was installed here may be older than the confirmed release, any
     other may not.
     """
-    root = place.locate()
-    if not os.path.lexists(os.path.join(root, place.TRUST)):
+    signed = place.signed(place.locate())
+    if not signed:
         return read_any(path)
     from edgekit.runner import trust
 
     if sys.platform == "win32":
-        trust.policy.check_private(Path(root, place.TRUST))  # always refuses there
+        trust.policy.check_private(Path(signed[0], place.TRUST))  # always refuses there
     from edgekit.runner.releases import current, records
     from edgekit.runner.releases.home import Home
 
-    home = Home(root)
-    home.exists()
     file = Path(os.path.realpath(path))
-    floors = None if file.parent.parent == Path(os.path.realpath(home.releases)) else records.floors(home)
     data = trust.contents(file)
     digest = trust.digests.hexdigest(data)
-    try:
-        found = trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest)
-    except TrustError as error:
-        raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
+    names = set()
+    for home in map(Home, signed):
+        try:
+            home.exists()
+            is_release = file.parent.parent == Path(os.path.realpath(home.releases))
+            floors = None if is_release else records.sound_floors(home)
+            names.add(trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest).name)
+        except TrustError as error:
+            raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
+        except OSError as error:
+            raise TrustError(
+                f"{error.filename}: cannot be read ({error.strerror}); this device is in signed mode, by {home.trust}: "
+                "let this user read the folder, or run as its owner"
+            ) from None
     bundle = read_bytes(data, os.fspath(path))
-    trust.check_name(found.name, bundle.manifest.name, path)
+    for name in names:
+        trust.check_name(name, bundle.manifest.name, path)
     return bundle

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 BINARY = getattr(os, "O_BINARY", 0)
@@ -13,20 +15,32 @@ READ_FILE = os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: refuse a symbolic link. Windows cannot."""
 
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""What a folder says in which nobody can write, or not this user."""
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Temporary file, fsync, replace, fsync of the folder."""
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Temporary file, fsync, replace, fsync of the folder. The umask takes away from `mode`."""
     temporary = temporary_file(path)
     try:
-        with open(temporary, "wb") as stream:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, mode), "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
-        if temporary.exists():
-            temporary.unlink()
+        discard(temporary)
     sync_folder(path.parent)
+
+
+def discard(path: Path) -> None:
+    """Remove a file that may be there. What keeps it there is not raised, because it would hide what went wrong before.
+
+    So no lock stays taken, and no error is lost, where a disk has become read-only meanwhile.
+    """
+    with suppress(OSError):
+        if path.exists():
+            path.unlink()
 
 
 def temporary_file(path: Path) -> Path:

@@ -12,6 +12,8 @@ from edgekit.runner.model import Model, open_model
 
 if TYPE_CHECKING:
     from edgekit.runner.autotune.launch import OnProgress
+    from edgekit.runner.bundle import Bundle
+    from edgekit.runner.monitor.doubtful import Doubtful
     from edgekit.runner.monitor.metrics import Metrics
     from edgekit.runner.monitor.monitor import Monitor
 
@@ -74,14 +76,15 @@ def load(
     ResourceError
         The folder of `keep` cannot be made or read.
     """
+    wanted = (threads, interpreter, device or "CPU")
     if metrics is None:
-        return _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
+        return _load(path, wanted, trial, on_progress, monitor, keep)
     from edgekit.runner.monitor.metrics import Metrics
 
     shared = isinstance(metrics, Metrics)
     told = metrics if isinstance(metrics, Metrics) else Metrics(metrics)  # first: what is wrong with it is soon said
     try:
-        model = _observed(_load(path, threads, interpreter, device, trial, on_progress), monitor, keep)
+        model = _load(path, wanted, trial, on_progress, monitor, keep)
     except BaseException:
         if not shared:
             told.close()
@@ -90,31 +93,13 @@ def load(
     return model
 
 
-def _observed(model: Model, monitor: bool | Monitor | None, keep: str | os.PathLike[str] | None) -> Model:
-    if keep is not None:
-        from edgekit.runner.monitor.doubtful import Doubtful
-
-        model.observers.add(Doubtful.of(model, keep))
-    if monitor is None or monitor is False:
-        return model
-    from edgekit.runner.monitor.monitor import Monitor
-
-    if isinstance(monitor, Monitor):
-        monitor.attach(model)
-    elif monitor is not True:
-        raise InputError(f"monitor: got {monitor!r}; use True or a Monitor")
-    model.monitor = monitor if isinstance(monitor, Monitor) else Monitor.of(model)
-    model.observers.add(model.monitor)
-    return model
-
-
 def _load(
     path: str | os.PathLike[str],
-    threads: int | None,
-    interpreter: str | None,
-    device: str | None,
+    wanted: tuple[int | None, str | None, str],
     trial: bool,
     on_progress: OnProgress | None,
+    monitor: bool | Monitor | None,
+    keep: str | os.PathLike[str] | None,
 ) -> Model:
     release = None
     if path == "current":
@@ -126,11 +111,39 @@ def _load(
     else:
         bundle = admission.read(path)
     check_architecture(bundle.manifest)
+    kept, watching = _kept(bundle, keep), _watching(bundle, monitor)  # before the trial, which takes a while
     if trial:
         from edgekit.runner import autotune
 
-        model = autotune.open_best(path, bundle, threads, interpreter, device or "CPU", on_progress)
+        model = autotune.open_best(path, bundle, *wanted, on_progress)
     else:
-        model = open_model(bundle, 1 if threads is None else threads, interpreter, device or "CPU")
+        threads, interpreter, device = wanted
+        model = open_model(bundle, 1 if threads is None else threads, interpreter, device)
     model.release = release
+    if kept is not None:
+        model.observers.add(kept)
+    if watching is not None:
+        watching.attach(model)
+        model.monitor = watching
+        model.observers.add(watching)
     return model
+
+
+def _kept(bundle: Bundle, keep: str | os.PathLike[str] | None) -> Doubtful | None:
+    if keep is None:
+        return None
+    from edgekit.runner.monitor.doubtful import Doubtful
+
+    return Doubtful(bundle.manifest, bundle.identity, keep)
+
+
+def _watching(bundle: Bundle, monitor: bool | Monitor | None) -> Monitor | None:
+    if monitor is None or monitor is False:
+        return None
+    from edgekit.runner.monitor.monitor import Monitor
+
+    if isinstance(monitor, Monitor):
+        return monitor
+    if monitor is not True:
+        raise InputError(f"monitor: got {monitor!r}; use True or a Monitor")
+    return Monitor.of_bundle(bundle)

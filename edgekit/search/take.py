@@ -16,7 +16,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.rows.study import TrialRow
 from edgekit.report.search import grids, recommend
 from edgekit.report.search.studies import Study, read, shown
-from edgekit.runner.files import make_folder, sync_folder, temporary_file
+from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file
 from edgekit.search.digest import as_json, differing
 from edgekit.workbook import config_file
 from edgekit.workbook.plan import Plan, load_plan
@@ -188,7 +188,7 @@ def _create(out: Path, data: bytes, whose: str) -> None:
             _check(working, out, whose)
             _name(working, out)
         finally:
-            working.unlink(missing_ok=True)
+            discard(working)
         sync_folder(out.parent)
     except OSError as error:
         raise ResourceError(f"{out}: cannot be written: {error.strerror or error}; name another file") from None

@@ -22,7 +22,7 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner import errors as runner_errors
-from edgekit.runner.files import make_folder, move, write_atomically
+from edgekit.runner.files import discard, make_folder, move, write_atomically
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
 from edgekit.workbook.attempts import ENDED, last_begun
@@ -100,7 +100,7 @@ def execute(
     except OSError as error:
         raise ResourceError(f"{step.notebook}: {error.strerror or error}: {error.filename or folder}") from None
     finally:
-        working.unlink(missing_ok=True)
+        discard(working)
 
 
 def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgekit.core.errors import StageError
-from edgekit.runner.files import make_folder, move
+from edgekit.runner.files import discard, make_folder, move
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook.plan import workbook_folder
 
@@ -44,4 +44,4 @@ def execute(notebook: str, parameters: Mapping[str, str], out: Path) -> None:
     else:
         move(working, out)
     finally:
-        working.unlink(missing_ok=True)
+        discard(working)

@@ -44,7 +44,7 @@ def test_it_watches_the_folder_that_systemd_makes() -> None:
     module, options = cli.parse(words[2:])
     assert module.__name__.endswith(".watch") and options.program == []
     assert options.home == place.SYSTEM == f"/var/lib/{SETTINGS['StateDirectory']}"
-    assert SETTINGS["StateDirectoryMode"] == "0700" and SETTINGS["User"]
+    assert SETTINGS["StateDirectoryMode"] == "0755" and SETTINGS["UMask"] == "0022" and SETTINGS["User"]
 
 
 def test_its_times_fit_those_of_the_watch() -> None:

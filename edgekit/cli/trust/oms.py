@@ -13,6 +13,7 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError
 from edgekit.runner.errors import TrustError
+from edgekit.runner.files import discard
 
 PROGRAM = "model_signing"
 SUFFIX = ".oms.sig"
@@ -41,7 +42,7 @@ def sign(bundle: Path, key: Path) -> str:
         _run("sign", bundle, key, ["--signature", str(made), "--private_key", str(key)])
         os.replace(made, path)
     finally:
-        made.unlink(missing_ok=True)
+        discard(made)
     return f"OMS         {path.name}, signed with {key.name}"
 
 

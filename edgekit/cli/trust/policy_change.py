@@ -32,7 +32,7 @@ def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
     armour = signing.sign(data, root, policy.NAMESPACE)
     made = policy.verified(data, armour, key)
     make_folder(folder)
-    write_atomically(folder / policy.ROOT, f"{key}\n".encode())
+    write_atomically(folder / policy.ROOT, f"{key}\n".encode(), policy.MODE)
     policy.write(folder, data, armour)
     return made
 

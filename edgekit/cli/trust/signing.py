@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +20,7 @@ def sign(data: bytes, key: Path, namespace: str) -> bytes:
     """
     if not key.is_file():
         raise TrustError(f"{key}: no such key; make one with `ssh-keygen -t ed25519 -f {key}`")
-    program = ssh_keygen.find()
+    program = _find()
     with ssh_keygen.private_folder() as folder:
         message = Path(folder) / "message"
         message.write_bytes(data)
@@ -33,6 +35,17 @@ def sign(data: bytes, key: Path, namespace: str) -> bytes:
         return message.with_name("message.sig").read_bytes()
 
 
+def _find() -> str:
+    """The user's own ssh-keygen, because that of the system may lack security keys; TrustError where there is none."""
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise TrustError(
+            f"ssh-keygen: not found in PATH ({os.environ.get('PATH', '')[:200]!r}), so nothing can be signed here; "
+            "install the package openssh-client"
+        )
+    return program
+
+
 def public_half(key: Path) -> str:
     """`TYPE BASE64` of a private key, from the `.pub` beside it; of a `.pub`, what stands in it."""
     path = key if key.suffix == ".pub" else key.with_name(key.name + ".pub")
@@ -43,7 +56,7 @@ def read_public(path: Path, fix: str = "give the .pub file of the key") -> str:
     """`TYPE BASE64` of a `.pub` file, which ssh-keygen must take too; TrustError otherwise."""
     text = read_small(path.resolve(), sshsig.LARGEST_KEY, fix).decode("utf-8", "replace")
     key = sshsig.public_key(text, str(path))
-    done = subprocess.run([ssh_keygen.find(), "-l", "-f", str(path)], capture_output=True, check=False)
+    done = subprocess.run([_find(), "-l", "-f", str(path)], capture_output=True, check=False)
     if done.returncode != 0:
         raise TrustError(f"{path}: ssh-keygen does not take this key; {fix}")
     return key

@@ -5,7 +5,8 @@
     open(files, inputs, outputs, threads, device, batch, states)
                                                    -> an `Opened` model that takes `batch` samples a call
 
-A new interpreter is a new file here; files that begin with `_` are shared parts.
+A new interpreter is a new file here; files that begin with `_` are shared parts. It takes its model from
+`_common.only`, which lets no model pass that opens files outside its bundle.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.errors import BackendError, BundleError, InputError
 from edgekit.runner.input_vector import split, width
 from edgekit.runner.joined import join
+from edgekit.runner.operators import check_closed
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
@@ -135,8 +136,23 @@ def version(distribution: str) -> str:
         return "unknown"
 
 
-def only(files: Mapping[str, bytes], suffix: str) -> bytes:
-    """The one model file with this suffix."""
+def only(files: Mapping[str, bytes], suffix: str, name: str) -> bytes:
+    """The one model file with this suffix, which opens no other file: the interpreter `name` gets its model here.
+
+    BackendError for another. This is what keeps an interpreter inside the bundle. A working directory without files
+    would help too, but it is the whole process's, and other threads open files by relative names meanwhile. The shipped
+    units and the image begin in an empty one.
+    """
+    data = single(files, suffix)
+    try:
+        check_closed(suffix, data)
+    except BundleError as error:
+        raise cannot_open(name, error) from None
+    return data
+
+
+def single(files: Mapping[str, bytes], suffix: str) -> bytes:
+    """The one file with this suffix, unchecked."""
     found = [name for name in files if name.endswith(suffix)]
     if len(found) != 1:
         raise BackendError(f"model files: got {sorted(files)}; exactly one must end in {suffix}")

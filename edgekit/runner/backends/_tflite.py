@@ -42,7 +42,7 @@ def open_tflite(
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory, with the Interpreter class that `find()` imports."""
     on_cpu(name, device)
-    model = only(files, ".tflite")
+    model = only(files, ".tflite", name)
     try:
         interpreter = find()(model_content=model, num_threads=threads)
         return TfliteBackend(name, distribution, interpreter, *specs, batch, states)

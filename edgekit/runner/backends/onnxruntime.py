@@ -73,9 +73,9 @@ def open(
     batch: int = 1,
     states: Sequence[StateSpec] = (),
 ) -> OnnxruntimeBackend:
-    """Open the one .onnx file, from memory; external weight files are not read."""
+    """Open the one .onnx file, from memory."""
     on_cpu("onnxruntime", device)
-    model = only(files, ".onnx")
+    model = only(files, ".onnx", "onnxruntime")
     telemetry.off()
     try:
         import onnxruntime

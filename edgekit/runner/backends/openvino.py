@@ -27,6 +27,7 @@ from edgekit.runner.backends._common import (
     installed,
     join_with,
     only,
+    single,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def restore(
 
 def _graph(files: Mapping[str, bytes]) -> bytes:
     """The file that says what is computed, with weights or without."""
-    return only(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
+    return single(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
 
 
 def _read(
@@ -125,9 +126,9 @@ def _read(
 ) -> Any:
     is_onnx = any(name.endswith(".onnx") for name in files)
     model = (
-        core.read_model(only(files, ".onnx"), b"")
+        core.read_model(only(files, ".onnx", "openvino"), b"")
         if is_onnx
-        else core.read_model(only(files, ".xml"), only(files, ".bin"))
+        else core.read_model(only(files, ".xml", "openvino"), single(files, ".bin"))
     )
     places = find_sources([port.get_names() for port in model.inputs], inputs, states)
     ports = [model.inputs[place] for place in places]

@@ -31,14 +31,16 @@ class BadArchive(ValueError):
 
 def parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
     """The archive of `members`, in their order, piece by piece."""
-    directory, offset = b"", 0
+    entries: list[bytes] = []
+    offset = 0
     for name, data in members.items():
         checksum = crc32(data)
         header = _local(name, len(data), checksum)
-        directory += _central(name, len(data), checksum, offset)
+        entries.append(_central(name, len(data), checksum, offset))
         offset += len(header) + len(data)
         yield header
         yield data
+    directory = b"".join(entries)
     yield directory + END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, 0)
 
 
@@ -49,7 +51,7 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
     if size > LARGEST_BYTES:
         raise BadArchive("larger than 2 GB")
     members: dict[str, bytes] = {}
-    directory = b""
+    entries: list[bytes] = []
     while True:
         offset = stream.tell()
         start = stream.read(LOCAL.size)
@@ -63,8 +65,9 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
         checksum = crc32(data)
         if start + name.encode() != _local(name, len(data), checksum):
             raise BadArchive(f"{name}: odd header")
-        directory += _central(name, len(data), checksum, offset)
+        entries.append(_central(name, len(data), checksum, offset))
         members[name] = data
+    directory = b"".join(entries)
     end = END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, 0)
     if start + stream.read() != directory + end:
         raise BadArchive("odd directory")

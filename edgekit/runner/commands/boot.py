@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from edgekit.runner.commands import _shared
-from edgekit.runner.errors import BackendError
+from edgekit.runner.errors import BackendError, ReleaseError
+
+if TYPE_CHECKING:
+    from edgekit.runner.releases.home import Home
 
 HELP = "spend a try of a release on trial, then print its path or start a program with it"
 
@@ -19,20 +23,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(program=[])
 
 
+def _begin(home: Home) -> int:
+    """The release to start: a confirmed one where no try can be counted, because this user can write nothing there."""
+    from edgekit.runner.files import READ_ONLY
+    from edgekit.runner.releases import transitions
+
+    if home.exists() and not home.is_mine():
+        number = transitions.untried(home)
+        if number is None:
+            raise ReleaseError(
+                f"{home.root}: no release is confirmed, and its owner alone can try one; run as its owner"
+            )
+        return number
+    try:
+        with home.locked():
+            return transitions.begin(home, transitions.boot_id())
+    except OSError as error:
+        number = transitions.untried(home) if error.errno in READ_ONLY else None
+        if number is None:
+            raise
+        return number
+
+
 def run(options: argparse.Namespace) -> None:
     """The path of its bundle; with a program, that takes the place of this process."""
-    from edgekit.runner.releases import current, transitions
+    from edgekit.runner.releases import current
     from edgekit.runner.releases.home import locate
 
     home = locate(options.home)
-    try:
-        with home.locked():
-            number = transitions.begin(home, transitions.boot_id())
-    except OSError as error:
-        found = transitions.untried(home) if error.errno in transitions.READ_ONLY else None
-        if found is None:
-            raise
-        number = found
+    number = _begin(home)
     release = current.Release.at(home, number)
     release.read()
     if not options.program:

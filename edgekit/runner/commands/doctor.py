@@ -44,11 +44,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _verifier() -> str:
     """What keeps signatures from being verified here; empty where releases need not be signed."""
-    import os
-
     from edgekit.runner import place
 
-    if not os.path.lexists(os.path.join(place.locate(), place.TRUST)):
+    if not place.signed(place.locate()):
         return ""
     from edgekit.runner.trust import ssh_keygen
 

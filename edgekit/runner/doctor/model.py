@@ -9,8 +9,8 @@ from edgekit.runner.doctor import ERROR, Case, Finding, advice, wheels
 from edgekit.runner.operators import Needs, Operator
 from edgekit.runner.operators.tables import onnx as onnx_table
 from edgekit.runner.operators.tables import tflite as tflite_table
+from edgekit.runner.operators.tflite import FLEX
 
-FLEX = "Flex"
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
 """Domains whose operators ONNX Runtime brings along, beside the standard one."""
 CONVERT = "convert the model with builtin operators only, and build the bundle again"
@@ -51,14 +51,11 @@ def tflite_operators(case: Case) -> Iterator[Finding]:
 
 
 def flex_operators(case: Case) -> Iterator[Finding]:
-    """TensorFlow's own operators in a tflite file run only where the whole of tensorflow is installed."""
+    """TensorFlow's own operators in a tflite file, which no bundle may have: `operators/tflite.py` says why."""
     names = _custom(case, flex=True)
-    for name in case.installed if names else []:
-        if name != "tensorflow":
-            cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), which {wheels.of(name)} lacks"
-            yield Finding(
-                "operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again", name
-            )
+    if names:
+        cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), and such can open any file"
+        yield Finding("operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again")
 
 
 def custom_operators(case: Case) -> Iterator[Finding]:

@@ -172,8 +172,10 @@ class Doubtful:
             if not self._described:
                 self._describe()
             self.written += self._kept.add(day, doubt, int(1000 * now), self._packed(doubt, now, *content))
-            if day == self._day:
-                self._least = self._kept.least(day)
+            least = self._kept.least(day)
+            with self._lock:  # or the threshold of yesterday could be that of the day which begins meanwhile
+                if day == self._day:
+                    self._least = least
         except Exception as error:  # whatever it is, the next one may fit again
             self.failures += 1
             if self.failures == 1:

@@ -19,6 +19,7 @@ from edgekit.runner.monitor.reference import MEMBER, Reference, parse, read
 from edgekit.runner.monitor.verdict import Verdict
 
 if TYPE_CHECKING:
+    from edgekit.runner.bundle import Bundle
     from edgekit.runner.bundle.manifest import Manifest
     from edgekit.runner.errors import RunnerError
 
@@ -90,16 +91,20 @@ class Monitor:
     @classmethod
     def of(cls, model: Any, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000) -> Monitor:
         """One for an opened bundle, whose canary runs on its interpreter; InputError where it has no reference."""
-        member = model.manifest.reference
-        if member is None:
-            raise InputError(
-                f"monitor: the bundle {model.manifest.name} {model.manifest.version} has no {MEMBER}: it was made "
-                "before bundles had one; make it again"
-            )
-        reference = read(model.bundle.members[member], model.manifest)
-        made = cls(model.manifest, reference, every_s, canary_s, false_alarms_per)
+        made = cls.of_bundle(model.bundle, every_s, canary_s, false_alarms_per)
         made.attach(model)
         return made
+
+    @classmethod
+    def of_bundle(cls, bundle: Bundle, *limits: Any) -> Monitor:
+        """The same for a bundle that is not opened yet, without a canary; `limits` are the last parameters of `of`."""
+        manifest = bundle.manifest
+        if manifest.reference is None:
+            raise InputError(
+                f"monitor: the bundle {manifest.name} {manifest.version} has no {MEMBER}: it was made "
+                "before bundles had one; make it again"
+            )
+        return cls(manifest, read(bundle.members[manifest.reference], manifest), *limits)
 
     def attach(self, model: Any) -> None:
         """Let the canary run on this model."""

@@ -6,6 +6,8 @@ GraphProto           node (1)
 FunctionProto        name (1), node (7), domain (10)
 NodeProto            op_type (4), attribute (5), domain (7)
 AttributeProto       g (6), graphs (11): the bodies of If, Loop and Scan
+
+PARTS has the rest of the way to every TensorProto, whose external_data (13) and data_location (14) name a file.
 """
 
 from __future__ import annotations
@@ -17,6 +19,20 @@ from edgekit.runner.operators import Needs, Operator
 
 STANDARD = "ai.onnx"
 DEEPEST = 32
+PARTS = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+"""Of each message, the fields that lead to tensors, by their numbers."""
+EXTERNAL = (13, 14)
+ORT_FORMAT = b"ORTM"
+"""Bytes 4 to 8 of ONNX Runtime's own format, which it recognizes under any name, and which may name files as well."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -40,6 +56,27 @@ def read(data: bytes) -> Needs:
     found |= {pair for body in functions for pair in _nodes(body, 7, 0)}
     operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in found - own}
     return Needs(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
+
+
+def check_closed(data: bytes) -> None:
+    """BundleError for a model with tensors in other files, wherever in it they are.
+
+    ONNX Runtime and OpenVINO look for those files below the working directory.
+    """
+    if data[4:8] == ORT_FORMAT:
+        raise BundleError("in ONNX Runtime's own format, which may name other files; build the bundle again from ONNX")
+    messages, is_model = [("model", memoryview(data))], False
+    while messages:
+        kind, message = messages.pop()
+        parts = PARTS[kind]
+        for number, value in _fields(message):
+            if kind == "tensor" and number in EXTERNAL and value != 0:
+                raise BundleError("has a tensor in another file (external data); save the model as one file")
+            if number in parts and not isinstance(value, int):
+                messages.append((parts[number], value))
+                is_model = is_model or parts[number] == "graph"
+    if not is_model:
+        raise BundleError("not an ONNX model: it has no graph; build the bundle again")
 
 
 def _nodes(message: memoryview, slot: int, depth: int) -> Iterator[tuple[str, str]]:

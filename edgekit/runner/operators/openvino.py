@@ -10,6 +10,10 @@ from edgekit.runner.operators import Needs, Operator
 NUMBER = re.compile("[0-9]{1,6}")
 FORBIDDEN = (b"<!DOCTYPE", b"<!ENTITY")
 """An IR needs neither, and entities can be blown up to any size."""
+WEIGHTS_PATH = b"weights_path"
+"""In the name of what an IR says of its weights' file; those of a bundle are handed over."""
+LETTER = re.compile(b"&#(0*(6[5-9]|[78][0-9]|9[05-9]|1[01][0-9]|12[0-2])|[xX]0*[4-7][0-9a-fA-F]);")
+"""A letter or `_` spelled by its number, which nobody needs, and which hides words."""
 
 
 def read(data: bytes) -> Needs:
@@ -29,6 +33,17 @@ def read(data: bytes) -> Needs:
         )
     layers = {_operator(layer.get("type", ""), layer.get("version", "")) for layer in root.iter("layer")}
     return Needs(tuple(sorted(layers)), ir_version=int(version))
+
+
+def check_closed(data: bytes) -> None:
+    """BundleError for anything but an IR's text, and for an IR that names a file.
+
+    OpenVINO goes by the content: it would read ONNX, with tensors in other files, under the name of an IR as well.
+    """
+    if not data.startswith(b"<") or b"\0" in data or any(word in data for word in FORBIDDEN):
+        raise BundleError("not an OpenVINO model: no XML, or it declares a document type; build the bundle again")
+    if WEIGHTS_PATH in data or LETTER.search(data):
+        raise BundleError("names another file for its weights, or may hide such a name; build the bundle again")
 
 
 def _operator(name: str, version: str) -> Operator:

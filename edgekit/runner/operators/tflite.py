@@ -1,7 +1,8 @@
 """The operators of a `.tflite` file: just enough FlatBuffers to walk to its operator codes, every step inside the file.
 
-Model          operator_codes is field 1
+Model          operator_codes is field 1, buffers 4, external_buffer_groups 8 and external_buffers 9
 OperatorCode   deprecated_builtin_code int8 (0), custom_code string (1), version int32 = 1 (2), builtin_code int32 (3)
+Buffer         data (0); or offset uint64 (1) and size uint64 (2) of bytes behind the FlatBuffer, in the same file
 """
 
 from __future__ import annotations
@@ -14,25 +15,54 @@ from edgekit.runner.operators.tables.tflite import CUSTOM, name_of
 
 IDENTIFIER = b"TFL3"
 MOST_CODES = 4096
+EXTERNAL = (8, 9)
+FLEX = "Flex"
+"""How TensorFlow's own operators begin. Some of them read and write files: FlexReadFile, FlexSaveV2, FlexPrintV2."""
 MOST_NAME_BYTES = 1024
 
 
 def read(data: bytes) -> Needs:
     """Operator codes of the file, used or not: an interpreter looks all of them up."""
+    tables = _tables(data, _model(data), 1)
+    if len(tables) > MOST_CODES:
+        raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; build the bundle again")
+    return Needs(tuple(sorted({_operator(data, _follow(data, place)) for place in tables})))
+
+
+def check_closed(data: bytes) -> None:
+    """BundleError for a model with buffers outside its bytes, and for one with operators that may open files."""
+    model = _model(data)
+    if any(_field(data, model, slot) is not None for slot in EXTERNAL):
+        raise BundleError("has weights in another file (external buffers); build the bundle again")
+    for place in _tables(data, model, 4):
+        found = (_field(data, _follow(data, place), slot) for slot in (1, 2))
+        offset, size = (_integer("<Q", data, each) if each else 0 for each in found)
+        if offset + size > len(data):
+            raise BundleError("malformed TFLite model: a buffer behind the end of the file; build the bundle again")
+    flex = [each.name for each in read(data).operators if each.domain == "custom" and each.name.startswith(FLEX)]
+    if flex:
+        raise BundleError(
+            f"has TensorFlow's own operator {flex[0][:60]}, and such can open any file; convert the model with builtin "
+            "operators only"
+        )
+
+
+def _model(data: bytes) -> int:
+    """Where the root table lies."""
     if data[4:8] != IDENTIFIER:
         raise BundleError(
             f"not a TFLite model: bytes 4-8 are {data[4:8]!r}, not {IDENTIFIER!r}; build the bundle again"
         )
-    model = _follow(data, 0)
-    vector = _field(data, model, 1)
+    return _follow(data, 0)
+
+
+def _tables(data: bytes, table: int, slot: int) -> range:
+    """Where the offsets of a vector of tables lie."""
+    vector = _field(data, table, slot)
     if vector is None:
-        return Needs(())
+        return range(0)
     start = _follow(data, vector)
-    count = _integer("<I", data, start)
-    if count > MOST_CODES:
-        raise BundleError(f"malformed TFLite model: {count} operator codes; build the bundle again")
-    codes = [_operator(data, _follow(data, start + 4 + 4 * index)) for index in range(count)]
-    return Needs(tuple(sorted(set(codes))))
+    return range(start + 4, start + 4 + 4 * _integer("<I", data, start), 4)
 
 
 def _operator(data: bytes, table: int) -> Operator:

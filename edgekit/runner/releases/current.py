@@ -124,7 +124,7 @@ def digest(handle: int) -> str:
 def check_trust(
     home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str, name: str | None = None
 ) -> dict[str, Any] | None:
-    """What the policy says of a release; None where there is no policy.
+    """What the policies say of a release, the home's own last; None where there is none, neither here nor the device's.
 
     `floors` are the least versions to take; None: it was taken before, and an older one may be gone back to. `sha256`
     is of the bytes that are to be used, `name` that in their manifest.
@@ -132,16 +132,19 @@ def check_trust(
     Raises
     ------
     TrustError
-        The policy does not trust it.
+        A policy does not trust it.
     """
-    if not os.path.lexists(home.trust):
-        return None
-    trust = importlib.import_module("edgekit.runner.trust")  # whoever has no policy never loads it
-    bundle = home.release(number) / records.BUNDLE
-    found: dict[str, Any] = trust.check(bundle, home.trust, floors, clock_floor(home), sha256=sha256)._asdict()
-    if name is not None:
-        trust.check_name(found["name"], name, bundle)
-    return {**found, "signers": list(found["signers"])}
+    found: dict[str, Any] | None = None
+    for each in map(Home, place.signed(str(home.root))):
+        trust = importlib.import_module("edgekit.runner.trust")  # whoever has no policy never loads it
+        bundle = home.release(number) / records.BUNDLE
+        each.exists()
+        least = floors if each.root == home.root else records.sound_floors(each)
+        said = trust.check(bundle, each.trust, least, clock_floor(each), sha256=sha256)._asdict()
+        if name is not None:
+            trust.check_name(said["name"], name, bundle)
+        found = {**said, "signers": list(said["signers"])}
+    return found
 
 
 def why_refused(home: Home, number: int | None = None) -> str:

@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgekit.runner import place
@@ -16,7 +16,8 @@ from edgekit.runner.files import make_folder, sync_folder
 
 PATIENCE_S = 30.0
 POLL_S = 0.02
-OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+READABLE = 0o755
+"""Mode of what lies in a home."""
 
 
 class Home:
@@ -33,14 +34,27 @@ class Home:
         return self.releases / str(number)
 
     def exists(self) -> bool:
-        """Whether anything was ever received here; TrustError where others could have written it."""
-        if not os.path.lexists(self.root):
+        """Whether anything was ever received here; TrustError where others could have written it.
+
+        Reading what root's home holds, or that of the owner of /var/lib/edge, is everybody's right.
+        """
+        root = str(self.root)
+        if not place.is_there(root):
             return False
-        _check(self.root)
+        owners = place.owners(root)
+        _check(self.root, owners)
         _check_above(self.root)
-        for folder in filter(os.path.lexists, (self.incoming, self.store, self.releases)):
-            _check(folder)
+        for folder in (self.incoming, self.store, self.releases):
+            if place.is_there(str(folder)):
+                _check(folder, owners)
+        for path in (self.trial, self.floor, *self.releases.glob("[0-9]*"), *self.releases.glob("[0-9]*/*")):
+            with suppress(FileNotFoundError):  # another command moves or removes it
+                _check_unwritable(path, os.lstat(path))
         return True
+
+    def is_mine(self) -> bool:
+        """Whether this user may change what is there; others read it."""
+        return os.lstat(self.root).st_uid == os.geteuid()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -57,6 +71,11 @@ class Home:
         """
         if not self.exists():
             raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
+        if not self.is_mine():
+            owner = os.lstat(self.root).st_uid
+            raise TrustError(
+                f"{self.root}: belongs to user {owner}, this is user {os.geteuid()}; run as its owner to change it"
+            )
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             deadline = time.monotonic() + PATIENCE_S
@@ -70,19 +89,22 @@ class Home:
 
 
 def locate(given: str | None = None) -> Home:
-    """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it can be written, else ~/.edge."""
+    """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it exists, else ~/.edge."""
     return Home(place.locate(given))
 
 
 def create(home: Home) -> None:
-    """Make the root and the folders in it, for this user alone; TrustError where others can write."""
-    if not os.path.lexists(home.root):
+    """Make the root and the folders in it; TrustError where others can write.
+
+    Its mode decides who reads it all: /var/lib/edge is for every user, any other home for this user alone.
+    """
+    if not place.is_there(str(home.root)):
         make_folder(home.root.parent)
-        home.root.mkdir(mode=0o700, exist_ok=True)
+        home.root.mkdir(mode=READABLE if str(home.root) == place.SYSTEM else 0o700, exist_ok=True)
     home.exists()
     for folder in (home.incoming, home.store, home.releases):
         if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=READABLE, exist_ok=True)
             sync_folder(home.root)
 
 
@@ -95,20 +117,24 @@ def take(handle: int) -> bool:
     return True
 
 
-def _check(folder: Path) -> None:
+def _check(folder: Path, owners: set[int]) -> None:
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode):
         raise TrustError(f"{folder}: is a link or a file; releases lie in a folder, name one of your own with --home")
-    if found.st_uid != os.geteuid():
+    if found.st_uid not in owners:
         raise TrustError(f"{folder}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
-    if found.st_mode & OTHERS_MAY_WRITE:
-        mode = f"{found.st_mode & 0o777:o}"
-        raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then `chmod 700 {folder}`")
+    _check_unwritable(folder, found)
+
+
+def _check_unwritable(path: Path, found: os.stat_result) -> None:
+    if found.st_mode & place.OTHERS_MAY_WRITE and not stat.S_ISLNK(found.st_mode):
+        mode, fix = f"{found.st_mode & 0o777:o}", "700" if stat.S_ISDIR(found.st_mode) else "go-w"
+        raise TrustError(f"{path}: others can write there (mode {mode}); look inside, then `chmod {fix} {path}`")
 
 
 def _check_above(root: Path) -> None:
     for above in Path(os.path.realpath(root)).parents:
         found = os.stat(above)
-        shared = found.st_mode & OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
+        shared = found.st_mode & place.OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
         if shared or found.st_uid not in (0, os.geteuid()):
             raise TrustError(f"{root}: others can replace it, for they can write {above}; put it elsewhere with --home")

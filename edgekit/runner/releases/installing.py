@@ -15,8 +15,9 @@ from edgekit.runner import errors
 from edgekit.runner.backends import MissingError
 from edgekit.runner.errors import ReleaseError, SelftestError, TrustError
 from edgekit.runner.files import sync_folder
+from edgekit.runner.place import signed
 from edgekit.runner.releases import current, receiving, records, transitions
-from edgekit.runner.releases.home import Home
+from edgekit.runner.releases.home import READABLE, Home
 from edgekit.runner.releases.proof import DEFAULT, Limits, Proof
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -129,7 +130,7 @@ def _build(home: Home, files: dict[str, str]) -> int:
             return number
     number = max(records.numbers(home), default=0) + 1
     folder = home.releases / f".{number}.tmp"
-    folder.mkdir(mode=0o700)
+    folder.mkdir(mode=READABLE)
     for name, sha256 in files.items():
         os.link(home.store / sha256, folder / name)
     older = receiving.written_ns(home)
@@ -164,12 +165,8 @@ def _admit(home: Home, number: int, name: str | None = None) -> None:
 
     What is refused has not failed: it may be trusted when the device has its `ssh-keygen`, or a newer policy.
     """
-    if os.path.lexists(home.trust) and records.floors_are_lost(home):
-        raise TrustError(
-            f"{home.floor}: is damaged, and so is a release, so nobody knows the versions that were confirmed here; "
-            "remove that file to go by the other releases"
-        )
-    trusted = current.check_trust(home, number, records.floors(home), records.digest(home, number), name)
+    floors = records.sound_floors(home) if signed(str(home.root)) else {}
+    trusted = current.check_trust(home, number, floors, records.digest(home, number), name)
     path = home.release(number) / records.INSTALL
     record = records.read(path)
     if trusted != record.get("trusted"):

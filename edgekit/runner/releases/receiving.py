@@ -123,7 +123,7 @@ def _store(home: Home, handle: int, path: Path, sha256: str, at_its_end: bool) -
         return (home.store / sha256).exists()
     if digest(handle) == sha256:
         os.replace(path, home.store / sha256)
-        os.fchmod(handle, 0o400)
+        os.fchmod(handle, 0o444)
         sync_folder(home.store)
         sync_folder(home.incoming)
         return True

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgekit.runner.errors import bounded_recursion
+from edgekit.runner.errors import TrustError, bounded_recursion
 from edgekit.runner.files import write_atomically
+from edgekit.runner.place import is_there
 from edgekit.runner.releases.home import Home
 
 BUNDLE, INSTALL, PROOF = "bundle.edge.zip", "install.json", "proof.json"
@@ -71,7 +72,7 @@ def whole(value: Any) -> int | None:
 
 def write(path: Path, record: dict[str, Any]) -> None:
     """One rename."""
-    write_atomically(path, (json.dumps(record, sort_keys=True) + "\n").encode())
+    write_atomically(path, (json.dumps(record, sort_keys=True) + "\n").encode(), 0o644)
 
 
 def trial(home: Home) -> Trial | None:
@@ -160,8 +161,18 @@ def floors(home: Home) -> dict[str, dict[str, int]]:
 def floors_are_lost(home: Home) -> bool:
     """Whether floor.json is damaged, and a release too that may have been the highest one."""
     record = read(home.floor)
-    damaged = os.path.lexists(home.floor) and (not record or _floors(record) != record)
+    damaged = is_there(str(home.floor)) and (not record or _floors(record) != record)
     return damaged and not all(digest(home, number) for number in numbers(home))
+
+
+def sound_floors(home: Home) -> dict[str, dict[str, int]]:
+    """The same as `floors`; TrustError where they are lost."""
+    if floors_are_lost(home):
+        raise TrustError(
+            f"{home.floor}: is damaged, and so is a release, so nobody knows the versions that were confirmed here; "
+            "remove that file to go by the other releases"
+        )
+    return floors(home)
 
 
 def _floors(values: Any) -> dict[str, dict[str, int]]:

@@ -7,18 +7,20 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from edgekit.runner import place
+from edgekit.runner.files import READ_ONLY
 from edgekit.runner.releases import current, receiving, records, transitions
 from edgekit.runner.releases.home import Home
 
 
 def show(home: Home, as_json: bool) -> None:
-    """Print what there is, on the disk as it was put right; as it lies there where nothing can be written."""
+    """Print what there is, on the disk as it was put right; as it lies there where this user can write nothing."""
     try:
-        if home.exists():
+        if home.exists() and home.is_mine():
             change(home, as_json, lambda home: None)
             return
     except OSError as error:
-        if error.errno not in transitions.READ_ONLY:
+        if error.errno not in READ_ONLY:
             raise
     _print(home, as_json)
 
@@ -39,6 +41,7 @@ def _print(home: Home, as_json: bool) -> None:
 def summary(home: Home) -> dict[str, Any]:
     """For JSON. Asks for the lock where the home is there. `refused` says why nothing loads the current release."""
     now, running, refused = records.current(home), records.trial(home), current.why_refused(home)
+    policies = [os.path.join(each, place.TRUST) for each in place.signed(str(home.root))]
     releases = [_release(home, number) for number in records.numbers(home)]
     return {
         "home": str(home.root),
@@ -48,7 +51,8 @@ def summary(home: Home) -> dict[str, Any]:
         "back": None if now is None else records.before(home, now),
         "tries": running.tries if running else None,
         "outages": running.outages if running else None,
-        "signed": os.path.lexists(home.trust),
+        "signed": bool(policies),
+        "policies": policies,
         "floor": records.floors(home),
         "releases": releases,
         "store": sorted(path.name for path, _ in receiving.files(home.store)),
@@ -86,7 +90,7 @@ def lines(found: dict[str, Any]) -> list[str]:
     if found["back"] is not None:
         told.append(f"goes back to release {found['back']} ({names[found['back']]})")
     if found["signed"]:
-        told.append(f"signed mode: what the policy in {found['home']}/trust does not trust is refused")
+        told.append(f"signed mode: what the policy in {', '.join(found['policies'])} does not trust is refused")
     told += [f"release {each['release']} failed: {each['why']}" for each in found["releases"] if each["why"]]
     told += [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]
     return ["".join(each if each.isprintable() else " " for each in line) for line in told]

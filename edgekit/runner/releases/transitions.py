@@ -6,7 +6,6 @@ failed.json. What follows from these, `recover` can do as well.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import time
@@ -22,8 +21,6 @@ MOST_OUTAGES = 5
 """How often a try is given back because the machine went down meanwhile: a release may be what takes it down."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEMPORARY = ".*.tmp"
-READ_ONLY = (errno.EROFS, errno.EACCES)
-"""What a home says that nobody can write in."""
 
 
 def recover(home: Home) -> None:

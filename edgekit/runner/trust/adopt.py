@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from edgekit.runner import trust
+from edgekit.runner import place, trust
 from edgekit.runner.errors import TrustError
 from edgekit.runner.files import make_folder, sync_folder, write_atomically
 from edgekit.runner.trust import memory, policy
@@ -20,7 +20,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
     A folder that is not there yet is made, and trusts the root key of `source` from then on. The caller holds the lock.
     TrustError for an older, expired or foreign policy, and then nothing is changed.
     """
-    is_new = not os.path.lexists(device)
+    is_new = not place.is_there(str(device))
     if not is_new:
         policy.check_private(device)
     data, armour = policy.read_files(source)
@@ -36,9 +36,9 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
         return rules
     make_folder(device.parent)
     made = device.with_name(f".{device.name}.{os.getpid()}.tmp")
-    made.mkdir(0o700)
+    made.mkdir(0o755)  # it holds no secret, and every user who loads a bundle has to read it
     try:
-        write_atomically(made / policy.ROOT, f"{root}\n".encode())
+        write_atomically(made / policy.ROOT, f"{root}\n".encode(), policy.MODE)
         policy.write(made, data, armour)
         memory.put(made, rules, rules.time_s)
         os.rename(made, device)  # the folder is there when it is whole: an empty one would let nothing load
@@ -46,7 +46,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
         for path in made.iterdir():
             path.unlink()
         made.rmdir()
-        if isinstance(error, OSError) and os.path.lexists(device):
+        if isinstance(error, OSError) and place.is_there(str(device)):
             raise TrustError(f"{device}: another policy was adopted meanwhile; look at it, then try again") from None
         raise
     with suppress(OSError):

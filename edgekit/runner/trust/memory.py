@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgekit.runner.errors import TrustError
-from edgekit.runner.files import sync_folder
-from edgekit.runner.trust.policy import Policy
+from edgekit.runner.files import BINARY, sync_folder
+from edgekit.runner.place import is_there
+from edgekit.runner.trust.policy import MODE, SEEN, Policy
 from edgekit.runner.trust.signed_json import need_keys, parse, read_small, seconds, spelled, whole
 
-SEEN, NEXT = "seen.json", ".seen.json.next"
+NEXT = ".seen.json.next"
 LARGEST = 1024
 FIX = "put the newest policy there, then remove this file"
 
@@ -33,7 +34,7 @@ class Seen(NamedTuple):
 def read(folder: Path) -> Seen:
     """What was seen; nothing where the file is not there. TrustError for one that is damaged."""
     path = folder / SEEN
-    if not path.is_symlink() and not path.exists():
+    if not is_there(str(path)):
         return Seen()
     values = parse(read_small(path, LARGEST, FIX), str(path))
     need_keys(values, {"version", "sha256", "time"}, f"{path}: {FIX}")
@@ -67,7 +68,8 @@ def put(folder: Path, policy: Policy, time_s: float) -> None:
         now = _raised(read(folder), policy, time_s)
         if now is not None:
             values = {"version": now.version, "sha256": now.sha256, "time": spelled(now.time_s)}
-            with open(folder / NEXT, "wb") as stream:  # no other command takes this name for what a kill has left
+            # no other command takes this name for what a kill has left
+            with open(os.open(folder / NEXT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, MODE), "wb") as stream:
                 stream.write((json.dumps(values, sort_keys=True) + "\n").encode())
                 stream.flush()
                 os.fsync(stream.fileno())

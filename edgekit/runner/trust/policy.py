@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgekit.runner import place
 from edgekit.runner.bundle import sha256
 from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import TrustError
@@ -23,6 +24,11 @@ from edgekit.runner.trust.signed_json import need_keys, parse, read_small, secon
 FORMAT = 1
 NAMESPACE = "edgekit-policy"
 POLICY, SIGNATURE, ROOT = "policy.json", "policy.json.sig", "root.pub"
+SEEN = "seen.json"
+FILES = (POLICY, ROOT, SEEN)
+"""How the names of the files begin that are believed."""
+MODE = 0o644
+"""Of what is written there, whatever the umask lets through: everybody may read it, and its owner alone change it."""
 KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}
 LARGEST = 64 * 1024
 MOST_SIGNATURES = 16
@@ -99,26 +105,33 @@ def verified(data: bytes, armour: bytes, root: str) -> Policy:
 
 
 def check_private(folder: Path) -> None:
-    """TrustError for a folder in which others could put another policy."""
-    try:
-        facts = os.stat(folder)
-    except OSError as error:
-        raise TrustError(f"{folder}: cannot be read ({error.strerror}); {COPY}") from None
+    """TrustError for a folder in which others could put another policy, or whose files they could change."""
     if sys.platform == "win32":
         raise TrustError(
             f"{folder}: on Windows edgekit cannot tell who may write there, so a policy would protect nothing; "
             "run signed bundles on Linux, for example in WSL 2"
         )
-    if facts.st_mode & 0o022 or facts.st_uid not in (0, os.getuid()):
-        mode = f"{facts.st_mode & 0o777:o}"
-        raise TrustError(f"{folder}: others can write there (mode {mode}); look inside, then chmod go-w")
+    try:
+        known = place.owners(str(folder.parent))
+        every = [(folder, os.stat(folder))]
+        for path in (folder / name for name in sorted(os.listdir(folder)) if name.startswith(FILES)):
+            with suppress(FileNotFoundError):  # a command that replaces the policy removes some
+                every.append((path, os.lstat(path)))
+    except OSError as error:
+        raise TrustError(f"{error.filename}: cannot be read ({error.strerror}); {COPY}") from None
+    for path, facts in every:
+        if facts.st_mode & 0o022 or facts.st_uid not in known:
+            mode, what = f"{facts.st_mode & 0o777:o}", "there" if path == folder else "it"
+            raise TrustError(
+                f"{path}: others can write {what} (user {facts.st_uid}, mode {mode}); look inside, then chmod go-w"
+            )
 
 
 def write(folder: Path, data: bytes, armour: bytes) -> None:
     """Put a verified policy in place of the one that is there: whatever interrupts it, one of the two is whole."""
     pending = _pending(folder, data)
-    write_atomically(pending, armour)
-    write_atomically(folder / POLICY, data)
+    write_atomically(pending, armour, MODE)
+    write_atomically(folder / POLICY, data, MODE)
     os.replace(pending, folder / SIGNATURE)
     for name in os.listdir(folder):
         if name.startswith(f"{SIGNATURE}."):  # of one that was interrupted

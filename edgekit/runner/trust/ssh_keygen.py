@@ -18,7 +18,12 @@ from edgekit.runner.errors import ResourceError, TrustError
 LIMIT_S = 20
 """Under emulation it takes half a second; systemd's watchdog waits longer for `edgerun watch` than this takes twice."""
 NEWEST_OPTION = "verify-time"
-PROGRAM = "ssh-keygen.exe" if sys.platform == "win32" else "ssh-keygen"
+PROGRAMS = (
+    (os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", "OpenSSH", "ssh-keygen.exe"),)
+    if sys.platform == "win32"
+    else ("/usr/local/bin/ssh-keygen", "/usr/bin/ssh-keygen", "/run/current-system/sw/bin/ssh-keygen")
+)
+"""Where the administrator of a system puts it. Not the PATH, because whoever sets that would decide what verifies."""
 TEMPORARY = "TEMP" if sys.platform == "win32" else "TMPDIR"
 """The variable that names the folder for temporary files."""
 TOO_OLD = "is too old, or something else; install OpenSSH 8.8 or newer"
@@ -37,13 +42,12 @@ class Signature(NamedTuple):
 
 
 def find() -> str:
-    """The path of ssh-keygen; TrustError where there is none."""
-    for folder in os.get_exec_path():
-        path = os.path.join(folder, PROGRAM)
-        if os.path.isabs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
+    """The path of the ssh-keygen that verifies; TrustError where there is none."""
+    for path in PROGRAMS:
+        if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise TrustError(
-        f"ssh-keygen: not found in PATH ({os.environ.get('PATH', '')[:200]!r}), so no signature can be verified here; "
+        f"ssh-keygen: not found as {' or '.join(PROGRAMS)}, so no signature can be verified here; "
         "install the package openssh-client"
     )
 
@@ -70,7 +74,7 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
         lines = said.splitlines()
         if code != 0 or not any(line.startswith(good) for line in lines):
             reason = next((line for line in lines if line.strip()), f"exit code {code}")[:200]
-            fix = "copy the files again or sign again" if is_new(program) else f"{program} {TOO_OLD}"
+            fix = _no_user() or ("copy the files again or sign again" if is_new(program) else f"{program} {TOO_OLD}")
             raise TrustError(f"{each.where}: the signature of {each.principal} does not verify ({reason}); {fix}")
 
 
@@ -88,12 +92,27 @@ def is_new(program: str) -> bool:
     return NEWEST_OPTION.encode() in said
 
 
+def _no_user() -> str:
+    """What to do where the system does not know this process's user, for whom ssh-keygen does nothing; else empty."""
+    if sys.platform == "win32":
+        return ""
+    import pwd
+
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return f"user {os.getuid()} is not found in /etc/passwd, and ssh-keygen asks for that; run as a user that is"
+    return ""
+
+
 def fault() -> str:
     """What keeps signatures from being verified here, and what to do; empty where nothing does."""
     try:
         program = find()
     except TrustError as error:
         return str(error)
+    if _no_user():
+        return f"ssh-keygen: {_no_user()}"
     return "" if is_new(program) else f"{program} {TOO_OLD}"
 
 

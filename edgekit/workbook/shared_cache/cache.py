@@ -14,6 +14,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, TrustError
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
 from edgekit.core.stderr_line import to_stderr
 from edgekit.report import html
+from edgekit.runner.files import discard
 from edgekit.training import resume
 from edgekit.workbook import receipts
 from edgekit.workbook.plan import workbook_folder
@@ -166,7 +167,7 @@ class SharedCache:
                 transfer.fetch_all(self.store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
                 receipts.restore(fetched.parent, found.stage, noted.receipt, fetched)
             finally:
-                fetched.unlink(missing_ok=True)
+                discard(fetched)
         except StoreError as error:
             self._failed(f"the executed notebook of {found.stage} is not taken from it", error)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from edgekit.runner.files import make_folder, sync_folder
+from edgekit.runner.files import discard, make_folder, sync_folder
 from edgekit.workbook.shared_cache.store import Found, Kind, StoreError
 
 PIECE_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class FolderStore:
                 _write(working, content, os.O_EXCL)
                 return _link(working, final)
             finally:
-                working.unlink(missing_ok=True)
+                discard(working)
         except OSError as error:
             raise _failed(error) from None
 

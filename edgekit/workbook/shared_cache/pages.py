@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgekit.core.hashing import sha256_file
 from edgekit.report import html
-from edgekit.runner.files import make_folder, move, temporary_file
+from edgekit.runner.files import discard, make_folder, move, temporary_file
 from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache import transfer
 from edgekit.workbook.shared_cache.entry import PageEntry, page_path
@@ -31,7 +31,7 @@ def take(store: Store, folder: Path) -> None:
             move(fetched[name], file)
     finally:
         for left in fetched.values():
-            left.unlink(missing_ok=True)
+            discard(left)
 
 
 def give(store: Store, folder: Path) -> None:

@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner import bundle
+from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError, TrustError
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
 
@@ -208,3 +210,13 @@ def test_reading_writes_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     bundle.read(path)
     assert os.listdir(tmp_path) == [path.name]
+
+
+def test_an_archive_of_very_many_members_is_refused_in_time() -> None:
+    """60,000 took ten seconds: each member copied the directory of all before it."""
+    members = {"manifest.json": b"{}", **{f"m{number:05}": b"" for number in range(60_000)}}
+    data = b"".join(archive.parts(members))
+    began = time.process_time()
+    with pytest.raises(BundleError):
+        bundle.read_bytes(data)
+    assert time.process_time() - began < 3

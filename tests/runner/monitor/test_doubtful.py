@@ -365,3 +365,31 @@ def test_a_full_disk_costs_samples_and_no_answer(bundles: dict[str, Path], tmp_p
     command += [sys.executable, "-c", FULL, str(bundles["onnx"]), str(disk)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "True 0\n", done.stderr
+
+
+def test_midnight_while_a_sample_is_written_brings_no_threshold_of_yesterday(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer asks for the day's threshold, the day ends, and then the writer notes what it was told."""
+    clock, asked, turned = Clock(), threading.Event(), threading.Event()
+    observer = Doubtful.of(model, tmp_path, per_day=1, clock=clock)
+    real = kept.Kept.least
+
+    def least(self: kept.Kept, day: str) -> float:
+        found = real(self, day)
+        if found > 0 and not turned.is_set():
+            asked.set()
+            assert turned.wait(10)
+        return found
+
+    monkeypatch.setattr(kept.Kept, "least", least)
+    tell(observer, [0.1])
+    assert asked.wait(10)
+    clock.now += DAY_S
+    tell(observer, [0.9])
+    time.sleep(0.05)  # the writer then rests for 25 times as long
+    turned.set()
+    time.sleep(0.1)
+    tell(observer, [0.8])
+    observer.close()
+    assert [[round(each, 3) for each in doubts] for _, doubts in sorted(kept_in(tmp_path).items())] == [[0.9], [0.2]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from edgekit.runner import bundle, load
-from edgekit.runner.errors import BackendError, InputError
+from edgekit.runner.errors import BackendError, InputError, ResourceError
 from edgekit.runner.monitor import exposition, reference
 from edgekit.runner.monitor.monitor import Monitor
 from edgekit.runner.monitor.verdict import Verdict
@@ -195,6 +196,18 @@ def test_a_bundle_without_a_reference_is_not_watched(bundles: dict[str, Path]) -
 def test_a_monitor_is_none_of_another_kind(watched: Path) -> None:
     with pytest.raises(InputError, match="monitor: got 'yes'"):
         load(watched, trial=False, monitor="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", [{"monitor": "yes"}, {"monitor": True}, {"keep": "/dev/null/kept"}, {"keep": ""}])
+def test_what_cannot_watch_is_refused_before_anything_is_measured(
+    what: dict[str, Any], bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The trial takes half a minute on a small board."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said: list[str] = []
+    with pytest.raises((InputError, ResourceError)):
+        load(bundles["onnx"], on_progress=lambda line, lasting: said.append(line), **what)
+    assert said == []
 
 
 def test_golden_vectors_are_answered_while_the_model_is_used(watched: Path) -> None:

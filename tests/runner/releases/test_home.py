@@ -30,7 +30,7 @@ def test_the_option_counts_before_the_variable_and_that_before_the_usual(
     assert locate(str(tmp_path / "option")).root == tmp_path / "option"
 
 
-def test_it_is_made_for_this_user_alone_and_nothing_is_made_by_asking(empty: Device, sound: dict[str, Path]) -> None:
+def test_a_new_home_is_this_users_alone_and_nothing_is_made_by_asking(empty: Device, sound: dict[str, Path]) -> None:
     assert empty.do("status") == f"no release in {empty.root}\n"
     assert not empty.root.exists()
     old = os.umask(0)
@@ -38,8 +38,9 @@ def test_it_is_made_for_this_user_alone_and_nothing_is_made_by_asking(empty: Dev
         empty.receive(sound["1.0.0"])
     finally:
         os.umask(old)
-    for folder in (empty.root, *map(empty.root.joinpath, FOLDERS)):
-        assert folder.stat().st_mode & 0o777 == 0o700, folder
+    assert empty.root.stat().st_mode & 0o777 == 0o700
+    for path in empty.root.rglob("*"):
+        assert not path.stat().st_mode & 0o022, path
 
 
 def test_an_empty_folder_is_a_home_like_any_other(empty: Device, sound: dict[str, Path]) -> None:

@@ -23,6 +23,7 @@ from tests.runner.trust.desk import DAY_S, LABEL, YEAR_S, Desk
 pytestmark = pytest.mark.processes
 
 CLOCK = "import time; right = time.time; time.time = lambda: right() + {}\n"
+NO_KEYGEN = "from edgekit.runner.trust import ssh_keygen; ssh_keygen.PROGRAMS = ()\n"
 COMMAND = "import sys; from edgekit.runner.cli import main; sys.exit(main(sys.argv[1:]))"
 LOAD = "from edgekit.runner import load; print(load('current', trial=False).manifest.version)"
 
@@ -221,9 +222,10 @@ def test_two_of_two_must_have_signed(signed: Device, desk: Desk) -> None:
 def test_without_ssh_keygen_nothing_is_trusted_and_that_is_said(signed: Device, desk: Desk) -> None:
     confirm(signed, at(desk, 1))
     words = "install the package openssh-client"
-    assert words in signed.refused(8, "boot", PATH="/nowhere")
-    assert words in signed.refused(8, "install", at(desk, 2), PATH="/nowhere")
-    assert words in loaded(signed, PATH="/nowhere")
+    without = Device(signed.root, signed.environment, (sys.executable, "-c", NO_KEYGEN + COMMAND))
+    assert words in without.refused(8, "boot")
+    assert words in without.refused(8, "install", at(desk, 2))
+    assert words in loaded(signed, NO_KEYGEN)
     found = signed.status()
     assert found["current"] == 1 and loaded(signed) == "1.0.0"
     assert [each["state"] for each in found["releases"]] == ["confirmed", "built"], "the bundle has not failed"

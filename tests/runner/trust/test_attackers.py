@@ -368,14 +368,14 @@ def test_links_and_pipes_are_not_followed(name: str, desk: Desk) -> None:
 
 def test_a_folder_in_which_others_can_write_trusts_nobody(desk: Desk) -> None:
     desk.trust.chmod(0o770)
-    refused(desk, "others can write there (mode 770)")
+    refused(desk, "others can write there (user", "mode 770)")
     desk.trust.chmod(0o700)
     assert desk.check().signers == ("anna",)
 
 
 def test_without_ssh_keygen_nothing_is_trusted(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    refused(desk, "ssh-keygen: not found in PATH", "openssh-client")
+    monkeypatch.setattr(ssh_keygen, "PROGRAMS", ("/nowhere/ssh-keygen",))
+    refused(desk, "ssh-keygen: not found as /nowhere/ssh-keygen", "openssh-client")
 
 
 def test_an_ssh_keygen_that_says_nothing_is_not_believed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,7 +383,7 @@ def test_an_ssh_keygen_that_says_nothing_is_not_believed(desk: Desk, monkeypatch
     other = desk.home / "bin" / "ssh-keygen"
     other.parent.mkdir()
     other.symlink_to("/bin/true")
-    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.setattr(ssh_keygen, "PROGRAMS", (str(other),))
     refused(desk, "does not verify")
 
 

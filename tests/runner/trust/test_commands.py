@@ -58,13 +58,15 @@ def test_verify_refuses_before_it_reads_a_bundle(desk: Desk, capsys: pytest.Capt
 
 
 def test_without_ssh_keygen_a_device_says_so(desk: Desk) -> None:
-    """As a process, on a PATH that holds nothing."""
-    command = [sys.executable, "-m", "edgekit.runner", "verify", str(desk.bundle), "--trust", str(desk.trust)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    """As a process."""
+    code = (
+        "import sys; from edgekit.runner.cli import main; from edgekit.runner.trust import ssh_keygen\n"
+        "ssh_keygen.PROGRAMS = (); sys.exit(main(sys.argv[1:]))"
     )
+    command = [sys.executable, "-c", code, "verify", str(desk.bundle), "--trust", str(desk.trust)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": ":".join(sys.path)})
     assert done.returncode == 8 and done.stdout == ""
-    assert done.stderr.startswith("edgerun: ssh-keygen: not found in PATH") and "openssh-client" in done.stderr
+    assert done.stderr.startswith("edgerun: ssh-keygen: not found as") and "openssh-client" in done.stderr
 
 
 def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +74,7 @@ def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsy
     adopt(desk.trust, old)
     out = said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     assert "root    SHA256:" in out and "policy  version 2, epoch 1, until " in out and "signers anna; 1 must" in out
-    assert device.stat().st_mode & 0o777 == 0o700
+    assert device.stat().st_mode & 0o777 == 0o755 and device.parent.stat().st_mode & 0o777 == 0o700
     assert trust.check(desk.bundle, device, {}).signers == ("anna",)
     desk.rotate(anna="anna-2")
     assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)

@@ -33,6 +33,14 @@ grep -q valid-before "$allowed" && {{ echo "$allowed:1: bad options: unknown key
 exec {REAL} "$@"
 """
 
+DOCTOR = """
+import sys
+from edgekit.runner.cli import main
+from edgekit.runner.trust import ssh_keygen
+ssh_keygen.PROGRAMS = ({!r},)
+sys.exit(main(["doctor", "--json"]))
+"""
+
 Put = Callable[[str], Path]
 
 
@@ -40,15 +48,28 @@ Put = Callable[[str], Path]
 def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     """Makes a script the ssh-keygen of this process."""
 
-    def put_in_path(text: str) -> Path:
+    def put_in_place(text: str) -> Path:
         path = tmp_path / "bin" / "ssh-keygen"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(ssh_keygen, "PROGRAMS", (str(path),))
         return path
 
-    return put_in_path
+    return put_in_place
+
+
+def test_the_path_names_no_other_one(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that calls every signature good, first on the PATH of whoever loads, is not even asked."""
+    path = tmp_path / "ssh-keygen"
+    path.write_text("#!/bin/sh\ntouch $0.asked\necho 'Good \"edgekit-policy\" signature for root with'\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert desk.check().signers == ("anna",)
+    desk.statement.write_bytes(desk.statement.read_bytes() + b" ")
+    with pytest.raises(TrustError, match="does not verify"):
+        desk.check()
+    assert not (tmp_path / "ssh-keygen.asked").exists()
 
 
 def test_it_is_always_told_the_time_and_never_asked_for_its_own(desk: Desk, put: Put) -> None:
@@ -160,7 +181,7 @@ def test_one_that_cannot_be_started_is_named(desk: Desk, put: Put) -> None:
 
 @pytest.mark.parametrize(
     ("text", "blocks", "words"),
-    [(None, True, "not found in PATH"), (OLD, False, "is too old"), (f'#!/bin/sh\nexec {REAL} "$@"\n', False, "")],
+    [(None, True, "not found as"), (OLD, False, "is too old"), (f'#!/bin/sh\nexec {REAL} "$@"\n', False, "")],
 )
 def test_the_doctor_looks_at_it_where_releases_have_to_be_signed(
     text: str | None, blocks: bool, words: str, desk: Desk, put: Put, tmp_path: Path
@@ -169,12 +190,11 @@ def test_the_doctor_looks_at_it_where_releases_have_to_be_signed(
     folder.mkdir()
     if text is not None:
         put(text)
-    command = [sys.executable, "-m", "edgekit.runner", "doctor", "--json"]
-    environment = {"PYTHONPATH": ":".join(sys.path), "EDGERUN_HOME": str(home)}
-    path = str(folder) if text is None else f"{folder}:/usr/bin:/bin"
+    command = [sys.executable, "-c", DOCTOR.format(str(folder / "ssh-keygen"))]
+    environment = {"PYTHONPATH": ":".join(sys.path), "EDGERUN_HOME": str(home), "PATH": "/usr/bin:/bin"}
 
     def found() -> list[dict[str, str]]:
-        done = subprocess.run(command, capture_output=True, text=True, env={**environment, "PATH": path}, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         return [each for each in json.loads(done.stdout)["findings"] if each["code"] == "ssh-keygen"]
 
     assert found() == [], "a device without a policy does not need it"

@@ -55,7 +55,9 @@ def locate(given: str) -> str:
     """As the runner finds it."""
     named = os.path.expanduser(given) or os.environ.get("EDGERUN_HOME")
     if not named:
-        named = "/var/lib/edge" if os.access("/var/lib/edge", os.W_OK) else os.path.expanduser("~/.edge")
+        named = os.path.expanduser("~/.edge")
+        if os.path.lexists("/var/lib/edge") or named.startswith("~"):
+            named = "/var/lib/edge"
     return os.path.abspath(named)
 
 
