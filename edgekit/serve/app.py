@@ -116,7 +116,7 @@ class App:
     async def _infer(
         self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns):
             granted_ms = deadline_ms(headers)
             if granted_ms and self.turn.is_late(granted_ms / 1e3):
                 raise busy(LATE, served.batcher.wait_s())
@@ -173,7 +173,7 @@ class App:
         """A file as it is, decoded by the bundle's own input path."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         served = self._chosen(query.get("model", [""])[-1])
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns):
             top = query.get("top", ["5"])[-1]
             if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
                 raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgekit.runner.errors import InputError
 from edgekit.serve import counters
@@ -20,18 +20,32 @@ INPUTS = frozenset(("invalid", "too_large", "unsupported"))
 """Reasons that lie with what the client sent; whoever watches the model is told."""
 
 
+class Counts(Protocol):
+    """A model as far as its requests are counted: its counters, who watches it, and how many requests hold it."""
+
+    row: memoryview
+    watcher: Watcher | None
+    users: int
+
+
 class Counted:
-    """Around a request to one model: `with Counted(row, arrived_ns)`. What is no refusal becomes one, with 500."""
+    """Around a request to one model: `with Counted(served, arrived_ns)`. What is no refusal becomes one, with 500.
 
-    __slots__ = ("_arrived_ns", "_row", "_watcher")
+    Until its end the model counts the request among its users, so that a new version does not close the old one
+    under a request that is still being received.
+    """
 
-    def __init__(self, row: memoryview, arrived_ns: int, watcher: Watcher | None = None) -> None:
-        self._row, self._arrived_ns, self._watcher = row, arrived_ns, watcher
+    __slots__ = ("_arrived_ns", "_row", "_served", "_watcher")
+
+    def __init__(self, served: Counts, arrived_ns: int) -> None:
+        self._served, self._row, self._watcher = served, served.row, served.watcher
+        self._arrived_ns = arrived_ns
 
     def __enter__(self) -> None:
-        pass
+        self._served.users += 1
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._served.users -= 1
         if error is None:
             return
         if isinstance(error, (Gone, asyncio.CancelledError)):

@@ -136,7 +136,7 @@ class Calls:
         """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns):
             asked = grpc_wire.parse(request, served.input, served.outputs)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
             answer = await app.run(served, asked.samples, timeout_ms, None, monotonic())

@@ -90,7 +90,8 @@ class WorkerProcess:
         self._say(do="drain")
 
     def _say(self, **order: Any) -> None:
-        if self._writer is None or self._writer.is_closing():
+        has_ended = self._listening is not None and self._listening.done()  # nobody would answer
+        if self._writer is None or self._writer.is_closing() or has_ended:
             raise BackendError("the worker ended")
         self._writer.write(json.dumps(order).encode() + b"\n")
 

@@ -178,8 +178,8 @@ def _open(kind: type[Served], entry: Entry, settings: Settings, row: memoryview)
 
 
 async def _close(served: Served) -> None:
-    """Let go of a model when the last of its requests is answered."""
-    while not served.batcher.is_idle:
+    """Let go of a model when no request holds it, and what runs for a caller that has gone is finished."""
+    while served.users or not served.batcher.is_idle:
         await asyncio.sleep(IDLE_CHECK_S)
     served.close()
 

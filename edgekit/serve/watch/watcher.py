@@ -81,7 +81,8 @@ class Watcher:
             while self._waiting:
                 self._look()
                 await asyncio.sleep(0)
-            self._canary()
+            if not self._is_broken:  # the model may have been let go of meanwhile
+                self._canary()
         except Exception as error:  # the answers go on
             self.close()
             log(f"{self._name}: is not watched any more: {type(error).__name__}: {error}")
