@@ -6,6 +6,7 @@ Source: github.com/kserve/open-inference-protocol, and Triton's extensions for b
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -179,14 +180,18 @@ def as_object(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 3, 16, 8, 100, 100
+
+
 def show(value: Any) -> str:
-    """What was got, short."""
-    return "nothing" if value is None else repr(value)[:100]
+    """What was got, short. No more of it is looked at than is shown: it may be long, or nested as deep as JSON can."""
+    return "nothing" if value is None else _SHORT.repr(value)[:100]
 
 
 def _shape(value: Any, wanted: Input, where: str) -> tuple[int, ...]:
-    whole = isinstance(value, list) and all(type(side) is int for side in value)
-    if not whole or len(value) != len(wanted.shape) + 1 or tuple(value[1:]) != wanted.shape:
+    fits = isinstance(value, list) and len(value) == len(wanted.shape) + 1 and all(type(side) is int for side in value)
+    if not fits or tuple(value[1:]) != wanted.shape:
         raise Refusal(400, f"{where}.shape: got {show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
     if not 1 <= value[0] <= MOST_SAMPLES:
         raise Refusal(400, f"{where}.shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
