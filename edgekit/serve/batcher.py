@@ -140,9 +140,7 @@ class Batcher:
         self._running = True
         try:
             outcome: np.ndarray | BaseException | None = self._start(batch, begun)
-        except (
-            Exception
-        ) as error:  # of an interpreter or its pool: this batch's answer, not the queue's end
+        except Exception as error:  # of an interpreter or its pool: this batch's answer, not the queue's end
             outcome = error
         if outcome is not None:
             self._finish(batch, begun, outcome)

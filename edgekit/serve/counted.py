@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from edgekit.runner.errors import InputError
 from edgekit.serve import counters
+from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counters import FIELDS
 from edgekit.serve.gone import Gone
 from edgekit.serve.log import log
@@ -29,23 +30,27 @@ class Counts(Protocol):
 
 
 class Counted:
-    """Around a request to one model: `with Counted(served, arrived_ns)`. What is no refusal becomes one, with 500.
+    """Around a request to one model: `with Counted(served, arrived_ns, budget) as held`.
+
+    What is no refusal becomes one, with 500. What the request holds of the budget is released at its end.
 
     Until its end the model counts the request among its users, so that a new version does not close the old one
     under a request that is still being received.
     """
 
-    __slots__ = ("_arrived_ns", "_row", "_served", "_watcher")
+    __slots__ = ("_arrived_ns", "_held", "_row", "_served", "_watcher")
 
-    def __init__(self, served: Counts, arrived_ns: int) -> None:
+    def __init__(self, served: Counts, arrived_ns: int, budget: Budget) -> None:
         self._served, self._row, self._watcher = served, served.row, served.watcher
-        self._arrived_ns = arrived_ns
+        self._arrived_ns, self._held = arrived_ns, Held(budget)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Held:
         self._served.users += 1
+        return self._held
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._served.users -= 1
+        self._held.release()
         if error is None:
             return
         if isinstance(error, (Gone, asyncio.CancelledError)):

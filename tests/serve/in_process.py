@@ -49,6 +49,10 @@ class Asked:
         """A piece of the body, by default the last."""
         self._pieces.put_nowait({"type": "http.request", "body": body, "more_body": more})
 
+    def gone(self) -> None:
+        """The client hangs up."""
+        self._pieces.put_nowait({"type": "http.disconnect"})
+
     async def reply(self, limit_s: float = 10.0) -> Reply:
         """The answer, whole."""
         await asyncio.wait_for(self.task, limit_s)

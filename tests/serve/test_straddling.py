@@ -84,7 +84,7 @@ def test_a_client_that_hangs_up_across_a_reload_holds_nothing_open(versions: tup
         asked.send(b"x", more=True)
         await asyncio.sleep(0)
         await one.serve([versions[1]])
-        asked._pieces.put_nowait({"type": "http.disconnect"})
+        asked.gone()
         await asked.task
         await closed(served)
 
