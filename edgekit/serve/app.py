@@ -22,6 +22,7 @@ from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
+from edgekit.serve.pages import policy
 from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
@@ -36,6 +37,7 @@ BINARY = (b"content-type", b"application/octet-stream")
 HTML = (b"content-type", b"text/html; charset=utf-8")
 INPUT_BYTES = 4
 """Of one value that a model computes with."""
+PAGE_HEADERS = policy(PAGE)
 OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
 """What asks for no token: health, and the page, which sends the token itself."""
 
@@ -98,7 +100,7 @@ class App:
             raise Refusal(404, f"path: got {path}; see / for what there is")
         _need("GET", method, "HEAD")
         status, head, body = found
-        return status, [head], body
+        return status, [head, *PAGE_HEADERS] if path == "/" else [head], body
 
     def _model(self, parts: list[str]) -> Served:
         """Of `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`, split."""
