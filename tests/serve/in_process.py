@@ -28,6 +28,20 @@ def worker(**settings: Any) -> Worker:
     return Worker(Settings((), **settings), 0, socket.socket(), Memory(1))
 
 
+async def exchanged(one: Worker, data: bytes, limit_s: float = 10.0) -> bytes:
+    """What a connection brings back for bytes, until the server closes it; the worker listens from the first on."""
+    if one.server is None:
+        one.listening.bind(("127.0.0.1", 0))
+        one.listening.listen()
+        one.listening.setblocking(False)
+        await one.listen()
+    reader, writer = await asyncio.open_connection(*one.listening.getsockname())
+    writer.write(data)
+    found = await asyncio.wait_for(reader.read(), limit_s)
+    writer.close()
+    return found
+
+
 class Asked:
     """A request: its body comes by `send`, its answer is `reply`, None where nothing came."""
 
