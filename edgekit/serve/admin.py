@@ -18,12 +18,11 @@ from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
 from edgekit.serve.headers import check_token
 from edgekit.serve.limits import Limits
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
 from edgekit.serve.pages import check_no_page
 from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.supervisor import Supervisor
-from edgekit.serve.tokens import read_tokens
 
 MOST_BODY_BYTES = 1 << 20
 
@@ -42,7 +41,7 @@ async def open_admin(supervisor: Supervisor) -> str:
             "choose another --admin-port, or none"
         ) from None
     config = Config(
-        Admin(supervisor, read_tokens(settings.token_file)), ws="none", lifespan="off", log_config=None,
+        Admin(supervisor, supervisor.secrets.token_bytes), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, date_header=False, interface="asgi3",
     )  # fmt: skip
     config.load()
@@ -70,7 +69,7 @@ class Admin:
         except Refusal as refusal:
             status, body, more = refusal.status, orjson.dumps({"error": refusal.reason}), _more(refusal)
         except Exception as error:
-            log(f"internal error: {type(error).__name__}")
+            log(f"internal error: {where(error)}")
             status, body = 500, b'{"error":"internal error"}'
         headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})

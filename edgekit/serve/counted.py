@@ -11,7 +11,7 @@ from edgekit.serve import counters
 from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counters import FIELDS
 from edgekit.serve.gone import Gone
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
 from edgekit.serve.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -80,6 +80,6 @@ def refused_early(row: memoryview, refusal: Refusal) -> None:
 
 
 def internal(error: Exception) -> Refusal:
-    """500 for what nobody expected; the log says no more than its kind, for a message may hold what a client sent."""
-    log(f"internal error: {type(error).__name__}")
+    """500 for what nobody expected; the log says where it was raised."""
+    log(f"internal error: {where(error)}")
     return Refusal(500, "internal error")

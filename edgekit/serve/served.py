@@ -35,7 +35,7 @@ class Served:
     batcher_kind: type[Batcher] = Batcher
 
     def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
-        bundle = bundles.read(proven.path)
+        bundle = bundles.read(proven.source)
         if bundle.identity != proven.identity:
             raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
         self.name, self.proven, self.row = name, proven, row

@@ -11,7 +11,7 @@ class Settings:
     """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port.
 
     `most_json_bytes` are of a request's JSON, which takes up to thirty times its bytes once it is parsed.
-    `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL, with a password where one is needed.
+    `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL without a password, or a file with one.
     `trace_to` is a collector's URL, empty where nothing is traced; `trace_share` of requests without a parent are.
     """
 

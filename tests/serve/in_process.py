@@ -12,6 +12,7 @@ from typing import Any
 from edgekit.serve.counters import Memory
 from edgekit.serve.proven import prove
 from edgekit.serve.repository import Entry, assign
+from edgekit.serve.secrets import Secrets
 from edgekit.serve.settings import Settings
 from edgekit.serve.worker import Worker
 from tests.serve.server import Reply
@@ -25,7 +26,7 @@ def entry(path: Path, one_ms: float, **changes: Any) -> Entry:
 
 def worker(**settings: Any) -> Worker:
     """One that listens nowhere."""
-    return Worker(Settings((), **settings), 0, socket.socket(), Memory(1))
+    return Worker(Settings((), **settings), 0, socket.socket(), Memory(1), Secrets())
 
 
 async def exchanged(one: Worker, data: bytes, limit_s: float = 10.0) -> bytes:
