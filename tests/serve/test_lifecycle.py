@@ -353,6 +353,16 @@ def test_without_its_packages_the_server_says_what_to_install(bundles: dict[str,
     assert "pip install uvloop prometheus-client" in sentence(ended, 5)
 
 
+def test_another_release_of_uvicorn_is_refused_with_the_line_that_installs_the_right_one(
+    bundles: dict[str, Path], tmp_path: Path
+) -> None:
+    metadata = tmp_path / "uvicorn-0.30.6.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: uvicorn\nVersion: 0.30.6\n")
+    said = sentence(run(bundles["onnx"], PYTHONPATH=f"{tmp_path}:{ROOT}"), 5)
+    assert "this is 0.30.6" in said and "pip install uvicorn~=0.54.0" in said
+
+
 def test_help_names_every_option() -> None:
     ended = run("--help")
     assert ended.returncode == 0

@@ -21,6 +21,8 @@ PIP_NAMES = {
 }
 """Where the package is not called like the module."""
 MOST_WORKERS = 256
+UVICORN = "0.54"
+"""The release whose connection `edgekit.serve.protocol` changes from within: uvicorn has no public way to do that."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +151,23 @@ def _check_packages(packages: tuple[str, ...]) -> None:
     if missing:
         names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
+    _check_uvicorn()
+
+
+def _check_uvicorn() -> None:
+    """BackendError for a uvicorn of another release: its connection works otherwise inside."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("uvicorn")
+    except PackageNotFoundError:  # it was copied without its metadata
+        import uvicorn
+
+        found = uvicorn.__version__
+    if found.split(".")[:2] != UVICORN.split("."):
+        raise BackendError(
+            f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
+        )
 
 
 def _is_there(package: str) -> bool:
