@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
@@ -16,6 +17,7 @@ from edgekit.runner.errors import BackendError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
+from edgekit.serve.body import Body, Received
 from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counted import Counted, internal, refused_early
 from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
@@ -56,7 +58,7 @@ class App:
         self.is_draining = False
         self.turn = Turn()
         self.budget = Budget(settings.most_body_bytes)
-        self._decoding = asyncio.Lock()
+        self._decoder = ThreadPoolExecutor(1, "decoder")
         self._undecoded = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
@@ -223,37 +225,42 @@ class App:
             raise Refusal(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
         return found
 
-    async def _decoded(self, served: Served, body: bytes, deadline_ns: float) -> list[Sample]:
+    async def _decoded(self, served: Served, body: Body, deadline_ns: float) -> list[Sample]:
         """A file's samples. One file at a time: a picture may take six times the bytes of its pixels meanwhile."""
         if self._undecoded >= self.settings.queue:
             raise busy(f"the queue is full: {self._undecoded} files wait", self._undecoded)
+
+        def decode() -> list[Sample]:
+            if perf_counter_ns() > deadline_ns:
+                raise busy(LATE, 0)
+            return files.samples(body, served.manifest, served.members)
+
         self._undecoded += 1
         try:
-            async with self._decoding:
-                if perf_counter_ns() > deadline_ns:
-                    raise busy(LATE, served.batcher.wait_s())
-                return await asyncio.to_thread(files.samples, body, served.manifest, served.members)
+            return await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
         finally:
             self._undecoded -= 1
 
-    async def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> bytes:
+    async def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> Body:
         """The whole body; Refusal (413) as soon as it is too long, (503) where all bodies together are."""
         most, what = self.settings.most_body_bytes, "bytes"
         if is_json and most > self.settings.most_json_bytes:
             most, what = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
         check_body(headers, most, what)
         message = await receive()
-        body: bytes | bytearray = message.get("body", b"")
+        body: Body = message.get("body", b"")
         held.take(len(body))
         if message.get("more_body"):
-            body = bytearray(body)  # not pieces that are joined, which would be there twice for a moment
+            received = Received()
+            received.add(message.get("body", b""))
             while message.get("more_body"):
                 message = await receive()
                 piece = message.get("body", b"")
                 held.take(len(piece))
-                body += piece
-                if len(body) > most:
+                received.add(piece)
+                if received.size > most:
                     raise Refusal(413, f"body: longer than {most} {what}")
+            body = received.whole()
         if message["type"] == "http.disconnect":
             raise Gone
         return body

@@ -7,10 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgekit.serve.repository import Entry
-from edgekit.serve.wire import show
+from edgekit.serve.wire import parse_json, show
 from tests.serve import cached, in_process
 from tests.serve.in_process import Asked
 from tests.serve.server import INFER, Reply
@@ -82,3 +83,13 @@ def test_what_is_shown_of_a_value_is_short_and_no_more_of_it_is_looked_at() -> N
     assert show({"a": 1}) == "{'a': 1}"
     for value in ("x" * 10**7, [[]] * 10**6, {str(each): [] for each in range(10**5)}):
         assert len(show(value)) <= 100
+
+
+def test_more_lists_than_any_request_needs_are_refused_before_they_are_made(tiny: Entry) -> None:
+    many = [b"[" + piece * 700_000 + b"0]" for piece in (b"[],", b"{},", b"[[]],")]
+    assert [(reply.status, "lists and objects" in reply.error) for reply in asked(tiny, many)] == [(413, True)] * 3
+
+
+def test_a_picture_that_is_nested_by_its_pixels_is_read() -> None:
+    text = json.dumps(np.zeros((1, 640, 640, 3), np.uint8).tolist()).encode()
+    assert np.array(parse_json(text)).shape == (1, 640, 640, 3)

@@ -8,6 +8,7 @@ from typing import Any
 from edgekit.serve.admission import Admission
 from edgekit.serve.app import App, Receive, Send
 from edgekit.serve.batcher import Answer
+from edgekit.serve.body import Body
 from edgekit.serve.budget import Held
 from edgekit.serve.counters import Memory
 from edgekit.serve.headers import Headers
@@ -60,7 +61,7 @@ class TracedApp(App):
         traced, made = CURRENT.get(), super()._body(headers, receive, held, is_json)
         return made if traced is None else self._received(traced, made)
 
-    async def _received(self, traced: Traced, made: Awaitable[bytes]) -> bytes:
+    async def _received(self, traced: Traced, made: Awaitable[Body]) -> Body:
         body = await made
         traced.received(len(body))
         return body
