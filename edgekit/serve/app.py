@@ -24,7 +24,7 @@ from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
-from edgekit.serve.pages import policy
+from edgekit.serve.pages import check_host, policy
 from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
@@ -90,6 +90,8 @@ class App:
         headers: Headers = dict(scope["headers"])
         if self.tokens and path not in OPEN_PATHS:
             check_token(self.tokens, headers)
+        if path == "/status" and not self.settings.uds:
+            check_host(scope["headers"], self.settings.host)
         parts = path.split("/") if path.startswith("/") else ["", path]  # `OPTIONS *` is a request too
         if parts[1] == "v2" and parts[-1] == "infer":
             _need("POST", method)

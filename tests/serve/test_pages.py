@@ -75,6 +75,7 @@ def test_the_second_port_obeys_no_page_and_the_first_says_what_its_page_may_do(
             reply = server.ask("POST", "/v2/repository/models/tiny/unload", b"", headers, url=server.admin)
             assert reply.status == status, (headers, reply)
     assert server.ask("GET", "/metrics", headers={"Host": "evil.example"}, url=server.admin).status == 403
-    assert server.get("/v2/models/tiny").status == 200
+    assert server.ask("GET", "/status", headers={"Host": "evil.example"}).status == 403
+    assert server.get("/status").status == server.get("/v2/models/tiny").status == 200
     assert "script-src 'sha256-" in server.get("/").headers["content-security-policy"]
     assert server.ask("POST", "/v2/repository/index", b"{}", {"Content-Type": JSON}, url=server.admin).status == 200
