@@ -19,7 +19,7 @@ from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
 from edgekit.serve.body import Body, Received
 from edgekit.serve.budget import Budget, Held
-from edgekit.serve.counted import Counted, internal, refused_early
+from edgekit.serve.counted import Counted, ended
 from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.gone import Gone, or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
@@ -68,8 +68,7 @@ class App:
         except Gone:
             return
         except Exception as error:
-            refusal = error if isinstance(error, Refusal) else internal(error)
-            refused_early(self.row, refusal)
+            refusal = ended(self.row, error)
             status, body = refusal.status, orjson.dumps({"error": refusal.reason})
             headers = [JSON]
             if refusal.retry_after_s is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
@@ -77,6 +78,21 @@ def refused_early(row: memoryview, refusal: Refusal) -> None:
     if not refusal.is_counted:
         refusal.is_counted = True
         row[FIELDS[f"refused_{refusal.kind}"]] += 1
+
+
+def ended(row: memoryview, error: Exception) -> Refusal:
+    """What a request is refused with that ended in `error`, counted; nothing of the request is held any more.
+
+    An exception holds the frames that it went through, and those hold what led to it: their body and their samples
+    would stay until Python looks for such cycles.
+    """
+    refusal = error if isinstance(error, Refusal) else internal(error)
+    refused_early(row, refusal)
+    held: BaseException | None = error
+    while held is not None:
+        traceback.clear_frames(held.__traceback__)
+        held = held.__context__
+    return refusal
 
 
 def internal(error: Exception) -> Refusal:

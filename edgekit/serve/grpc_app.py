@@ -15,7 +15,7 @@ from edgekit import __version__
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
-from edgekit.serve.counted import Counted, internal, refused_early
+from edgekit.serve.counted import Counted, ended, refused_early
 from edgekit.serve.headers import Headers, check_token, deadline_ms
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.refusal import Refusal
@@ -58,8 +58,7 @@ class Calls:
                 response = await answer(_parsed(request_class, body), context, headers)
                 return response.SerializeToString()
             except Exception as error:
-                refusal = error if isinstance(error, Refusal) else internal(error)
-            refused_early(self.app.row, refusal)
+                refusal = ended(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
             await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.reason, trailing)
             raise AssertionError  # abort raises

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from edgekit.serve.repository import Entry
 from edgekit.serve.worker import Worker
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
+from tests.serve.attacks import resident_mb
 from tests.serve.in_process import Asked
 from tests.serve.server import INFER, RAW
 
@@ -126,3 +129,26 @@ def test_files_beyond_the_queue_are_refused(tiny: Entry, tmp_path: Path) -> None
         assert statuses.count(200) >= 4
 
     asyncio.run(run())
+
+
+def test_a_request_that_is_refused_holds_nothing_any_more(tiny: Entry) -> None:
+    """Without Python's search for cycles, which may come much later."""
+
+    async def run() -> int:
+        one = in_process.worker(most_body_bytes=32 * MB)
+        await one.serve([tiny])
+        before = resident_mb(os.getpid())
+        for _ in range(8):
+            asked = Asked(one, INFER, RAW)
+            for _ in range(20):
+                asked.send(b"x" * MB, more=True)
+            asked.send(b"x")
+            assert (await asked.reply()).status == 400
+            del asked
+        return resident_mb(os.getpid()) - before
+
+    gc.disable()
+    try:
+        assert asyncio.run(run()) < 60
+    finally:
+        gc.enable()
