@@ -133,8 +133,8 @@ class App:
             if granted_ms and self.turn.is_late(granted_ms / 1e3):
                 raise busy(LATE, served.batcher.wait_s())
             length = header_bytes(headers)
-            check_json(length or 0, self.settings.most_json_bytes)
             body = await self._body(headers, receive, held, is_json=length is None)
+            check_json(min(length or 0, len(body)), self.settings.most_json_bytes)
             if length == 0:
                 request = wire.parse_raw(body, served.input)
             else:
@@ -164,8 +164,8 @@ class App:
         """
         timeout_ms = timeout_ms or self.settings.deadline_ms
         deadline_s = (since_s or self.turn.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
-        cache = served.cache
-        held.take(INPUT_BYTES * samples.size)
+        cache, input_bytes = served.cache, INPUT_BYTES * samples.size
+        held.take(input_bytes)
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
             made = queue.submit(x, deadline_s)
@@ -179,6 +179,7 @@ class App:
             if served.watcher is not None:
                 served.watcher.refused(error)
             raise Refusal(500, str(error)) from None
+        held.give(input_bytes)
         if served.watcher is not None:
             served.watcher.answered(samples, made.outputs)
         return made

@@ -41,6 +41,11 @@ class Held:
         self._bytes = mine
         budget.used_bytes += count
 
+    def give(self, count: int) -> None:
+        """So many bytes back."""
+        self._bytes -= count
+        self._budget.used_bytes -= count
+
     def release(self) -> None:
         """All of it."""
         self._budget.used_bytes -= self._bytes

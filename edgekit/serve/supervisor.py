@@ -142,11 +142,15 @@ class Supervisor:
         """One after the other, for they are measured."""
         settings = self.settings
         proofs = []
-        for path in paths:
-            proven = await repository.prove(path, settings.threads, settings.interpreter)
-            log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
-                f"{proven.curve.verdict()}")  # fmt: skip
-            proofs.append(await asyncio.to_thread(self._copied, proven))
+        try:
+            for path in paths:
+                proven = await repository.prove(path, settings.threads, settings.interpreter)
+                log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
+                    f"{proven.curve.verdict()}")  # fmt: skip
+                proofs.append(await asyncio.to_thread(self._copied, proven))
+        except BaseException:
+            self._forget_copies()
+            raise
         return proofs
 
     def _copied(self, proven: Proven) -> Proven:
