@@ -130,8 +130,8 @@ class Flights:
         answer, live = job.result(), flight.live()
         try:
             outputs = self._landed(flight, answer, len(live))
-        except Exception as error:  # nobody else would tell those who wait
-            return _tell(live, error)
+        except Exception as failure:  # nobody else would tell those who wait
+            return _tell(live, failure)
         for place, waiter in enumerate(live):
             waiter.future.set_result(answer if place == 0 else Answer(outputs, 0, 0, 0))
         return None

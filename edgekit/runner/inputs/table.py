@@ -135,8 +135,8 @@ def is_number(cell: str) -> bool:
 def _parsed(name: str, content: bytes, most_rows: int) -> Iterator[Table]:
     """Decoded line by line: as one text, a file takes up to four times its bytes."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
-    lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-    reader = csv.reader(lines, delimiter=delimiter_of(first))
+    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    reader = csv.reader(text, delimiter=delimiter_of(first))
     header = header_of(name, reader)
     rows: list[list[str]] = []
     lines: list[int] = []
