@@ -161,9 +161,9 @@ def _check_uvicorn() -> None:
     try:
         found = version("uvicorn")
     except PackageNotFoundError:  # it was copied without its metadata
-        import uvicorn
+        from importlib import import_module
 
-        found = uvicorn.__version__
+        found = str(import_module("uvicorn").__version__)
     if found.split(".")[:2] != UVICORN.split("."):
         raise BackendError(
             f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
