@@ -11,16 +11,17 @@ from contextlib import suppress
 
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.serve.admin import open_admin
-from edgekit.serve.log import log
+from edgekit.serve.log import log, unhandled
+from edgekit.serve.secrets import Secrets
 from edgekit.serve.settings import Settings
 from edgekit.serve.supervisor import Supervisor
-from edgekit.serve.tokens import read_tokens
 
 
-async def _run(settings: Settings) -> None:
-    supervisor = Supervisor(settings)
+async def _run(settings: Settings, secrets: Secrets) -> None:
+    supervisor = Supervisor(settings, secrets)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(unhandled)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     starting = asyncio.create_task(supervisor.start())
@@ -65,9 +66,9 @@ def _check_certificate(settings: Settings) -> None:
 def main(settings: Settings) -> int:
     """The server until it is told to stop; the exit code."""
     try:
-        read_tokens(settings.token_file)
+        secrets = Secrets.read(settings)
         _check_certificate(settings)
-        asyncio.run(_run(settings))
+        asyncio.run(_run(settings, secrets))
     except RunnerError as error:
         log(str(error))
         return error.exit_code

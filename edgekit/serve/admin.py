@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Container, Sequence
 from typing import Any
 
 import orjson
@@ -17,11 +18,11 @@ from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
 from edgekit.serve.headers import check_token
 from edgekit.serve.limits import Limits
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
+from edgekit.serve.pages import check_no_page
 from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.supervisor import Supervisor
-from edgekit.serve.tokens import read_tokens
 
 MOST_BODY_BYTES = 1 << 20
 
@@ -40,7 +41,7 @@ async def open_admin(supervisor: Supervisor) -> str:
             "choose another --admin-port, or none"
         ) from None
     config = Config(
-        Admin(supervisor, read_tokens(settings.token_file)), ws="none", lifespan="off", log_config=None,
+        Admin(supervisor, supervisor.secrets.token_bytes), ws="none", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, date_header=False, interface="asgi3",
     )  # fmt: skip
     config.load()
@@ -68,13 +69,14 @@ class Admin:
         except Refusal as refusal:
             status, body, more = refusal.status, orjson.dumps({"error": refusal.reason}), _more(refusal)
         except Exception as error:
-            log(f"internal error: {type(error).__name__}")
+            log(f"internal error: {where(error)}")
             status, body = 500, b'{"error":"internal error"}'
         headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, bytes, bytes]:
+        check_no_page(scope["headers"], self.supervisor.settings.admin_host)
         if self.tokens:
             check_token(self.tokens, dict(scope["headers"]))
         path, method = scope["path"], scope["method"]
@@ -85,7 +87,7 @@ class Admin:
             raise Refusal(405, f"method: got {method}; use POST", allow="POST")
         if path == "/v2/repository/index":
             await _body(receive)
-            return 200, orjson.dumps(self._index()), b"application/json"
+            return 200, orjson.dumps(await self._index()), b"application/json"
         if parts[:3] == ["v2", "repository", "models"] and len(parts) == 5 and parts[4] in ("load", "unload"):
             _check_parameters(await _body(receive))
             async with self.supervisor.changing:
@@ -100,7 +102,7 @@ class Admin:
             return 200, orjson.dumps(facts), b"application/json"
         raise Refusal(404, f"path: got {path}; here are /metrics and /v2/repository")
 
-    def _index(self) -> list[dict[str, str]]:
+    async def _index(self) -> list[dict[str, str]]:
         """What is served, and what lies in the folders and is not."""
         entries = self.supervisor.entries
         found = [
@@ -110,26 +112,24 @@ class Admin:
         ]
         served = {os.path.realpath(entry.proven.path) for entry in entries}
         try:
-            paths = repository.find(self.supervisor.settings.bundles)
+            known = await asyncio.to_thread(_known, self.supervisor.settings.bundles, served)
         except RunnerError:
-            paths = []
-        for path in paths:
-            if os.path.realpath(path) not in served:
-                name, version = repository.name_of(path)
-                found.append({"name": name, "version": version, "state": "UNAVAILABLE", "reason": "unloaded"})
+            known = []
+        for _, name, version in known:
+            found.append({"name": name, "version": version, "state": "UNAVAILABLE", "reason": "unloaded"})
         return found
 
     async def _load(self, name: str) -> None:
         """Prove again what the folders hold under this name, and serve it in place of what was served under it."""
         supervisor = self.supervisor
         try:
-            known = [(path, repository.name_of(path)[0]) for path in repository.find(supervisor.settings.bundles)]
-            paths = [path for path, base in known if name == base or name.rpartition("-")[0] == base]
+            known = await asyncio.to_thread(_known, supervisor.settings.bundles)
+            paths = [path for path, base, _ in known if name == base or name.rpartition("-")[0] == base]
             if not paths:
                 raise Refusal(
-                    400, f"model: got {name}; the folders hold {', '.join(sorted({each for _, each in known}))}"
+                    400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in known}))}"
                 )
-            bases = {base for path, base in known if path in paths}
+            bases = {base for path, base, _ in known if path in paths}
             others = [entry.proven for entry in supervisor.entries if entry.proven.name not in bases]
             await supervisor.change([*others, *await supervisor.prove(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
@@ -144,6 +144,13 @@ class Admin:
             await supervisor.change([each.proven for each in supervisor.entries if each.proven.identity not in gone])
         except (BackendError, asyncio.TimeoutError) as error:
             raise Refusal(500, str(error) or "the workers took too long") from None
+
+
+def _known(places: Sequence[str], without: Container[str] = ()) -> list[tuple[str, str, str]]:
+    """Path, name and version of each bundle in the folders; it reads and hashes whole files, so not on the loop."""
+    return [
+        (path, *repository.name_of(path)) for path in repository.find(places) if os.path.realpath(path) not in without
+    ]
 
 
 def _check_parameters(body: bytes) -> None:

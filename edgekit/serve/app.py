@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter_ns
 from typing import Any
 from urllib.parse import parse_qs
@@ -13,13 +14,17 @@ import orjson
 
 from edgekit import __version__
 from edgekit.runner.errors import BackendError
+from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
-from edgekit.serve.counted import Counted, internal, refused_early
+from edgekit.serve.body import Body, Received
+from edgekit.serve.budget import Budget, Held
+from edgekit.serve.counted import Counted, ended
 from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.gone import Gone, or_gone
-from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_token, deadline_ms, header_bytes
+from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
+from edgekit.serve.pages import check_host, policy
 from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
@@ -32,6 +37,9 @@ EXTENSIONS = ["classification", "binary_tensor_data", "statistics", "model_confi
 JSON = (b"content-type", b"application/json")
 BINARY = (b"content-type", b"application/octet-stream")
 HTML = (b"content-type", b"text/html; charset=utf-8")
+INPUT_BYTES = 4
+"""Of one value that a model computes with."""
+PAGE_HEADERS = policy(PAGE)
 OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
 """What asks for no token: health, and the page, which sends the token itself."""
 
@@ -49,6 +57,9 @@ class App:
         self.is_ready = False
         self.is_draining = False
         self.turn = Turn()
+        self.budget = Budget(settings.most_body_bytes)
+        self._decoder = ThreadPoolExecutor(1, "decoder")
+        self._undecoded = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; whatever goes wrong is JSON."""
@@ -57,8 +68,7 @@ class App:
         except Gone:
             return
         except Exception as error:
-            refusal = error if isinstance(error, Refusal) else internal(error)
-            refused_early(self.row, refusal)
+            refusal = ended(self.row, error)
             status, body = refusal.status, orjson.dumps({"error": refusal.reason})
             headers = [JSON]
             if refusal.retry_after_s is not None:
@@ -79,6 +89,8 @@ class App:
         headers: Headers = dict(scope["headers"])
         if self.tokens and path not in OPEN_PATHS:
             check_token(self.tokens, headers)
+        if path == "/status" and not self.settings.uds:
+            check_host(scope["headers"], self.settings.host)
         parts = path.split("/") if path.startswith("/") else ["", path]  # `OPTIONS *` is a request too
         if parts[1] == "v2" and parts[-1] == "infer":
             _need("POST", method)
@@ -91,7 +103,7 @@ class App:
             raise Refusal(404, f"path: got {path}; see / for what there is")
         _need("GET", method, "HEAD")
         status, head, body = found
-        return status, [head], body
+        return status, [head, *PAGE_HEADERS] if path == "/" else [head], body
 
     def _model(self, parts: list[str]) -> Served:
         """Of `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`, split."""
@@ -116,17 +128,18 @@ class App:
     async def _infer(
         self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns, self.budget) as held:
             granted_ms = deadline_ms(headers)
             if granted_ms and self.turn.is_late(granted_ms / 1e3):
                 raise busy(LATE, served.batcher.wait_s())
-            body = await self._body(headers, receive)
             length = header_bytes(headers)
+            body = await self._body(headers, receive, held, is_json=length is None)
+            check_json(min(length or 0, len(body)), self.settings.most_json_bytes)
             if length == 0:
                 request = wire.parse_raw(body, served.input)
             else:
                 request = wire.parse(body, length, served.input, served.outputs)
-            answer = await self.run(served, request.samples, granted_ms or request.timeout_ms, receive)
+            answer = await self.run(served, request.samples, granted_ms or request.timeout_ms, receive, held)
             wanted = request.outputs
             if wanted is None and length == 0:
                 wanted = served.binary_values
@@ -141,15 +154,18 @@ class App:
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
     async def run(
-        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, since_s: float = 0.0
+        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, held: Held, since_s: float = 0.0
     ) -> Answer:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself.
+
+        What waits there are the model's inputs, float32 of as many values, which `held` is charged with.
 
         `timeout_ms` counts from `since_s` of `time.monotonic`, by default from when the request came.
         """
         timeout_ms = timeout_ms or self.settings.deadline_ms
         deadline_s = (since_s or self.turn.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
-        cache = served.cache
+        cache, input_bytes = served.cache, INPUT_BYTES * samples.size
+        held.take(input_bytes)
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
             made = queue.submit(x, deadline_s)
@@ -163,6 +179,7 @@ class App:
             if served.watcher is not None:
                 served.watcher.refused(error)
             raise Refusal(500, str(error)) from None
+        held.give(input_bytes)
         if served.watcher is not None:
             served.watcher.answered(samples, made.outputs)
         return made
@@ -173,22 +190,23 @@ class App:
         """A file as it is, decoded by the bundle's own input path."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         served = self._chosen(query.get("model", [""])[-1])
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns, self.budget) as held:
             top = query.get("top", ["5"])[-1]
             if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
                 raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
             if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
                 raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
-            body = await self._body(headers, receive)
-            found = await asyncio.to_thread(files.samples, body, served.manifest, served.members)
-            answers, made, post_ns = [], [], 0
             granted_ms = deadline_ms(headers) or self.settings.deadline_ms
+            body = await self._body(headers, receive, held)
+            found = await self._decoded(served, body, arrived_ns + granted_ms * 1e6 if granted_ms else math.inf)
+            held.take(sum(each.raw.nbytes for each in found))
+            answers, made, post_ns = [], [], 0
             for sample in found:
                 raw = sample.raw[None]
                 left_ms = granted_ms - (perf_counter_ns() - arrived_ns) / 1e6
                 if granted_ms and left_ms <= 0:  # decoding has taken all of it
                     raise busy(LATE, served.batcher.wait_s())
-                answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, monotonic())
+                answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, held, monotonic())
                 ran_ns = perf_counter_ns()
                 [facts] = served.answers(answer.outputs, raw, int(top), sample.size)
                 post_ns += perf_counter_ns() - ran_ns
@@ -209,21 +227,42 @@ class App:
             raise Refusal(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
         return found
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body; Refusal (413) as soon as it is too long."""
-        most = self.settings.most_body_bytes
-        check_body(headers, most)
+    async def _decoded(self, served: Served, body: Body, deadline_ns: float) -> list[Sample]:
+        """A file's samples. One file at a time: a picture may take six times the bytes of its pixels meanwhile."""
+        if self._undecoded >= self.settings.queue:
+            raise busy(f"the queue is full: {self._undecoded} files wait", self._undecoded)
+
+        def decode() -> list[Sample]:
+            if perf_counter_ns() > deadline_ns:
+                raise busy(LATE, 0)
+            return files.samples(body, served.manifest, served.members)
+
+        self._undecoded += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._decoder, decode)
+        finally:
+            self._undecoded -= 1
+
+    async def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> Body:
+        """The whole body; Refusal (413) as soon as it is too long, (503) where all bodies together are."""
+        most, what = self.settings.most_body_bytes, "bytes"
+        if is_json and most > self.settings.most_json_bytes:
+            most, what = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
+        check_body(headers, most, what)
         message = await receive()
-        body: bytes = message.get("body", b"")
+        body: Body = message.get("body", b"")
+        held.take(len(body))
         if message.get("more_body"):
-            pieces, total = [body], len(body)
+            received = Received()
+            received.add(message.get("body", b""))
             while message.get("more_body"):
                 message = await receive()
-                pieces.append(message.get("body", b""))
-                total += len(pieces[-1])
-                if total > most:
-                    raise Refusal(413, f"body: longer than {most} bytes")
-            body = b"".join(pieces)
+                piece = message.get("body", b"")
+                held.take(len(piece))
+                received.add(piece)
+                if received.size > most:
+                    raise Refusal(413, f"body: longer than {most} {what}")
+            body = received.whole()
         if message["type"] == "http.disconnect":
             raise Gone
         return body

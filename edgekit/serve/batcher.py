@@ -136,22 +136,27 @@ class Batcher:
         batch = self._take()
         if not batch:
             return
-        x = batch[0].x if len(batch) == 1 else np.concatenate([job.x for job in batch])
         begun = monotonic()
         self._running = True
-        self._busy_until_s = begun + self._curve.total_ms(len(x)) / 1e3
-        if self._executor is None:
-            try:
-                outcome: np.ndarray | BaseException = _in_pieces(self._execute, self._curve, x)
-            except Exception as error:  # whatever an interpreter raises is this batch's answer, and not the queue's end
-                outcome = error
+        try:
+            outcome: np.ndarray | BaseException | None = self._start(batch, begun)
+        except Exception as error:  # of an interpreter or its pool: this batch's answer, not the queue's end
+            outcome = error
+        if outcome is not None:
             self._finish(batch, begun, outcome)
-            return
+
+    def _start(self, batch: list[Job], begun_s: float) -> np.ndarray | None:
+        """The outputs of a batch; None where another thread makes them."""
+        x = batch[0].x if len(batch) == 1 else np.concatenate([job.x for job in batch])
+        self._busy_until_s = begun_s + self._curve.total_ms(len(x)) / 1e3
+        if self._executor is None:
+            return _in_pieces(self._execute, self._curve, x)
         loop = asyncio.get_running_loop()
         done = self._executor.submit(_in_pieces, self._execute, self._curve, x)
         done.add_done_callback(
-            lambda ended: loop.call_soon_threadsafe(self._finish, batch, begun, ended.exception() or ended.result())
+            lambda ended: loop.call_soon_threadsafe(self._finish, batch, begun_s, ended.exception() or ended.result())
         )
+        return None
 
     def _drop_dead(self) -> None:
         """Take out what was cancelled, and what can only be late."""
@@ -185,6 +190,8 @@ class Batcher:
     def _finish(self, batch: list[Job], begun_s: float, outcome: np.ndarray | BaseException) -> None:
         self._running = False
         took_ns = int((monotonic() - begun_s) * 1e9)
+        if isinstance(outcome, StopIteration):  # which no future takes
+            outcome = RuntimeError("the model raised StopIteration")
         count = sum(len(job.x) for job in batch)
         first = 0
         for job in batch:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgekit.runner.errors import InputError
 from edgekit.serve import counters
+from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counters import FIELDS
 from edgekit.serve.gone import Gone
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
 from edgekit.serve.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -20,18 +22,36 @@ INPUTS = frozenset(("invalid", "too_large", "unsupported"))
 """Reasons that lie with what the client sent; whoever watches the model is told."""
 
 
+class Counts(Protocol):
+    """A model as far as its requests are counted: its counters, who watches it, and how many requests hold it."""
+
+    row: memoryview
+    watcher: Watcher | None
+    users: int
+
+
 class Counted:
-    """Around a request to one model: `with Counted(row, arrived_ns)`. What is no refusal becomes one, with 500."""
+    """Around a request to one model: `with Counted(served, arrived_ns, budget) as held`.
 
-    __slots__ = ("_arrived_ns", "_row", "_watcher")
+    What is no refusal becomes one, with 500. What the request holds of the budget is released at its end.
 
-    def __init__(self, row: memoryview, arrived_ns: int, watcher: Watcher | None = None) -> None:
-        self._row, self._arrived_ns, self._watcher = row, arrived_ns, watcher
+    Until its end the model counts the request among its users, so that a new version does not close the old one
+    under a request that is still being received.
+    """
 
-    def __enter__(self) -> None:
-        pass
+    __slots__ = ("_arrived_ns", "_held", "_row", "_served", "_watcher")
+
+    def __init__(self, served: Counts, arrived_ns: int, budget: Budget) -> None:
+        self._served, self._row, self._watcher = served, served.row, served.watcher
+        self._arrived_ns, self._held = arrived_ns, Held(budget)
+
+    def __enter__(self) -> Held:
+        self._served.users += 1
+        return self._held
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._served.users -= 1
+        self._held.release()
         if error is None:
             return
         if isinstance(error, (Gone, asyncio.CancelledError)):
@@ -60,7 +80,22 @@ def refused_early(row: memoryview, refusal: Refusal) -> None:
         row[FIELDS[f"refused_{refusal.kind}"]] += 1
 
 
+def ended(row: memoryview, error: Exception) -> Refusal:
+    """What a request is refused with that ended in `error`, counted; nothing of the request is held any more.
+
+    An exception holds the frames that it went through, and those hold what led to it: their body and their samples
+    would stay until Python looks for such cycles.
+    """
+    refusal = error if isinstance(error, Refusal) else internal(error)
+    refused_early(row, refusal)
+    held: BaseException | None = error
+    while held is not None:
+        traceback.clear_frames(held.__traceback__)
+        held = held.__context__
+    return refusal
+
+
 def internal(error: Exception) -> Refusal:
-    """500 for what nobody expected; the log says no more than its kind, for a message may hold what a client sent."""
-    log(f"internal error: {type(error).__name__}")
+    """500 for what nobody expected; the log says where it was raised."""
+    log(f"internal error: {where(error)}")
     return Refusal(500, "internal error")

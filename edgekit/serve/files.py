@@ -16,15 +16,17 @@ from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
+from edgekit.serve.body import Body
 from edgekit.serve.refusal import Refusal
 
 ZIPPED = (b"PK\x03\x04", b"PK\x05\x06")
 """What an `.npz` begins with; the second is empty."""
+HEAD_BYTES = 4096
 MOST_SAMPLES = 1024
 """Windows of one recording, or rows of one table."""
 
 
-def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inputs.NONE) -> list[Sample]:
+def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = inputs.NONE) -> list[Sample]:
     """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken.
 
     `members` are the bundle's: a text needs its vocabulary. A model with states begins with zeros at each request, so
@@ -34,10 +36,11 @@ def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inpu
     readers = inputs.readers(raw)
     taken = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]  # to it, that is a text
     known = {readers[suffix] for suffix in taken}
-    reader = kind(body)
+    head = bytes(body[:HEAD_BYTES])
+    reader = kind(head)
     if "text" in known and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
         reader = "text" if body else None
-    if "tensors" in known and reader is None and body[:4] in ZIPPED:
+    if "tensors" in known and reader is None and head[:4] in ZIPPED:
         reader = "tensors"
     if reader is None or reader not in known:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
@@ -63,25 +66,24 @@ def samples(body: bytes, manifest: Manifest, members: Mapping[str, bytes] = inpu
         os.close(descriptor)
 
 
-def kind(body: bytes) -> str | None:
+def kind(head: bytes) -> str | None:
     """Which reader of `inputs` a file is for, by its first bytes; None where it is for none."""
-    if body.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
+    if head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
         return "picture"
-    if body[:4] == b"RIFF":
-        return {b"WEBP": "picture", b"WAVE": "wav"}.get(body[8:12])
-    if body.startswith(b"\x93NUMPY"):
+    if head[:4] == b"RIFF":
+        return {b"WEBP": "picture", b"WAVE": "wav"}.get(head[8:12])
+    if head.startswith(b"\x93NUMPY"):
         return "array"
-    if body[:4] in (b"RF64", b"RIFX"):
+    if head[:4] in (b"RF64", b"RIFX"):
         return "wav"
-    head = body[:4096]
     is_text = bool(head) and not any(byte < 9 or 13 < byte < 32 for byte in head)
     return "table" if is_text and b"," in head else None
 
 
-def _is_utf8(body: bytes) -> bool:
+def _is_utf8(body: Body) -> bool:
     """Whether a body that begins as a picture or a sound does is a text all the same, such as "RIFX is a format"."""
     try:
-        body.decode("utf-8")
+        str(body, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

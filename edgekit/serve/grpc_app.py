@@ -15,7 +15,7 @@ from edgekit import __version__
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
-from edgekit.serve.counted import Counted, internal, refused_early
+from edgekit.serve.counted import Counted, ended, refused_early
 from edgekit.serve.headers import Headers, check_token, deadline_ms
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.refusal import Refusal
@@ -33,6 +33,8 @@ CODES = {
     503: grpc.StatusCode.UNAVAILABLE,
 }
 """Of a refusal's HTTP status; every other is INTERNAL."""
+COPIES = 3
+"""Of a tensor while its call is answered: in the message's bytes, in the message, and in what is asked of the model."""
 OPEN_CALLS = frozenset(("ServerLive", "ServerReady"))
 """What asks for no token."""
 
@@ -52,11 +54,11 @@ class Calls:
                 headers = _headers(context)
                 if self.app.tokens and name not in OPEN_CALLS:
                     check_token(self.app.tokens, headers)
+                grpc_wire.check_size(body, name == "ModelInfer", self.app.settings.most_json_bytes)
                 response = await answer(_parsed(request_class, body), context, headers)
                 return response.SerializeToString()
             except Exception as error:
-                refusal = error if isinstance(error, Refusal) else internal(error)
-            refused_early(self.app.row, refusal)
+                refusal = ended(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
             await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.reason, trailing)
             raise AssertionError  # abort raises
@@ -136,10 +138,11 @@ class Calls:
         """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        with Counted(served.row, arrived_ns, served.watcher):
+        with Counted(served, arrived_ns, app.budget) as held:
             asked = grpc_wire.parse(request, served.input, served.outputs)
+            held.take(COPIES * asked.samples.nbytes)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
-            answer = await app.run(served, asked.samples, timeout_ms, None, monotonic())
+            answer = await app.run(served, asked.samples, timeout_ms, None, held, monotonic())
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
             response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
         served.finished(answer, arrived_ns)

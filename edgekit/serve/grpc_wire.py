@@ -18,12 +18,66 @@ CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_cont
 OF_SEVERAL = {**CONTENTS, "INT64": "int64_contents"}
 """The same for the tensors of a model of several inputs, which may be of one datatype more."""
 NOTHING = memoryview(b"")
+MOST_DIMENSIONS = 32
+MOST_PARAMETERS = 64
+MOST_FIELDS = 256
+"""Of a request: more than all that any takes."""
+PLAIN_BYTES = 64 << 10
+"""A message that is no longer is parsed without another look."""
+LENGTH_DELIMITED = 2
+"""The wire type of all fields of a request."""
+RAW_FIELD = 7
+"""The number of `raw_input_contents` in a ModelInferRequest."""
+
+
+def check_size(body: bytes, is_request: bool, most: int) -> None:
+    """Refusal (400 or 413) for a message that would take much more memory, once it is parsed, than its bytes do.
+
+    Only raw tensors of a request to a model may be long. Two bytes may be an output, which takes thirty times as many.
+    """
+    if len(body) <= PLAIN_BYTES:
+        return
+    if not is_request:
+        raise Refusal(413, f"message: got {len(body)} bytes, at most {PLAIN_BYTES} are taken")
+    described = _described_bytes(body)
+    if described > most:
+        raise Refusal(413, f"message: got {described} bytes beside raw_input_contents, at most {most} are taken")
+
+
+def _described_bytes(body: bytes) -> int:
+    """Bytes of a message's fields beside its raw tensors; Refusal (400) where it has more fields than any needs."""
+    at = described = 0
+    for _ in range(MOST_FIELDS):
+        if at >= len(body):
+            return described
+        key, start = _varint(body, at)
+        length, end = _varint(body, start) if key & 7 == LENGTH_DELIMITED else (len(body) - start, start)
+        described += end - at if key >> 3 == RAW_FIELD else end + length - at
+        at = end + length
+    raise Refusal(400, f"message: got more than {MOST_FIELDS} fields")
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """A number of the wire format, and where it ends; one that is cut off is for the parser to refuse."""
+    value = shift = 0
+    while at < len(body) and shift < 64:
+        byte = body[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return value, at
 
 
 def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Request:
     """A ModelInferRequest; Refusal (400) says what was got and what is taken."""
     raw = request.raw_input_contents
     count = len(wanted.inputs)
+    if len(request.inputs) > wire.MOST_TENSORS:
+        raise Refusal(400, f"inputs: got {len(request.inputs)}; the model takes {count} inputs")
+    if len(request.outputs) > wire.MOST_TENSORS:
+        raise Refusal(400, f"outputs: got {len(request.outputs)}; list some of {', '.join(outputs)}, or none for all")
     inputs, rest = _one(request.inputs, raw, wanted) if count == 1 else _several(request.inputs, raw, count)
     values = {
         "id": request.id,
@@ -60,6 +114,8 @@ def _input(
     tensor: Any, raw: memoryview | None, number: int = 0, contents: Mapping[str, str] = CONTENTS
 ) -> dict[str, Any]:
     """As it would stand in JSON."""
+    if len(tensor.shape) > MOST_DIMENSIONS:  # before any work on it: a product of many sides takes minutes
+        raise Refusal(400, f"inputs[{number}].shape: got {len(tensor.shape)} sides; see the model's metadata")
     shape = list(tensor.shape)
     values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
     filled = [field.name for field, _ in tensor.contents.ListFields()]
@@ -88,6 +144,8 @@ def _output(output: Any) -> dict[str, Any]:
 
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    if len(given) > MOST_PARAMETERS:
+        raise Refusal(400, f"parameters: got {len(given)}; at most {MOST_PARAMETERS} are taken")
     found = {}
     for name, each in given.items():
         kind = each.WhichOneof("parameter_choice")

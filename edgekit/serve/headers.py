@@ -33,6 +33,12 @@ def header_bytes(headers: Headers) -> int | None:
     return int(value[:LONGEST_NUMBER])
 
 
+def check_json(length: int, most: int) -> None:
+    """Refusal (413) where the JSON before binary tensors is longer than `most` bytes."""
+    if length > most:
+        raise Refusal(413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {most} are taken")
+
+
 def deadline_ms(headers: Headers) -> float:
     """What the client grants, in ms from the request's arrival; 0 where it says nothing."""
     value = headers.get(DEADLINE)
@@ -47,11 +53,11 @@ def deadline_ms(headers: Headers) -> float:
     return found
 
 
-def check_body(headers: Headers, most: int) -> None:
+def check_body(headers: Headers, most: int, what: str = "bytes") -> None:
     """Refusal (413) where the body is announced to be longer than `most` bytes, (415) where it is compressed."""
     stated = headers.get(b"content-length", b"0")[:LONGEST_NUMBER]
     if stated.isdigit() and int(stated) > most:
-        raise Refusal(413, f"body: got {int(stated)} bytes, at most {most} are taken")
+        raise Refusal(413, f"body: got {int(stated)} {what}, at most {most} are taken")
     coding = headers.get(b"content-encoding", b"identity")
     if coding.lower() != b"identity":
         raise Refusal(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")

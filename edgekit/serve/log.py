@@ -5,10 +5,16 @@ They are written without Python's buffer. What stays in that would be tried agai
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
+import traceback
+from typing import Any
 
 from edgekit.serve.refusal import printable
+
+MOST_FRAMES = 8
+"""Of an error that are named, from the innermost."""
 
 
 class Log:
@@ -33,3 +39,19 @@ class Log:
 
 
 log = Log().write
+
+
+def where(error: BaseException) -> str:
+    """An error's kind and where it was raised, the innermost place first; not its message, which a client may fill."""
+    places = [
+        f"{'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{line} {frame.f_code.co_name}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    shown = ", from ".join(places[: -MOST_FRAMES - 1 : -1])
+    return f"{type(error).__name__} at {shown}" if shown else type(error).__name__
+
+
+def unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """For `set_exception_handler`: what asyncio itself would log holds messages and arguments."""
+    error = context.get("exception")
+    log(f"internal error: {where(error) if error is not None else 'none was raised'}")

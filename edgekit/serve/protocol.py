@@ -46,6 +46,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._receiving = False  # a request has begun and is not whole
         self._in_headers = False
         self._upgrading = False
+        self._has_stayed = False  # a request among the data that are read now offered another protocol
         self._ended = False  # the last answer is written
         self._refusing = False  # the request that is being received is refused once it is whole
         self._feeding = False  # the parser has data
@@ -73,6 +74,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; a request that is not whole must be so before the deadline."""
+        self._has_stayed = False
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         if self._ended:
             return
         self.turn.reads(self.loop)
@@ -83,7 +88,10 @@ class GuardedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._stay(data[upgrade.args[0] :])
+            if self._has_stayed:  # no client does that, and each would be a call within the one before it
+                self._refuse(400, "several requests in a row offer another protocol; wait for the first answer")
+            else:
+                self._stay(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, "not an HTTP request")
         finally:
@@ -121,11 +129,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _stay(self, rest: bytes) -> None:
         """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""
-        self._upgrading = False
+        self._upgrading, self._has_stayed = False, True
         head = [b"%s %s HTTP/1.1" % (self._method, self.url)]
         head += [b"%s: %s" % each for each in self.headers if each[0] not in (b"upgrade", b"http2-settings")]
         self.parser = httptools.HttpRequestParser(self)
-        self.data_received(b"\r\n".join((*head, b"", rest)))
+        self._receive(b"\r\n".join((*head, b"", rest)))
 
     def on_message_begin(self) -> None:
         """A request's first byte."""

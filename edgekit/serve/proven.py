@@ -22,7 +22,10 @@ from edgekit.serve.curve import Curve, measure
 
 @dataclass(frozen=True)
 class Proven:
-    """A bundle that may be served. `ms` is its curve, `refused` says which batches could not be run, and why."""
+    """A bundle that may be served. `ms` is its curve, `refused` says which batches could not be run, and why.
+
+    `copy` is where its proven bytes are, whatever becomes of the file at `path`; empty where they are only there.
+    """
 
     path: str
     identity: str
@@ -34,6 +37,12 @@ class Proven:
     threads: int
     ms: Mapping[int, float]
     refused: Mapping[int, str]
+    copy: str = ""
+
+    @property
+    def source(self) -> str:
+        """Where its bytes are read."""
+        return self.copy or self.path
 
     @property
     def curve(self) -> Curve:

@@ -35,7 +35,7 @@ class Served:
     batcher_kind: type[Batcher] = Batcher
 
     def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
-        bundle = bundles.read(proven.path)
+        bundle = bundles.read(proven.source)
         if bundle.identity != proven.identity:
             raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
         self.name, self.proven, self.row = name, proven, row
@@ -52,6 +52,7 @@ class Served:
             self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
+        self.users = 0  # requests that hold this model, whether they wait, run, or are still being received
         self.cache: Cached | None = None
         self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 

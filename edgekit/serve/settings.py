@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 class Settings:
     """Of one server. Port -1 of admin or gRPC opens none; `deadline_ms` 0 sets none; `uds` replaces host and port.
 
-    `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL, with a password where one is needed.
+    `most_json_bytes` are of a request's JSON, which takes up to thirty times its bytes once it is parsed.
+    `cache_bytes` are of each worker, 0 caches nothing; `cache_redis` is a URL without a password, or a file with one.
     `trace_to` is a collector's URL, empty where nothing is traced; `trace_share` of requests without a parent are.
     """
 
@@ -29,6 +30,7 @@ class Settings:
     queue_delay_ms: float = 0.0
     batch: bool = True
     most_body_bytes: int = 64 << 20
+    most_json_bytes: int = 8 << 20
     most_header_bytes: int = 64 << 10
     most_connections: int = 1024
     receive_s: float = 15.0

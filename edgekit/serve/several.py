@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner.input_vector import join
+from edgekit.serve.body import Body
 from edgekit.serve.refusal import Refusal
 from edgekit.serve.wire import NAMES, Input, Taken, as_object, show
 
@@ -40,7 +41,7 @@ class Several:
         """See `Taken`."""
         return ", ".join(f"{each.name} {each.describe()}" for each in self.inputs)
 
-    def of_bytes(self, body: bytes) -> np.ndarray:
+    def of_bytes(self, body: Body) -> np.ndarray:
         """See `Taken`: Refusal (400)."""
         raise Refusal(400, f"body: got {len(body)} bytes alone; {self._wanted}: name them in a JSON header")
 

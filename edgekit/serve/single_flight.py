@@ -128,7 +128,10 @@ class Flights:
         if error is not None:
             return self._failed(flight, error)
         answer, live = job.result(), flight.live()
-        outputs = self._landed(flight, answer, len(live))
+        try:
+            outputs = self._landed(flight, answer, len(live))
+        except Exception as failure:  # nobody else would tell those who wait
+            return _tell(live, failure)
         for place, waiter in enumerate(live):
             waiter.future.set_result(answer if place == 0 else Answer(outputs, 0, 0, 0))
         return None
@@ -163,3 +166,8 @@ class Flights:
                 self._follow(flight, waiter)
             return self._watch(flight, made)
         return None
+
+
+def _tell(waiters: list[Waiter], error: Exception) -> None:
+    for waiter in waiters:
+        waiter.future.set_exception(error)

@@ -10,16 +10,20 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from edgekit.runner import bundle as bundles
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import repository, shared_port
 from edgekit.serve.counters import Memory
 from edgekit.serve.log import log
 from edgekit.serve.proven import Proven
 from edgekit.serve.repository import Entry
+from edgekit.serve.sealed import path_of, sealed
+from edgekit.serve.secrets import Secrets
 from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,7 +94,8 @@ class WorkerProcess:
         self._say(do="drain")
 
     def _say(self, **order: Any) -> None:
-        if self._writer is None or self._writer.is_closing():
+        has_ended = self._listening is not None and self._listening.done()  # nobody would answer
+        if self._writer is None or self._writer.is_closing() or has_ended:
             raise BackendError("the worker ended")
         self._writer.write(json.dumps(order).encode() + b"\n")
 
@@ -98,9 +103,11 @@ class WorkerProcess:
 class Supervisor:
     """What is served, by whom. `changing` lets one change of the models happen at a time."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, secrets: Secrets) -> None:
         settings, self._grpc = shared_port.keep(settings)
-        self.settings = settings
+        self.settings, self.secrets = _with_kept_pair(settings), secrets
+        self._handed = secrets.handed()
+        self._copies: dict[str, int] = {}
         self.memory = Memory(settings.workers)
         self.listening = _listen(settings)
         self.entries: list[Entry] = []
@@ -135,12 +142,36 @@ class Supervisor:
         """One after the other, for they are measured."""
         settings = self.settings
         proofs = []
-        for path in paths:
-            proven = await repository.prove(path, settings.threads, settings.interpreter)
-            log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
-                f"{proven.curve.verdict()}")  # fmt: skip
-            proofs.append(proven)
+        try:
+            for path in paths:
+                proven = await repository.prove(path, settings.threads, settings.interpreter)
+                log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
+                    f"{proven.curve.verdict()}")  # fmt: skip
+                proofs.append(await asyncio.to_thread(self._copied, proven))
+        except BaseException:
+            self._forget_copies()
+            raise
         return proofs
+
+    def _copied(self, proven: Proven) -> Proven:
+        """With a copy of the bytes that were proven, for workers that open it now, or when they are started again."""
+        if proven.identity not in self._copies:
+            try:
+                with open(proven.path, "rb") as stream:
+                    descriptor = sealed("edgekit-bundle", stream)
+            except OSError as error:
+                raise BackendError(f"{proven.path}: cannot be kept in memory: {error.strerror or error}") from None
+            if _identity(path_of(descriptor)) != proven.identity:
+                os.close(descriptor)
+                raise BackendError(f"{proven.path}: was changed while it was proven; load it again")
+            self._copies[proven.identity] = descriptor
+        return replace(proven, copy=path_of(self._copies[proven.identity]))
+
+    def _forget_copies(self) -> None:
+        """Of what is not served any more, or could not be."""
+        served = {entry.proven.identity for entry in self.entries}
+        for identity in self._copies.keys() - served:
+            os.close(self._copies.pop(identity))
 
     async def start(self) -> None:
         """Prove all bundles, start all workers; RunnerError where one of them cannot be."""
@@ -171,9 +202,11 @@ class Supervisor:
             await asyncio.gather(*(worker.serve(entries) for worker in workers))
         except (BackendError, asyncio.TimeoutError):
             await asyncio.gather(*(worker.serve(self.entries) for worker in workers), return_exceptions=True)
+            self._forget_copies()
             raise
         kept = {entry.proven.identity for entry in entries}
         self.entries, self.slots = entries, {each: slot for each, slot in slots.items() if each in kept}
+        self._forget_copies()
         if self.verdicts is not None:
             self.verdicts.watch(entries)
 
@@ -192,7 +225,7 @@ class Supervisor:
 
     async def _start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
-        descriptors = (self.listening.fileno(), theirs.fileno(), self.memory.descriptor)
+        descriptors = (self.listening.fileno(), theirs.fileno(), self.memory.descriptor, self._handed)
         command = (sys.executable, "-P", "-m", "edgekit.serve.worker", self.settings.to_json(), str(number))
         process = await asyncio.create_subprocess_exec(
             *command, *map(str, descriptors), pass_fds=descriptors, stdin=asyncio.subprocess.DEVNULL,
@@ -256,6 +289,25 @@ class Supervisor:
         if self.settings.uds:
             with suppress(OSError):
                 os.unlink(self.settings.uds)
+
+
+def _identity(path: str) -> str:
+    try:
+        return bundles.read(path).identity
+    except RunnerError:
+        return ""
+
+
+def _with_kept_pair(settings: Settings) -> Settings:
+    """Settings that name copies of certificate and key, so that workers which start later have the same pair."""
+    if not settings.certificate:
+        return settings
+    return replace(settings, certificate=_kept(settings.certificate), key=_kept(settings.key))
+
+
+def _kept(path: str) -> str:
+    with open(path, "rb") as stream:
+        return path_of(sealed("edgekit-tls", stream))
 
 
 def _ending(code: int) -> str:

@@ -6,12 +6,14 @@ Source: github.com/kserve/open-inference-protocol, and Triton's extensions for b
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import orjson
 
+from edgekit.serve.body import Body
 from edgekit.serve.refusal import Refusal
 
 DATATYPES: dict[str, np.dtype[Any]] = {
@@ -27,6 +29,8 @@ MOST_SAMPLES = 256
 """In one request."""
 MOST_TENSORS = 16
 LONGEST_ID = 256
+MOST_CONTAINERS = 1 << 19
+"""Lists and objects in a request's JSON; a picture of 640 x 640 has 410,241, nested by its pixels."""
 
 
 class Wanted(NamedTuple):
@@ -66,7 +70,7 @@ class Taken(Protocol):
     def describe(self) -> str:
         """For people."""
 
-    def of_bytes(self, body: bytes) -> np.ndarray:
+    def of_bytes(self, body: Body) -> np.ndarray:
         """Samples (1, *raw) of a body that is nothing but bytes; Refusal (400)."""
 
     def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
@@ -89,7 +93,7 @@ class Input(NamedTuple):
         """See `Taken`."""
         return f"{self.datatype} {list(self.shape)}"
 
-    def of_bytes(self, body: bytes) -> np.ndarray:
+    def of_bytes(self, body: Body) -> np.ndarray:
         """See `Taken`."""
         count = math.prod(self.shape)
         dtype = DATATYPES[self.datatype]
@@ -137,12 +141,12 @@ class Input(NamedTuple):
         return np.frombuffer(rest[start : start + size], dtype).reshape(shape), size
 
 
-def parse_raw(body: bytes, wanted: Taken) -> Request:
+def parse_raw(body: Body, wanted: Taken) -> Request:
     """A body that is one sample's bytes and nothing else (a JSON header of length 0)."""
     return Request(wanted.of_bytes(body), "", None, True, 0.0)
 
 
-def parse(body: bytes, header_bytes: int | None, wanted: Taken, outputs: Sequence[str]) -> Request:
+def parse(body: Body, header_bytes: int | None, wanted: Taken, outputs: Sequence[str]) -> Request:
     """A request with a JSON header; Refusal (400) says what was got and what is taken."""
     if header_bytes is not None and not 0 < header_bytes <= len(body):
         raise Refusal(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
@@ -164,12 +168,23 @@ def understand(values: Mapping[str, Any], rest: memoryview, wanted: Taken, outpu
     return Request(samples, name, _outputs(values.get("outputs"), binary, outputs), binary, _timeout_ms(parameters))
 
 
-def parse_json(text: bytes | memoryview) -> Any:
-    """Refusal (400) for what is no JSON, nested too deep or not finite."""
+def parse_json(text: Body) -> Any:
+    """Refusal (400) for what is no JSON, nested too deep or not finite, (413) for too many lists and objects.
+
+    Each takes eighty bytes, and time: a million of them would hold up all other requests.
+    """
+    if len(text) > 2 * MOST_CONTAINERS and (count := _containers(bytes(text))) > MOST_CONTAINERS:
+        raise Refusal(
+            413, f"body: {count} lists and objects in JSON, at most {MOST_CONTAINERS} are read; give data flat"
+        )
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise Refusal(400, f"body: not JSON ({error})") from None
+
+
+def _containers(text: bytes) -> int:
+    return text.count(b"[") + text.count(b"{")
 
 
 def as_object(value: Any, where: str) -> dict[str, Any]:
@@ -179,14 +194,18 @@ def as_object(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxother = 3, 16, 8, 100, 100
+
+
 def show(value: Any) -> str:
-    """What was got, short."""
-    return "nothing" if value is None else repr(value)[:100]
+    """What was got, short. No more of it is looked at than is shown: it may be long, or nested as deep as JSON can."""
+    return "nothing" if value is None else _SHORT.repr(value)[:100]
 
 
 def _shape(value: Any, wanted: Input, where: str) -> tuple[int, ...]:
-    whole = isinstance(value, list) and all(type(side) is int for side in value)
-    if not whole or len(value) != len(wanted.shape) + 1 or tuple(value[1:]) != wanted.shape:
+    fits = isinstance(value, list) and len(value) == len(wanted.shape) + 1 and all(type(side) is int for side in value)
+    if not fits or tuple(value[1:]) != wanted.shape:
         raise Refusal(400, f"{where}.shape: got {show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
     if not 1 <= value[0] <= MOST_SAMPLES:
         raise Refusal(400, f"{where}.shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")

@@ -25,13 +25,13 @@ from uvicorn.server import ServerState
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.limits import Limits
-from edgekit.serve.log import log
+from edgekit.serve.log import log, unhandled
 from edgekit.serve.parts import Parts
 from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
+from edgekit.serve.secrets import Secrets
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
-from edgekit.serve.tokens import read_tokens
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import Remembered
@@ -46,14 +46,21 @@ SO_ATTACH_FILTER = 26
 class Worker:
     """The process's parts, put together."""
 
-    def __init__(self, settings: Settings, number: int, listening: socket.socket, memory: Memory) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        number: int,
+        listening: socket.socket,
+        memory: Memory,
+        secrets: Secrets,
+    ) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
         self.parts = _parts(settings)
-        self.app = self.parts.app(settings, memory, read_tokens(settings.token_file), number)
+        self.app = self.parts.app(settings, memory, secrets.token_bytes, number)
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
-        self.remembered = _remembered(settings, number) if settings.cache_bytes else None
+        self.remembered = _remembered(settings, number, secrets.redis) if settings.cache_bytes else None
         self._closing: set[asyncio.Task[None]] = set()
 
     async def listen(self) -> None:
@@ -147,14 +154,14 @@ def _parts(settings: Settings) -> Parts:
     return TracedParts()
 
 
-def _remembered(settings: Settings, number: int) -> Remembered:
+def _remembered(settings: Settings, number: int, redis: str) -> Remembered:
     from edgekit.serve.cache import Remembered, Store
 
     shared = None
-    if settings.cache_redis:
+    if redis:
         from edgekit.serve.redis_cache import Shared
 
-        shared = Shared(settings.cache_redis, says=number == 0)
+        shared = Shared(redis, says=number == 0)
     return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
 
 
@@ -178,14 +185,15 @@ def _open(kind: type[Served], entry: Entry, settings: Settings, row: memoryview)
 
 
 async def _close(served: Served) -> None:
-    """Let go of a model when the last of its requests is answered."""
-    while not served.batcher.is_idle:
+    """Let go of a model when no request holds it, and what runs for a caller that has gone is finished."""
+    while served.users or not served.batcher.is_idle:
         await asyncio.sleep(IDLE_CHECK_S)
     served.close()
 
 
 async def run(worker: Worker, control: socket.socket) -> None:
     """Do what the supervisor says, until it says to stop, or is gone."""
+    asyncio.get_running_loop().set_exception_handler(unhandled)
     reader, writer = await asyncio.open_connection(sock=control, limit=1 << 26)
 
     def say(**facts: Any) -> None:
@@ -230,7 +238,7 @@ async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`worker.py SETTINGS NUMBER LISTENING CONTROL MEMORY`; the last three are file descriptors."""
+    """`worker.py SETTINGS NUMBER LISTENING CONTROL MEMORY SECRETS`; the last four are file descriptors."""
     settings, number = Settings.from_json(arguments[0]), int(arguments[1])
     listening, control = (socket.socket(fileno=int(each)) for each in arguments[2:4])
     for each in (listening, control):
@@ -240,7 +248,8 @@ def main(arguments: list[str]) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1024 are fewer than the connections
     memory = Memory(settings.workers, int(arguments[4]))
-    uvloop.run(run(Worker(settings, number, listening, memory), control))
+    secrets = Secrets.received(int(arguments[5]))
+    uvloop.run(run(Worker(settings, number, listening, memory, secrets), control))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,9 @@ def test_the_ports_are_on_this_machine_alone(server: Server) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "word"),
     [
-        (TOKEN, 0o644, "chmod 600"), (TOKEN, 0o604, "chmod 600"), ("short", 0o600, "16"), ("", 0o600, "no token"),
+        (TOKEN, 0o644, "chmod 600"), (TOKEN, 0o604, "chmod 600"), (TOKEN, 0o640, "chmod 600"),
+        (TOKEN, 0o660, "chmod 600"), (TOKEN, 0o610, "chmod 600"), (f"{TOKEN}\0", 0o600, "plain ASCII"),
+        ("short", 0o600, "16"), ("", 0o600, "no token"),
         ("# nothing\n", 0o600, "no token"), (f"{TOKEN}\nshort\n", 0o600, "16"),
         ("a token with some spaces", 0o600, "spaces"),
         ("töken-töken-töken", 0o600, "ASCII"),

@@ -283,3 +283,32 @@ def test_nothing_is_lost_nor_given_twice_nor_to_another(
             assert own <= set(model.ran)
     assert batcher.is_idle
     assert batcher.pending == 0
+
+
+def test_a_pool_that_takes_nothing_any_more_fails_the_batch_and_leaves_no_caller_waiting() -> None:
+    async def run() -> list[BaseException]:
+        pool = ThreadPoolExecutor(1)
+        pool.shutdown()
+        batcher = Batcher(Model().execute, FLAT, 8, pool)
+        waits = [asyncio.wait_for(_answer(batcher, _samples(each)), 5) for each in range(3)]
+        return await asyncio.gather(*waits, return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert [type(each) for each in found] == [RuntimeError] * 3
+
+
+@pytest.mark.parametrize("error", [StopIteration("over"), MemoryError(), ValueError("x")])
+@pytest.mark.parametrize("threads", [0, 1])
+def test_whatever_a_model_raises_ends_every_wait(error: Exception, threads: int) -> None:
+    def fails(x: np.ndarray) -> np.ndarray:
+        raise error
+
+    async def run() -> list[BaseException]:
+        with ThreadPoolExecutor(1) as pool:
+            batcher = Batcher(fails, PAYS, 8, pool if threads else None)
+            waits = [asyncio.wait_for(_answer(batcher, _samples(each)), 5) for each in range(3)]
+            return await asyncio.gather(*waits, return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert len(found) == 3
+    assert all(isinstance(each, (RuntimeError, MemoryError, ValueError)) for each in found), found

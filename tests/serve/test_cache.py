@@ -20,6 +20,7 @@ from edgekit.serve.cache import ENTRY_BYTES, Cached, Remembered, Store, base_key
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.proven import Proven
 from edgekit.serve.refusal import Refusal
+from edgekit.serve.single_flight import Flights
 from tests.conftest import run_edgekit
 from tests.serve.cached import Server, image, slow, tiny
 
@@ -413,3 +414,17 @@ def test_options_that_cannot_be_are_refused(options: tuple[str, ...], message: s
     assert message in ended.stderr
     assert "hush" not in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_an_answer_that_cannot_be_kept_ends_every_wait() -> None:
+    def no_memory(*_: object) -> np.ndarray:
+        raise MemoryError
+
+    async def run() -> list[BaseException]:
+        job: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        flights = Flights(lambda flight: job, no_memory)
+        waits = [flights.submit("key", sample(1), NEVER_S) for _ in range(3)]
+        job.set_result(Answer(sample(2), 0, 0, 1))
+        return await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 5)
+
+    assert [type(each) for each in asyncio.run(run())] == [MemoryError] * 3

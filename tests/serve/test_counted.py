@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from edgekit.serve.batcher import Batcher
+from edgekit.serve.budget import Budget
 from edgekit.serve.counted import Counted, refused_early
 from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
 from edgekit.serve.curve import Curve
@@ -18,11 +21,20 @@ from edgekit.serve.refusal import REASONS, Refusal
 FOR_EVER = float("inf")
 
 
+@dataclass
+class Model:
+    """As far as a request is counted."""
+
+    row: memoryview
+    watcher: None = None
+    users: int = 0
+
+
 def ended(error: BaseException) -> dict[str, int]:
     """What a request to a model counts that meets this, and is told to the door as well."""
     memory = Memory(1)
     try:
-        with Counted(memory.row(0, 3), time.perf_counter_ns()):
+        with Counted(Model(memory.row(0, 3)), time.perf_counter_ns(), Budget(0)):
             raise error
     except Refusal as refusal:
         refused_early(memory.row(0, NO_MODEL), refusal)
@@ -50,11 +62,14 @@ def test_each_end_has_one_reason(error: BaseException, reason: str) -> None:
 
 def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
     row = Memory(1).row(0, 0)
-    with pytest.raises(Refusal, match="^internal error$") as caught, Counted(row, time.perf_counter_ns()):
+    with (
+        pytest.raises(Refusal, match="^internal error$") as caught,
+        Counted(Model(row), time.perf_counter_ns(), Budget(0)),
+    ):
         raise ValueError("a secret of the client")
     assert caught.value.status == 500
     assert row[FIELDS["fail_count"]] == 1
-    assert "ValueError" in (said := capfd.readouterr().err)
+    assert re.search(r"ValueError at serve/test_counted\.py:\d+ test_what_nobody", said := capfd.readouterr().err)
     assert "secret" not in said
 
 
@@ -79,7 +94,7 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
 def test_a_model_that_takes_a_slot_begins_at_zero_in_every_worker() -> None:
     memory = Memory(2)
     for worker in (0, 1):
-        with pytest.raises(Refusal), Counted(memory.row(worker, 5), 0):
+        with pytest.raises(Refusal), Counted(Model(memory.row(worker, 5)), 0, Budget(0)):
             raise Refusal(400, "x")
     assert memory.sums(5)["refused_invalid"] == 2
     memory.clear(5)

@@ -353,6 +353,16 @@ def test_without_its_packages_the_server_says_what_to_install(bundles: dict[str,
     assert "pip install uvloop prometheus-client" in sentence(ended, 5)
 
 
+def test_another_release_of_uvicorn_is_refused_with_the_line_that_installs_the_right_one(
+    bundles: dict[str, Path], tmp_path: Path
+) -> None:
+    metadata = tmp_path / "uvicorn-0.30.6.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: uvicorn\nVersion: 0.30.6\n")
+    said = sentence(run(bundles["onnx"], PYTHONPATH=f"{tmp_path}:{ROOT}"), 5)
+    assert "this is 0.30.6" in said and "pip install uvicorn~=0.54.0" in said
+
+
 def test_help_names_every_option() -> None:
     ended = run("--help")
     assert ended.returncode == 0
@@ -383,3 +393,45 @@ def test_a_server_that_is_stopped_while_it_starts_ends_at_once(start: Start, fol
     server.signal(signal.SIGTERM)
     assert server.wait(30) == 0
     assert "ready on" not in server.said()
+
+
+@pytest.mark.parametrize("how", ["another version", "no bundle", "removed"])
+def test_a_worker_that_dies_is_started_again_from_the_bytes_that_were_proven(
+    start: Start, bundles: dict[str, Path], tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "tiny.edge.zip"
+    shutil.copy(bundles["onnx"], path)
+    server = start(path)
+    if how == "another version":
+        changed(bundles["onnx"], tmp_path / "next", version="2.0.0").replace(path)
+    elif how == "no bundle":
+        path.write_bytes(b"half of a bundle")
+    else:
+        path.unlink()
+    [worker] = server.workers
+    os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: server.workers not in ([], [worker]) and "ended" in server.said(), 20)
+    assert server.get("/v2/models/tiny").json()["versions"] == ["1.2.0"]
+    assert server.post(INFER, samples(1)[0].tobytes(), RAW).status == 200
+    assert "cannot start" not in server.said()
+    if how == "another version":
+        assert server.manage("models/tiny/load").status == 200
+        assert server.get("/v2/models/tiny").json()["versions"] == ["2.0.0"]
+
+
+def test_reloads_leave_no_copy_open(start: Start, bundles: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "tiny.edge.zip"
+    shutil.copy(bundles["onnx"], path)
+    server = start(path)
+
+    def copies() -> int:
+        links = [os.readlink(each) for each in Path(f"/proc/{server.process.pid}/fd").iterdir() if each.is_symlink()]
+        return sum("edgekit-bundle" in each for each in links)
+
+    for number in (2, 3, 4):
+        changed(bundles["onnx"], tmp_path / "next", version=f"{number}.0.0").replace(path)
+        assert server.manage("models/tiny/load").status == 200
+        assert copies() == 1
+    path.write_bytes(b"no bundle")
+    assert server.manage("models/tiny/load").status == 400
+    assert copies() == 1

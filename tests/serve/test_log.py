@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from edgekit.serve.log import unhandled, where
 from tests.conftest import ROOT
 
 CODE = """
+import asyncio
 import os
+import re
 from edgekit.serve.log import log
 for text in ("one", "two"):
     log(text)
@@ -47,3 +52,35 @@ def test_a_line_stays_one_line() -> None:
     done = said("2>&1", "from edgekit.serve.log import log\nlog('a\\nb\\udcff')")
     assert done.stdout.count("\n") == 1
     assert done.stdout.startswith("edgekit serve: a")
+
+
+def test_an_internal_error_names_its_places_from_the_innermost_and_nothing_that_a_client_sent() -> None:
+    def inner() -> None:
+        raise KeyError("a secret of the client")
+
+    def deep(depth: int) -> None:
+        inner() if depth == 0 else deep(depth - 1)
+
+    with pytest.raises(KeyError) as caught:
+        deep(100)
+    said = where(caught.value)
+    assert re.fullmatch(r"KeyError at serve/test_log\.py:\d+ inner(, from serve/test_log\.py:\d+ deep)+", said)
+    assert len(said) < 500
+    assert where(KeyError("secret")) == "KeyError"
+
+
+def test_what_a_callback_raises_is_logged_without_its_message(capfd: pytest.CaptureFixture[str]) -> None:
+    def fails(argument: str) -> None:
+        raise ValueError(argument)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(unhandled)
+        loop.call_soon(fails, "a secret of the client")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    said = capfd.readouterr().err
+    assert re.search(r"internal error: ValueError at serve/test_log\.py:\d+ fails", said)
+    assert "secret" not in said and "Traceback" not in said

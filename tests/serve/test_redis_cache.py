@@ -101,8 +101,16 @@ def redis(tmp_path: Path) -> Iterator[Redis]:
 
 @contextmanager
 def serving(folder: Path, paths: list[Path], url: str, *options: object) -> Iterator[Server]:
-    """A server whose own memory holds few answers for a moment, so that it asks Redis."""
-    server = Server.start(folder, "--cache-mb", 1, "--cache-redis", url, *options, *paths)
+    """A server whose own memory holds few answers for a moment, so that it asks Redis.
+
+    A URL with a password stands in a file.
+    """
+    where: str | Path = url
+    if "@" in url:
+        where = folder / "redis-url"
+        where.write_text(url)
+        where.chmod(0o600)
+    server = Server.start(folder, "--cache-mb", 1, "--cache-redis", where, *options, *paths)
     try:
         yield server
     finally:

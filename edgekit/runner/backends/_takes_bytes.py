@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgekit.runner import bounded_json
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def encoding(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
 def _rows(said: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Scale and shift, finite, of one number each or one for each channel."""
     try:
-        scale, shift = (np.array(row, dtype=np.float64).astype(np.float32) for row in json.loads(said))
-    except ValueError:
+        scale, shift = (np.array(row, dtype=np.float64).astype(np.float32) for row in bounded_json.loads(said))
+    except (TypeError, ValueError):
         scale = shift = np.zeros(0, dtype=np.float32)
     fits = len(scale) == len(shift) in (1, channels)
     if not fits or not np.isfinite([scale, shift]).all() or not (scale > 0).all():

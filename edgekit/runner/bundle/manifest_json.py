@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from edgekit.runner import bounded_json
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
-from edgekit.runner.errors import BundleError, bounded_recursion
+from edgekit.runner.errors import BundleError
 
 OPTIONAL = ("threshold", "boxes", "smoothing", "states", "reference")
 """Keys that are absent where they say nothing."""
@@ -71,9 +72,8 @@ def check_format(data: bytes) -> None:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        with bounded_recursion():
-            values = json.loads(data.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-    except (ValueError, RecursionError) as error:
+        values = bounded_json.loads(data, _no_duplicates)
+    except ValueError as error:
         raise BundleError(f"manifest.json: not a manifest ({error})") from None
     if not isinstance(values, dict):
         raise BundleError(f"manifest.json: holds {type(values).__name__}; a manifest is an object")
@@ -107,7 +107,3 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) != len(pairs):
         raise ValueError("a key stands twice")
     return values
-
-
-def _no_constants(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -21,6 +21,8 @@ PIP_NAMES = {
 }
 """Where the package is not called like the module."""
 MOST_WORKERS = 256
+UVICORN = "0.54"
+"""The release whose connection `edgekit.serve.protocol` changes from within: uvicorn has no public way to do that."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +82,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     cache.add_argument(
         "--cache-redis", metavar="URL", type=_redis,
-        help="redis://HOST:PORT behind the cache, where executing takes longer than asking it; needs --cache-mb",
+        help="redis://HOST:PORT behind the cache, where executing takes longer than asking it, or a file that holds "
+        "such a URL with its password; needs --cache-mb",
     )  # fmt: skip
     traces = parser.add_argument_group("traces")
     traces.add_argument(
@@ -148,6 +151,23 @@ def _check_packages(packages: tuple[str, ...]) -> None:
     if missing:
         names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
         raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
+    _check_uvicorn()
+
+
+def _check_uvicorn() -> None:
+    """BackendError for a uvicorn of another release: its connection works otherwise inside."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("uvicorn")
+    except PackageNotFoundError:  # it was copied without its metadata
+        from importlib import import_module
+
+        found = str(import_module("uvicorn").__version__)
+    if found.split(".")[:2] != UVICORN.split("."):
+        raise BackendError(
+            f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
+        )
 
 
 def _is_there(package: str) -> bool:
@@ -246,17 +266,30 @@ def _lifetime(text: str) -> float:
 
 
 def _redis(text: str) -> str:
+    if "://" not in text:
+        if not os.path.isfile(text):
+            raise argparse.ArgumentTypeError(f"got {text}; use redis://HOST:PORT, or a file that holds such a URL")
+        return os.path.abspath(text)
+    if not is_redis(text):  # what was given may hold a password, and is not repeated
+        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
+    if "@" in text:
+        raise argparse.ArgumentTypeError(
+            "every user of this machine may read a command line; write the URL with its password to a file that only "
+            "you may read, and give that file"
+        )
+    return text
+
+
+def is_redis(text: str) -> bool:
+    """Whether a text is the URL of a Redis."""
     from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(text)
         sound = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
-        sound = sound and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+        return sound and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
     except ValueError:
-        sound = False
-    if not sound:  # what was given may hold a password, and is not repeated
-        raise argparse.ArgumentTypeError("use redis://HOST:PORT, rediss://… for TLS, or unix:///PATH, without a query")
-    return text
+        return False
 
 
 def _collector(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.runner.errors import BundleError, bounded_recursion
+from edgekit.runner import bounded_json
+from edgekit.runner.errors import BundleError
 from edgekit.runner.monitor import inputs, outputs
 
 if TYPE_CHECKING:
@@ -100,9 +101,8 @@ def encoded(reference: Mapping[str, Any]) -> bytes:
 def read(data: bytes, manifest: Manifest) -> Reference:
     """A bundle's member; BundleError unless it is a reference of this manifest's statistics."""
     try:
-        with bounded_recursion():
-            values = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        values = bounded_json.loads(data)
+    except ValueError as error:
         raise BundleError(f"{MEMBER}: not JSON ({error})") from None
     return parse(values, manifest)
 

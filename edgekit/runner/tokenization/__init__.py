@@ -8,11 +8,11 @@ are its own (`unicode_tables.py`): a newer Python knows more characters, and mus
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgekit.runner.errors import InputError, bounded_recursion
+from edgekit.runner import bounded_json
+from edgekit.runner.errors import InputError
 from edgekit.runner.tokenization import added_tokens, byte_bpe, special_tokens, wordpiece
 from edgekit.runner.tokenization.parts import is_id
 
@@ -76,9 +76,8 @@ def _parsed(content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{len(content):,} bytes, at most {LARGEST_BYTES:,} are read")
     try:
-        with bounded_recursion():
-            values = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        values = bounded_json.loads(content)
+    except ValueError as error:
         raise InputError(f"no JSON in UTF-8 ({error}); save it with Tokenizer.save of the library tokenizers") from None
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
         raise InputError("not a tokenizer.json of the library tokenizers: it has no object 'model'")

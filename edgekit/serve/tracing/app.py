@@ -8,6 +8,8 @@ from typing import Any
 from edgekit.serve.admission import Admission
 from edgekit.serve.app import App, Receive, Send
 from edgekit.serve.batcher import Answer
+from edgekit.serve.body import Body
+from edgekit.serve.budget import Held
 from edgekit.serve.counters import Memory
 from edgekit.serve.headers import Headers
 from edgekit.serve.refusal import LATE, busy
@@ -55,20 +57,20 @@ class TracedApp(App):
         traced, made = CURRENT.get(), super()._answer(scope, receive)
         return made if traced is None else noted(traced, made)
 
-    def _body(self, headers: Headers, receive: Receive) -> Any:
-        traced, made = CURRENT.get(), super()._body(headers, receive)
+    def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> Any:
+        traced, made = CURRENT.get(), super()._body(headers, receive, held, is_json)
         return made if traced is None else self._received(traced, made)
 
-    async def _received(self, traced: Traced, made: Awaitable[bytes]) -> bytes:
+    async def _received(self, traced: Traced, made: Awaitable[Body]) -> Body:
         body = await made
         traced.received(len(body))
         return body
 
     def run(
-        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, since_s: float = 0.0
+        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, held: Held, since_s: float = 0.0
     ) -> Coroutine[Any, Any, Answer]:
         """See App."""
-        traced, made = CURRENT.get(), super().run(served, samples, timeout_ms, receive, since_s)
+        traced, made = CURRENT.get(), super().run(served, samples, timeout_ms, receive, held, since_s)
         return made if traced is None else self._run(traced, served, made)
 
     async def _run(self, traced: Traced, served: Served, made: Awaitable[Answer]) -> Answer:

@@ -14,7 +14,7 @@ from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.monitor import Monitor
 from edgekit.runner.monitor.reference import read
 from edgekit.runner.monitor.verdict import Verdict
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
 from edgekit.serve.repository import Entry
 
 SAID_AGAIN_S = 600.0
@@ -28,7 +28,7 @@ class _Model:
     """One bundle: what it is held against, what each worker saw, and what follows."""
 
     def __init__(self, entry: Entry) -> None:
-        bundle = bundles.read(entry.proven.path)
+        bundle = bundles.read(entry.proven.source)
         self.name, self.version, self.manifest = entry.names[0], entry.proven.version, bundle.manifest
         if bundle.manifest.reference is None or bundle.identity != entry.proven.identity:
             raise InputError("its bundle has no reference.json; make it again")
@@ -110,7 +110,7 @@ class Verdicts:
                 facts = model.evaluate()
             except Exception as error:  # the others are judged all the same
                 del self._models[identity]
-                log(f"{model.name} {model.version}: is not watched any more: {type(error).__name__}: {error}")
+                log(f"{model.name} {model.version}: is not watched any more: {where(error)}")
                 continue
             if facts is not None:
                 found[identity] = facts

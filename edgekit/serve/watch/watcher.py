@@ -14,7 +14,7 @@ import numpy as np
 from edgekit.runner.errors import BackendError, RunnerError
 from edgekit.runner.model import Model
 from edgekit.runner.monitor.monitor import Monitor
-from edgekit.serve.log import log
+from edgekit.serve.log import log, where
 
 TICK_S = 0.5
 """Samples wait so long before they are looked at: many at once cost little more than one."""
@@ -81,10 +81,11 @@ class Watcher:
             while self._waiting:
                 self._look()
                 await asyncio.sleep(0)
-            self._canary()
+            if not self._is_broken:  # the model may have been let go of meanwhile
+                self._canary()
         except Exception as error:  # the answers go on
             self.close()
-            log(f"{self._name}: is not watched any more: {type(error).__name__}: {error}")
+            log(f"{self._name}: is not watched any more: {where(error)}")
 
     def close(self) -> None:
         """Look at nothing more; the model is let go of."""

@@ -185,3 +185,28 @@ def test_any_value_anywhere_parses_or_raises_bundle_error(key: str, value: Any) 
     except BundleError:
         return
     assert manifest_json.parse(manifest_json.to_json(found)) == found
+
+
+HUGE = (10**400, -(10**30), 10**20)
+
+
+@pytest.mark.parametrize("number", HUGE)
+@pytest.mark.parametrize("place", ["factor", "mean", "std", "shape", "atol", "format"])
+def test_a_number_that_no_computer_counts_with_is_no_manifest(number: int, place: str) -> None:
+    steps = {
+        "factor": [{"step": "scale", "factor": number}],
+        "mean": [{"step": "normalize", "mean": [number], "std": [1.0]}],
+        "std": [{"step": "normalize", "mean": [0.0], "std": [number]}],
+    }
+    changes: dict[str, Any] = {"preprocess": steps[place]} if place in steps else {place: number}
+    if place == "shape":
+        changes = {"raw": {**RAW, "shape": [number, 8, 1]}}
+    with pytest.raises(BundleError, match="whole number of"):
+        parse(values(**changes))
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e999", "NaN", "Infinity"])
+def test_a_float_that_is_none_is_no_manifest(text: str) -> None:
+    said = json.dumps(values(preprocess=[{"step": "scale", "factor": "HERE"}])).replace('"HERE"', text)
+    with pytest.raises(BundleError, match=r"manifest\.json: not a manifest"):
+        manifest_json.parse(said.encode())

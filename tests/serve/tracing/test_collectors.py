@@ -187,8 +187,9 @@ import sys
 from edgekit.serve import grpc_app, worker
 from edgekit.serve.counters import Memory
 from edgekit.serve.parts import Parts
+from edgekit.serve.secrets import Secrets
 from edgekit.serve.settings import Settings
-assert type(worker.Worker(Settings(()), 0, None, Memory(1)).parts) is Parts
+assert type(worker.Worker(Settings(()), 0, None, Memory(1), Secrets()).parts) is Parts
 print([name for name in sys.modules if name.startswith(("opentelemetry", "edgekit.serve.tracing", "requests"))])
 """
 
