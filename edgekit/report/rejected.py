@@ -102,7 +102,7 @@ def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
             what = f"PTQ recipe {recipe['recipe']}, in simulation"
             yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])
     for method in ("ptq", "qat"):
-        if method != found["method"]:
+        if method != found["method"] and found[f"{method}_drop"]:
             what = f"{method.upper()} int8, in simulation"
             reason = found[f"against_{method}"]
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)

@@ -131,7 +131,9 @@ def quantize(artifact: Artifact) -> Table:
     """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
     found = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
-    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
+    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8"}
+    if found["qat_drop"]:
+        names["qat"] = "QAT int8"
     if found["mixed_drop"]:
         names["mixed"] = "int8, worst layers in float"
     for key, name in names.items():
