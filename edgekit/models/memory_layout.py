@@ -1,4 +1,4 @@
-"""The memory layout that a network computes in: channels last, which is faster, or contiguous where its code needs that.
+"""The memory layout that a network computes in: channels last, which is faster, or contiguous where it needs that.
 
 `x.view(-1, n)` behind a convolution, `as_strided` and the like are right on contiguous tensors alone, and so is a
 convolution over three axes. What was found out about a network is kept with it and with its copies.
@@ -19,7 +19,7 @@ CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """Axes of what channels last is defined for: (N, C, H, W)."""
 SAME = 1e-2
-"""Share of the largest output by which the outputs in both layouts may differ: more than rounding means other values."""
+"""Share of the largest output by which the outputs in both layouts may differ: more is no rounding."""
 KEPT = "_edgekit_needs_contiguous"
 
 

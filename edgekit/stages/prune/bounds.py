@@ -6,22 +6,24 @@ layer on every round of such a circle, and fills the memory. A group of a real n
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from torch import nn
 from torch_pruning.dependency import graph, index_mapping, shape_infer
 
-MOST_CHANNELS = 1 << 18
-"""Channels, or places that channels become, of one layer in a group."""
-MOST_LAYERS = 50_000
-"""Layers in a group, each counted once for every way to it."""
+LEAST, TIMES_AS_MANY = 1 << 13, 4
+"""Most channels, or places that channels become, of a layer in a group: so many, or times the widest layer's."""
+MOST_VISITS, VISITS_PER_LAYER = 500, 10
+"""Most steps of the search for one group, and how many there may be for each layer of a large network."""
 LIMIT_S = 120.0
 """Longest time of what `limited` encloses."""
 
-_ends: list[float] = []
-"""When each enclosing search must have ended."""
+_limits: list[tuple[float, float, float]] = [(math.inf, math.inf, math.inf)]
+"""When the search must have ended, most channels of a layer, and most steps; the innermost last."""
 
 
 class InCircle(ValueError):
@@ -33,13 +35,16 @@ class OutOfTime(Exception):
 
 
 @contextmanager
-def limited(seconds: float = LIMIT_S) -> Iterator[None]:
-    """Inside, a search for groups that takes longer ends in OutOfTime."""
-    _ends.append(time.monotonic() + seconds)
+def limited(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
+    """Inside, a search for groups of this network that takes longer ends in OutOfTime, one without end in InCircle."""
+    widest = max((side for each in module.parameters() for side in each.shape), default=1)
+    channels = max(LEAST, TIMES_AS_MANY * widest)
+    visits = max(MOST_VISITS, VISITS_PER_LAYER * sum(1 for _ in module.modules()))
+    _limits.append((time.monotonic() + seconds, channels, visits))
     try:
         yield
     finally:
-        _ends.pop()
+        _limits.pop()
 
 
 def install() -> None:
@@ -53,7 +58,7 @@ def install() -> None:
 
 
 def _check_time() -> None:
-    if _ends and time.monotonic() > min(_ends):
+    if time.monotonic() > _limits[-1][0]:
         raise OutOfTime("its groups of channels were not found in time")
 
 
@@ -64,14 +69,14 @@ def _circle() -> InCircle:
 class _Group(graph.Group):  # type: ignore[misc]
     def add_dep(self, dep: Any, idxs: Any) -> None:
         _check_time()
-        if len(self) >= MOST_LAYERS or len(idxs) > MOST_CHANNELS:
+        if len(self) >= _limits[-1][2] or len(idxs) > _limits[-1][1]:
             raise _circle()
         super().add_dep(dep, idxs)
 
 
 def _counted(mapping: Callable[..., Any]) -> Callable[..., Any]:
     def counted(self: Any, idxs: Any) -> Any:
-        if not self.reverse and len(idxs) * self._stride > MOST_CHANNELS:
+        if not self.reverse and len(idxs) * self._stride > _limits[-1][1]:
             raise _circle()
         return mapping(self, idxs)
 

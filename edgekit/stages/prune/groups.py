@@ -12,6 +12,7 @@ from torch import nn
 from edgekit.data import Split
 from edgekit.models import store
 from edgekit.models.store import ModelSpec
+from edgekit.stages.prune import bounds
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.importance import MEASURES, accumulate_gradients
 from edgekit.stages.prune.structured import check, fixed_layers, fresh_groups, prunable
@@ -22,7 +23,7 @@ def widths(module: nn.Module, spec: ModelSpec, pinned: Sequence[str] = ()) -> di
 
     Groups with a layer that is `pinned` may not.
     """
-    with prunable(spec):
+    with prunable(spec), bounds.limited(module):
         pruner = _pruner(module, spec, "l2", {}, pinned)
         names = {layer: name for name, layer in module.named_modules()}
         groups = pruner.DG.get_all_groups(
@@ -55,7 +56,7 @@ def cut(
 
     ModelError where that breaks the network, which is then of no use any more.
     """
-    with prunable(spec):
+    with prunable(spec), bounds.limited(module):
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
         before = widths(module, spec, pinned)[group]

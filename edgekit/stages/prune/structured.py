@@ -54,7 +54,7 @@ class Cuttable:
 def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
     """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
     try:
-        with bounds.limited():
+        with bounds.limited(module):
             if not (error := _broken_by(module, spec, config, ())):
                 return Cuttable()
             layers = _widths_of(module, spec)
@@ -85,11 +85,11 @@ def steps(
     found = probe(module, spec, config) if found is None else found
     if found.refused:
         return
-    with prunable(spec):
+    with prunable(spec), bounds.limited(module):
         pruner = _pruner(module, spec, config, found.pinned)
     for step in range(1, config.steps + 1):
         try:
-            with prunable(spec), bounds.limited():
+            with prunable(spec), bounds.limited(module):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
                 pruner.step()

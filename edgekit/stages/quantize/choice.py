@@ -59,8 +59,8 @@ def why_not_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layer
 def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not tried") -> Decision:
     """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
 
-    `right` holds what `baseline`, `float`, `ptq` and, where they were made, `qat` and `mixed` answered of the validation
-    split; `no_mixed` is why the last was not.
+    `right` holds what `baseline`, `float`, `ptq` and, where they were made, `qat` and `mixed` answered of the
+    validation split; `no_mixed` is why the last was not.
     """
     allowed_pp = budget.accuracy_drop_pp
     drops: dict[Method, Drop] = {name: _drop(right, name, budget) for name in METHODS if name in right}
