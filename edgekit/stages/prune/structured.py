@@ -28,9 +28,6 @@ from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, boun
 flattened.install()
 bounds.install()
 
-CUT: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd, nn.LSTM)
-"""Layers that a cut may begin with."""
-
 
 @dataclass(frozen=True)
 class Cuttable:
@@ -46,15 +43,15 @@ class Cuttable:
         """One line for the user; empty where every layer can be cut."""
         if self.refused:
             return f"prune: no channels are removed: {self.refused}"
-        if not self.pinned:
-            return ""
-        return f"prune: kept at full width, because the network breaks otherwise: {', '.join(self.pinned)}"
+        return f"prune: kept at full width, because the network breaks without: {', '.join(self.pinned)}" * bool(
+            self.pinned
+        )
 
 
 def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
     """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
     try:
-        with bounds.limited(module):
+        with bounds.limited():
             if not (error := _broken_by(module, spec, config, ())):
                 return Cuttable()
             layers = _widths_of(module, spec)
@@ -62,8 +59,8 @@ def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
             pinned = tuple(name for name in layers if name not in free)
             if free and not _broken_by(module, spec, config, pinned):
                 return Cuttable(pinned)
-    except bounds.OutOfTime as late:
-        error = str(late)
+    except bounds.TooLarge as found:
+        error = str(found)
     return Cuttable(refused=f"{spec.called} breaks wherever it is cut ({error})")
 
 
@@ -85,17 +82,21 @@ def steps(
     found = probe(module, spec, config) if found is None else found
     if found.refused:
         return
-    with prunable(spec), bounds.limited(module):
-        pruner = _pruner(module, spec, config, found.pinned)
+    try:
+        with prunable(spec):
+            pruner = _pruner(module, spec, config, found.pinned)
+    except ModelError as error:
+        note(str(error))
+        return
     for step in range(1, config.steps + 1):
         try:
-            with prunable(spec), bounds.limited(module):
+            with prunable(spec):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
                 pruner.step()
                 module.zero_grad(set_to_none=True)
                 check(module, spec)
-        except (ModelError, bounds.OutOfTime) as error:
+        except ModelError as error:
             note(f"prune: no step beyond {step - 1}: {error}")
             return
         yield config.ratio * step / config.steps, None
@@ -145,14 +146,15 @@ def _broken_by(module: nn.Module, spec: ModelSpec, config: Config, pinned: Seque
     copied = copy.deepcopy(module)
     quick = config.model_copy(update={"importance": "l2" if config.importance == "taylor" else config.importance})
     try:
-        with prunable(spec), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # each pruner says the same of parameters outside layers
+        with prunable(spec), _quiet():
             pruner = _pruner(copied, spec, quick, pinned)
             for _ in range(config.steps):
                 pruner.step()
-                check(copied, spec)
+            check(copied, spec)
+    except bounds.TooLarge:
+        raise
     except ModelError as error:
-        return _first_line(error.__cause__ or error)
+        return str(error.__cause__ or error)
     return ""
 
 
@@ -179,7 +181,7 @@ def prunable(spec: ModelSpec) -> Iterator[None]:
     """ModelError where the network's dependency graph cannot be followed, in place of what torch-pruning raises."""
     try:
         yield
-    except (ModelError, bounds.OutOfTime):
+    except (ModelError, bounds.TooLarge):
         raise
     except Exception as error:  # torch-pruning and the cut network raise whatever they meet
         raise ModelError(
