@@ -28,6 +28,9 @@ from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, boun
 flattened.install()
 bounds.install()
 
+CUT: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd, nn.LSTM)
+"""Layers that a cut may begin with."""
+
 
 @dataclass(frozen=True)
 class Cuttable:
@@ -43,24 +46,26 @@ class Cuttable:
         """One line for the user; empty where every layer can be cut."""
         if self.refused:
             return f"prune: no channels are removed: {self.refused}"
-        return f"prune: kept at full width, because the network breaks without: {', '.join(self.pinned)}" * bool(
-            self.pinned
-        )
+        if not self.pinned:
+            return ""
+        return f"prune: kept at full width, because the network breaks otherwise: {', '.join(self.pinned)}"
 
 
 def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
     """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
     try:
-        with bounds.limited():
-            if not (error := _broken_by(module, spec, config, ())):
+        with bounds.limited(module):
+            error, _ = _tried(module, spec, config, ())
+            if not error:
                 return Cuttable()
             layers = _widths_of(module, spec)
             free = _working(module, spec, config, layers, [])
             pinned = tuple(name for name in layers if name not in free)
-            if free and not _broken_by(module, spec, config, pinned):
+            rest, cut = _tried(module, spec, config, pinned)
+            if cut and not rest:
                 return Cuttable(pinned)
-    except bounds.TooLarge as found:
-        error = str(found)
+    except bounds.OutOfTime as late:
+        error = str(late)
     return Cuttable(refused=f"{spec.called} breaks wherever it is cut ({error})")
 
 
@@ -82,21 +87,17 @@ def steps(
     found = probe(module, spec, config) if found is None else found
     if found.refused:
         return
-    try:
-        with prunable(spec):
-            pruner = _pruner(module, spec, config, found.pinned)
-    except ModelError as error:
-        note(str(error))
-        return
+    with prunable(spec), bounds.limited(module):
+        pruner = _pruner(module, spec, config, found.pinned)
     for step in range(1, config.steps + 1):
         try:
-            with prunable(spec):
+            with prunable(spec), bounds.limited(module):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
                 pruner.step()
                 module.zero_grad(set_to_none=True)
                 check(module, spec)
-        except ModelError as error:
+        except (ModelError, bounds.OutOfTime) as error:
             note(f"prune: no step beyond {step - 1}: {error}")
             return
         yield config.ratio * step / config.steps, None
@@ -141,28 +142,31 @@ def fresh_groups() -> dict[str, dict[Any, Any]]:
     return {"in_channel_groups": {}, "out_channel_groups": {}, "num_heads": {}}
 
 
-def _broken_by(module: nn.Module, spec: ModelSpec, config: Config, pinned: Sequence[str]) -> str:
-    """What is wrong with a copy that all steps have cut, except at the pinned layers; empty where it is whole."""
+def _tried(module: nn.Module, spec: ModelSpec, config: Config, pinned: Sequence[str]) -> tuple[str, bool]:
+    """Of a copy that all steps cut, except at the pinned layers: what is wrong with it, and whether it is smaller."""
     copied = copy.deepcopy(module)
     quick = config.model_copy(update={"importance": "l2" if config.importance == "taylor" else config.importance})
     try:
-        with prunable(spec), _quiet():
+        with prunable(spec), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each pruner says the same of parameters outside layers
             pruner = _pruner(copied, spec, quick, pinned)
             for _ in range(config.steps):
                 pruner.step()
-            check(copied, spec)
-    except bounds.TooLarge:
-        raise
+                check(copied, spec)
     except ModelError as error:
-        return str(error.__cause__ or error)
-    return ""
+        return _first_line(error.__cause__ or error), True
+    return "", _size(copied) < _size(module)
+
+
+def _size(module: nn.Module) -> int:
+    return sum(each.numel() for each in module.parameters())
 
 
 def _working(module: nn.Module, spec: ModelSpec, config: Config, layers: Sequence[str], free: list[str]) -> list[str]:
     """Of these layers those that can be cut together with the `free` ones: all of them, or those of each half."""
     everything = _widths_of(module, spec)
     pinned = [name for name in everything if name not in {*free, *layers}]
-    if not _broken_by(module, spec, config, pinned):
+    if not _tried(module, spec, config, pinned)[0]:
         return [*free, *layers]
     if len(layers) == 1:
         return free
@@ -181,7 +185,7 @@ def prunable(spec: ModelSpec) -> Iterator[None]:
     """ModelError where the network's dependency graph cannot be followed, in place of what torch-pruning raises."""
     try:
         yield
-    except (ModelError, bounds.TooLarge):
+    except (ModelError, bounds.OutOfTime):
         raise
     except Exception as error:  # torch-pruning and the cut network raise whatever they meet
         raise ModelError(

@@ -24,10 +24,10 @@ from tests.stages.prune.counted import Counter
 from tests.stages.quantize.conftest import decided
 
 NETWORKS = "tests.stages.prune.networks"
-PINNED = {"lenet": "conv2", "pixel_shuffle": "0", "grouped_transpose": "2", "normalized": "4",
+PINNED = {"lenet": "conv2", "pixel_shuffle": "0", "normalized": "4",
           "transformer": "encoder.linear2"}  # fmt: skip
 """Of a network what a trial finds that breaks it."""
-UNCUT = ("lstm", "bidirectional", "shuffle")
+UNCUT = ("lstm", "bidirectional", "shuffle", "grouped_transpose")
 WINDOWS = ("lstm", "bidirectional", "transformer")
 FAST = {"epochs": 1, "steps": 2, "sparsity_steps": 1, "measure": False, "threads": 1, "batch_size": 32,
         "learning_rate": 0.001, "budget": {"accuracy_drop_pp": 100.0}, "tune_with": "labels"}  # fmt: skip
@@ -62,12 +62,11 @@ def ran(network: str, root: Path, **more: Any) -> Artifact:
     return prune.run(found, given, Config.model_validate({**FAST, **more}), root / ".prune")
 
 
-@pytest.mark.parametrize("ratio", [0.5, 0.4])
 @pytest.mark.parametrize("network", [*PINNED, *UNCUT, "attention"])
 def test_the_stage_ends_well_whatever_can_be_cut(
-    network: str, ratio: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = ran(network, tmp_path, ratio=ratio)
+    found = ran(network, tmp_path, ratio=0.4)
     kept, sparse = found.metrics["structured"], found.metrics["unstructured"]
     assert sparse["kept_step"] == 1
     for folder in ("model", "sparse"):
