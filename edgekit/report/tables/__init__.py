@@ -145,7 +145,8 @@ def quantize(artifact: Artifact) -> Table:
     measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
     heads = ("network (int8: in simulation)", *measured, "")
     more = f"; {artifact.metrics['shared_scale']}" if "shared_scale" in artifact.metrics else ""
-    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}{more}")
+    tuned = f"QAT: {_tuned(artifact)}" if found["qat_drop"] else f"QAT {found['against_qat']}"
+    return Table(heads, rows, f"{_confidence(artifact)}; {tuned}{more}")
 
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:
