@@ -288,7 +288,7 @@ def stages_of(sections: Any) -> tuple[str, ...]:
     if sections.distill:
         return STAGES
     for stage in TRAINING[1:]:
-        if getattr(sections, stage):
+        if getattr(sections, stage) not in ({}, {"enabled": False}):
             raise ConfigError(
                 f"{stage}: is given, and distill is not: name distill.student or distill.candidates, for only a "
                 f"student is pruned and tuned, or leave {stage} out"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
+from edgekit.models import memory_layout
 from edgekit.models.joined import joined
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.models.spec import ModelSpec
@@ -65,7 +66,8 @@ def reparameterized(module: nn.Module) -> nn.Module:
         raise failure(f"{called}: fails", error, network) from error
     if not isinstance(found, nn.Module):
         raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(found).__name__}")
-    return (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
+    made = (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
+    return memory_layout.carry_over(module, made)
 
 
 def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:

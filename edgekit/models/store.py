@@ -19,11 +19,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save as serialise_tensors
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import ModelError, with_article
 from edgekit.core.hashing import write_json
-from edgekit.models import output_check, several_inputs
+from edgekit.models import memory_layout, output_check, several_inputs
 from edgekit.models.files import as_module, detect, exported, input_layout, wanted
 from edgekit.models.files.op_count import OpCount
 from edgekit.models.reparameterize import reparameterized
@@ -54,6 +55,7 @@ def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """
     module = _construct(spec, seed)
     dry_forward(module, spec)
+    memory_layout.settle(module, noise(spec))
     return module
 
 
@@ -98,6 +100,8 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     if spec.source:
         module = _opened(folder / spec.source.file, spec)
         dry_forward(module, spec)
+        if spec.is_torch:
+            memory_layout.settle(module, noise(spec))
         return module, spec
     tensors = _read_tensors(folder / WEIGHTS)
     module = _construct(spec, seed=0)
@@ -105,6 +109,7 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     resize(module, {name: tuple(value.shape) for name, value in tensors.items()})
     module.load_state_dict(tensors, strict=False)
     dry_forward(module, spec)
+    memory_layout.settle(module, noise(spec))
     return module, spec
 
 
@@ -133,13 +138,20 @@ def zeros(spec: ModelSpec) -> Tensor:
     return torch.zeros(1, *spec.input_shape, dtype=torch.int32 if spec.takes_ids else torch.float32)
 
 
+def noise(spec: ModelSpec) -> Tensor:
+    """One sample as the network takes it, of random values; token ids are zeros."""
+    if spec.takes_ids:
+        return zeros(spec)
+    return torch.randn(1, *spec.input_shape, generator=torch.Generator().manual_seed(0))
+
+
 @bounded_recursion()
 def dry_forward(module: nn.Module, spec: ModelSpec) -> None:
     """One sample of zeros through the network in eval mode; ModelError unless the spec's outputs come out."""
     try:
         module.eval()
         device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: what the network makes and keeps here may be trained with later
             out = module(zeros(spec).to(device))
     except FAULTS as error:
         raise failure(f"{spec.called}: fails on {_inputs(spec)}", error, module) from error
@@ -178,6 +190,9 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             module = builder(**kwargs)
+            if isinstance(module, nn.Module) and _is_lazy(module):
+                with torch.no_grad():  # lazy layers take their shapes, and draw their weights, in their first forward
+                    several_inputs.wrapped(module.eval(), spec)(zeros(spec))
     except FAULTS as error:
         raise failure(f"{spec.builder}({_spelt(kwargs)})", error) from error
     if not isinstance(module, nn.Module):
@@ -191,6 +206,10 @@ def _construct(spec: ModelSpec, seed: int) -> nn.Module:
     if spec.reparameterized:
         module = reparameterized(module)
     return several_inputs.wrapped(module, spec)
+
+
+def _is_lazy(module: nn.Module) -> bool:
+    return any(map(is_lazy, (*module.parameters(), *module.buffers())))
 
 
 @bounded_recursion()

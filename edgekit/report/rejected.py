@@ -87,6 +87,8 @@ def _students(found: Mapping[str, Any], bounds: Bounds) -> Iterator[Rejected]:
 def _pruned(found: Mapping[str, Any]) -> Iterator[Rejected]:
     for way, key in (("structured", "structured_steps"), ("unstructured", "unstructured_steps")):
         steps: list[PruneStep] = found[key]
+        if len(steps) == 1:
+            yield _row("prune", found[way]["what"], None, {"drop_pp": None, "bound_pp": None}, found[way]["reason"])
         for step in steps:
             if step["step"] and not step["kept"]:
                 number = f"{step['from_scratch']}, from new weights" if "from_scratch" in step else step["step"]
@@ -102,7 +104,7 @@ def quantized(found: Mapping[str, Any]) -> Iterator[Rejected]:
             what = f"PTQ recipe {recipe['recipe']}, in simulation"
             yield _row("quantize", what, recipe["validation_accuracy"], recipe, recipe["reason"])
     for method in ("ptq", "qat"):
-        if method != found["method"]:
+        if method != found["method"] and found[f"{method}_drop"]:
             what = f"{method.upper()} int8, in simulation"
             reason = found[f"against_{method}"]
             yield _row("quantize", what, found[f"{method}_accuracy"], found[f"{method}_drop"], reason)

@@ -7,13 +7,14 @@ activation).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError
+from edgekit.targets import diagnosis
 
 FoundOp = tuple[bool, str, bool]
 """Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
@@ -47,21 +48,22 @@ OPENVINO_FUSED = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Relu", "
 
 def tflite(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """Operators that compute in float, by the types of their tensors; `_classified` says when that is an error."""
-    return _classified("tflite", list(_tflite(content)), finished)
+    return _classified("tflite", lambda: _tflite(content), finished)
 
 
 def onnx(content: bytes, finished: bool = False) -> tuple[str, ...]:
     """The same; in integers is what stands between DequantizeLinear and QuantizeLinear."""
-    return _classified("onnx", list(_onnx(content)), finished)
+    return _classified("onnx", lambda: _onnx(content), finished)
 
 
 def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
     """The same, by where FakeQuantize and int8 constants stand; `path` is the .xml, its .bin beside it."""
-    return _classified("openvino", list(_openvino(path)), finished)
+    return _classified("openvino", lambda: _openvino(path), finished)
 
 
-def _classified(target: str, found: list[FoundOp], finished: bool) -> tuple[str, ...]:
+def _classified(target: str, read: Callable[[], Iterable[FoundOp]], finished: bool) -> tuple[str, ...]:
     """Those in float; ConversionError if that is every operator with weights, unless the file came so."""
+    found = diagnosis.rows(f"{target}: operators in float", read)
     weighted = [in_float for has_weights, _, in_float in found if has_weights]
     if weighted and all(weighted) and not finished:
         raise ConversionError(f"{target} int8: none of its {len(weighted)} weighted ops computes in integers")

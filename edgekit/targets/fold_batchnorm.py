@@ -16,9 +16,11 @@ def fold_batchnorms(module: Any) -> Any:
     import torch
     from torch.fx.experimental.optimization import fuse
 
+    from edgekit.models import memory_layout
+
     if not any(isinstance(part, torch.nn.BatchNorm1d) for part in module.modules()):
         return module
     try:
-        return fuse(module)
+        return memory_layout.carry_over(module, fuse(module))
     except Exception:  # the tracer raises whatever the network's own code raises; unfolded, the boundary check decides
         return module

@@ -63,6 +63,11 @@ def tuning(
     return Tuning(Distillation(teacher, options, cache_folder), _row(options, teacher_name, reason))
 
 
+def untuned(reason: str) -> dict[str, Any]:
+    """The row of `Tuning` where nothing is fine-tuned."""
+    return _row(None, None, reason)
+
+
 def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, spec: ModelSpec) -> str:
     """Why the teacher's feature maps cannot be compared with the module's; empty where they can."""
     if isinstance(teacher, TeacherFile):

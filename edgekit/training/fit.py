@@ -18,6 +18,7 @@ from edgekit.core import progress, tasks
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.precision import resolved
+from edgekit.models import memory_layout
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, checkpoint, losses, memory
@@ -107,6 +108,8 @@ def fit(
     ]
     shares, precision = training.shares, resolved(training, where.type).precision
     example_made = apply(preprocess, data.train.x[:1])
+    home = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    memory_layout.settle_training(module, on(home, example_made))
     with (
         memory.kept(),
         reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
@@ -115,7 +118,7 @@ def fit(
         computing_in(precision, module, where),
     ):
         for network in networks:
-            network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            memory_layout.put(network.to(where), memory_layout.of(network))
         example = on(where, example_made)
         try:
             with objective(

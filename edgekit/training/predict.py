@@ -76,7 +76,7 @@ def on(device: torch.device, prepared: np.ndarray) -> Tensor:
 def scores_of(module: nn.Module, samples: Inputs, device: torch.device, batch: int) -> np.ndarray:
     """The module's outputs (n, …) float32 for samples, without a gradient."""
     module.eval()
-    with torch.inference_mode():
+    with torch.no_grad():  # not inference_mode: what the network keeps of these calls may be trained with later
         parts = [
             joined(module(on(device, placed(samples.take(slice(start, start + batch)))))).float().cpu().numpy()
             for start in range(0, len(samples), batch)

@@ -38,7 +38,9 @@ class RunConfig(Strict):
     )
     profile: dict[str, Any] = Field(default_factory=dict, description="options of the stage profile")
     distill: dict[str, Any] = Field(default_factory=dict, description="options of the stage distill")
-    prune: dict[str, Any] = Field(default_factory=dict, description="options of the stage prune")
+    prune: dict[str, Any] = Field(
+        default_factory=dict, description="options of the stage prune; false: nothing is pruned"
+    )
     quantize: dict[str, Any] = Field(default_factory=dict, description="options of the stage quantize")
     convert: dict[str, Any] = Field(default_factory=dict, description="options of the stage convert")
     benchmark: dict[str, Any] = Field(default_factory=dict, description="options of the stage benchmark")
@@ -53,6 +55,11 @@ class RunConfig(Strict):
     def targets_named(self) -> bool:
         """Whether the user wrote `targets`: then each of them is a demand, and otherwise a wish."""
         return self._targets_named
+
+    @field_validator("prune", mode="before")
+    @classmethod
+    def _off(cls, section: Any) -> Any:
+        return {"enabled": False} if section is False else section
 
     @field_validator("targets")
     @classmethod

@@ -15,6 +15,7 @@ from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
 from edgekit.report import tables
+from edgekit.report.rejected import quantized
 from edgekit.stages import prune, quantize
 from edgekit.training import losses
 from tests.stages.quantize.conftest import decided
@@ -79,6 +80,18 @@ def test_a_taught_student_is_tuned_by_its_loss_under_its_teacher(stage: str, tmp
     assert len({found.key for found in made.values()}) == len(made)
     for name in ("soft_targets", "hints"):
         assert learnt(made[name]) != learnt(tuned(stage, tmp_path / f"{name}-other", name, teacher=7))
+
+
+def test_qat_can_be_switched_off(tmp_path: Path) -> None:
+    found = tuned("quantize", tmp_path, None, qat=False)
+    decision = json.loads(found.file("decision.json").read_text())
+    assert decision["method"] == "ptq"
+    assert decision["qat_accuracy"] is decision["qat_drop"] is decision["qat_below_float"] is None
+    assert decision["against_qat"] == "not tried: quantize.qat is false"
+    assert learnt(found) == [[]]
+    assert "QAT int8" not in repr(tables.quantize(found))
+    assert "fine-tuned" not in repr(tables.quantize(found))
+    assert all("QAT" not in row["what"] for row in quantized(found.metrics))
 
 
 def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None:

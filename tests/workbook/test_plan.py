@@ -53,6 +53,18 @@ def test_without_a_distill_section_nothing_is_trained(tmp_path: Path) -> None:
         open_stage("prune", {"config": str(path), "out": str(tmp_path)})
 
 
+@pytest.mark.parametrize("setting", ["prune=false", "prune={enabled: false}"])
+def test_pruning_can_be_switched_off(setting: str, tmp_path: Path) -> None:
+    plan = load_plan(DIGITS, [setting])
+    assert plan.pipeline == STAGES, "the stage passes the student on, and its record says so"
+    assert not plan.stages["prune"].enabled  # type: ignore[attr-defined]
+    assert plan.scalars("prune")["enabled"] is False
+    values = yaml.safe_load(DIGITS.read_text())
+    path = tmp_path / "plain.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in values.items() if key not in TRAINING}))
+    assert "prune" not in load_plan(path, [setting]).pipeline
+
+
 def test_settings_override_the_file() -> None:
     plan = load_plan(DIGITS, ["prune.ratio=0.4", "seed=3", "targets=[onnx]", "budget.size_bytes=5000"])
     assert plan.stages["prune"].ratio == 0.4  # type: ignore[attr-defined]

@@ -131,7 +131,9 @@ def quantize(artifact: Artifact) -> Table:
     """Float, and every way to int8 that was tried in simulation, against the baseline and against float."""
     found = json.loads(artifact.file("decision.json").read_text(encoding="utf-8"))
     rows = []
-    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8", "qat": "QAT int8"}
+    names = {"baseline": "baseline, float", "float": "pruned, float", "ptq": "PTQ int8"}
+    if found["qat_drop"]:
+        names["qat"] = "QAT int8"
     if found["mixed_drop"]:
         names["mixed"] = "int8, worst layers in float"
     for key, name in names.items():
@@ -143,7 +145,8 @@ def quantize(artifact: Artifact) -> Table:
     measured = ("validation accuracy", "drop, pp", "at most", "below float, pp", "at most")
     heads = ("network (int8: in simulation)", *measured, "")
     more = f"; {artifact.metrics['shared_scale']}" if "shared_scale" in artifact.metrics else ""
-    return Table(heads, rows, f"{_confidence(artifact)}; QAT: {_tuned(artifact)}{more}")
+    tuned = f"QAT: {_tuned(artifact)}" if found["qat_drop"] else f"QAT {found['against_qat']}"
+    return Table(heads, rows, f"{_confidence(artifact)}; {tuned}{more}")
 
 
 def sensitivity_rows(artifact: Artifact) -> list[LayerSensitivity]:

@@ -73,8 +73,8 @@ def against_scratch(rows: list[Step], scratch: Step, drop: Drop, epochs: int) ->
     return [*rows, {**scratch, "kept": kept, "reason": reason}], compared
 
 
-def verdict(rows: list[Step], config: Config, what: str) -> dict[str, Any]:
-    """What is kept of one way of pruning, and why."""
+def verdict(rows: list[Step], config: Config, what: str, hindrance: str = "") -> dict[str, Any]:
+    """What is kept of one way of pruning, and why; `hindrance` says why nothing could be removed, or not everywhere."""
     kept = next(row for row in rows if row["kept"])
     return {
         "kept_step": kept["step"],
@@ -87,15 +87,17 @@ def verdict(rows: list[Step], config: Config, what: str) -> dict[str, Any]:
         "parameters": kept["parameters"],
         "sparsity": kept["sparsity"],
         "macs_ratio": rows[0]["macs"] / kept["macs"],
-        "reason": _reason(kept, rows, config, what),
+        "reason": _reason(kept, rows, config, what, hindrance),
     }
 
 
-def _reason(kept: Step, rows: list[Step], config: Config, what: str) -> str:
+def _reason(kept: Step, rows: list[Step], config: Config, what: str, hindrance: str) -> str:
     allowed = f"{config.budget.accuracy_drop_pp:g} pp at {100 * config.budget.accuracy_confidence:g} % confidence"
     tuned = [row for row in rows if "from_scratch" not in row]
     drop = f"a drop of {kept['drop_pp']:.2f} pp, at most {kept['bound_pp']:.2f} pp ({kept['samples']} samples)"
     if tuned[-1]["nonzero_parameters"] == tuned[0]["nonzero_parameters"]:
+        if hindrance:
+            return f"nothing was removed: {hindrance}"
         if what == CHANNELS and config.structured == "latency":
             return "nothing was removed: no cut is surely faster; lower channel_multiple, or raise rounds"
         return "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"

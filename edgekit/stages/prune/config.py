@@ -25,6 +25,7 @@ class Config(TuningStage):
     What is minimised there is what distill kept: a loss under its teacher, or the labels alone (`tune_with`).
     """
 
+    enabled: bool = Field(True, description="whether anything is removed; prune: false says the same as enabled: false")
     budget: Budget = Field(default_factory=lambda: Budget.model_validate({}))
     targets: list[Target] = Field(default_factory=lambda: list(TARGETS))
     epochs: int = Field(5, ge=1, le=10_000, description="fine-tuning epochs after each step")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,19 +18,21 @@ import torch
 from torch import nn
 
 from edgekit.core import progress
-from edgekit.core.errors import StageError
+from edgekit.core.errors import ModelError, StageError
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.stages.prune.candidate_times import CutTime, Timing
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.groups import cut, narrower, widths
+from edgekit.stages.prune.structured import Cuttable
 from edgekit.training.evaluate import evaluate
 
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64
 """Train samples that the batch norms of a candidate are fitted to."""
 Cut = tuple[str, int]
+EVERYWHERE = Cuttable()
 
 
 class Timer(Protocol):
@@ -57,10 +60,17 @@ class Walk:
     """`steps` prunes a network; then `cuts` holds what each step cut, and `rows` every cut that was timed."""
 
     def __init__(
-        self, spec: store.ModelSpec, data: Data, config: Config, clock: Timer, tune: Tune, recorded: list[Any] | None
+        self,
+        spec: store.ModelSpec,
+        data: Data,
+        config: Config,
+        clock: Timer,
+        tune: Tune,
+        recorded: list[Any] | None,
+        found: Cuttable = EVERYWHERE,
     ) -> None:
         self.spec, self.data, self.config = spec, data, config
-        self.clock, self.tune, self.recorded = clock, tune, recorded
+        self.clock, self.tune, self.recorded, self.found = clock, tune, recorded, found
         self.cuts: list[list[Cut]] = []
         self.rows: list[dict[str, Any]] = []
 
@@ -69,8 +79,10 @@ class Walk:
 
         It ends early where no cut is surely faster. The caller fine-tunes between steps.
         """
+        if self.found.refused:
+            return
         student = copy.deepcopy(module)
-        at_first = widths(module, self.spec)
+        at_first = self._widths(module)
         if self.recorded is None:
             each = sum(len(narrower(width, width, self.config)) for width in at_first.values())
             most = self.config.steps * self.config.cuts_per_step
@@ -110,10 +122,11 @@ class Walk:
         return taken
 
     def _timed(self, module: nn.Module, student: nn.Module, at_first: dict[str, int]) -> Timing:
-        now, networks = widths(module, self.spec), dict[Cut, nn.Module]()
+        now, networks = self._widths(module), dict[Cut, nn.Module]()
         for group, width in now.items():
             for fewer in narrower(width, at_first.get(group, width), self.config):
-                networks[group, fewer] = self._cut(module, group, fewer)
+                with suppress(ModelError):  # a width that breaks the network is no proposal
+                    networks[group, fewer] = self._cut(module, group, fewer)
         return self.clock.time(student, module, networks)
 
     def _chosen(self, module: nn.Module, timing: Timing, aimed: float, name: str) -> Proposal | None:
@@ -147,20 +160,23 @@ class Walk:
         if number > len(self.recorded):
             return None
         taken: list[Cut] = []
-        for place, (group, width) in enumerate(checked(self.recorded[number - 1], widths(module, self.spec)), 1):
+        for place, (group, width) in enumerate(checked(self.recorded[number - 1], self._widths(module)), 1):
             candidate = self._cut(module, group, width)
             self._recover(candidate, f"candidate-{number}-{place}-{group}-{width}")
             self._take(module, group, width, candidate)
             taken.append((group, width))
         return taken
 
+    def _widths(self, module: nn.Module) -> dict[str, int]:
+        return widths(module, self.spec, self.found.pinned)
+
     def _cut(self, module: nn.Module, group: str, width: int) -> nn.Module:
         copied = copy.deepcopy(module)
-        cut(copied, self.spec, self.config, self.data.train, group, width)
+        cut(copied, self.spec, self.config, self.data.train, group, width, self.found.pinned)
         return copied.eval()
 
     def _take(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
-        cut(module, self.spec, self.config, self.data.train, group, width)
+        cut(module, self.spec, self.config, self.data.train, group, width, self.found.pinned)
         module.load_state_dict(recovered.state_dict())
 
     def _accuracy(self, module: nn.Module) -> float:

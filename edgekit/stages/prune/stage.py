@@ -36,6 +36,8 @@ from edgekit.training.fine_tuning import tuning
 if TYPE_CHECKING:
     from pathlib import Path
 
+OFF = "prune: false in the config"
+
 Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], None] | None]]]
 """Prunes a module in place, step by step; yields what a step aimed at, and what keeps it up after each update."""
 
@@ -43,11 +45,19 @@ Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], No
 def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     """See `edgekit.stages.prune`."""
     artifacts.begin(out)
-    notes = config.unused()
-    for note in notes:
-        print(note)
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        if text:
+            print(text)
+            notes.append(text)
+
+    for text in config.unused():
+        note(text)
     student, spec = open_model(source)
-    unstructured.check(student, spec, config)  # before hours are spent on channels
+    cuttable, no_zeros = _tried(student, spec, config)  # before hours are spent on training
+    note(cuttable.describe() if config.enabled else f"prune: the student goes on unpruned: {OFF}")
+    note(no_zeros if config.enabled else "")
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
     followed = tuning(source, student, spec, place.teacher_cache, config.tune_with)
@@ -56,15 +66,18 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 
     clock = Clock(spec, data, config, place)
     recorded = replay.read(source.path.parent, "prune") if config.structured == "latency" else None
-    walk = Walk(spec, data, config, clock, partial(short, tuner), recorded["cuts"] if recorded else None)
-    by_ratio: Technique = partial(structured.steps, spec=spec, config=config, train=data.train)
+    walk = Walk(spec, data, config, clock, partial(short, tuner), recorded["cuts"] if recorded else None, cuttable)
+    by_ratio: Technique = partial(
+        structured.steps, spec=spec, config=config, train=data.train, found=cuttable, note=note
+    )
     technique, at_first = (walk.steps, 1.0) if config.structured == "latency" else (by_ratio, 0.0)
     channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
     compared = None
     if config.from_scratch and (of := scratched(channels)):
         channels, compared = compare(of, channels, pruned, source, tuner)
     store.save(out / "model", pruned[kept_step(channels)], spec)
-    by_size = partial(unstructured.steps, spec=spec, config=config, train=data.train)
+    by_size: Technique = partial(unstructured.steps, spec=spec, config=config, train=data.train)
+    by_size = _no_steps if no_zeros else by_size
     weights, sparse = prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
     store.save(out / "sparse", sparse[kept_step(weights)], spec)
 
@@ -72,8 +85,8 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         "baseline_accuracy": baseline_accuracy,
         "accuracy_floor": baseline_accuracy - config.budget.accuracy_drop_pp / 100,
         "tuning": followed.row,
-        "structured": verdict(channels, config, CHANNELS),
-        "unstructured": verdict(weights, config, WEIGHTS),
+        "structured": verdict(channels, config, CHANNELS, _hindrance(cuttable)),
+        "unstructured": verdict(weights, config, WEIGHTS, no_zeros),
         "from_scratch": compared,
         **({"measured": {"cuts": walk.cuts}} if config.structured == "latency" else {}),
     }
@@ -81,7 +94,9 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     if clock.timings:
         artifacts.write_json(out / artifacts.EVIDENCE / TIMES_FILE, clock.evidence())
     latency = None
-    if config.measure:
+    if len(channels) == len(weights) == 1:
+        latency = {"failed": "nothing was removed"}
+    elif config.measure:
         shown = (
             kept_step(weights) or len(weights) - 1
         )  # none kept: the last step shows the speed-up that zeros would have given
@@ -98,6 +113,21 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None, "notes": notes},
         libraries=LIBRARIES,
     )
+
+
+def _tried(student: nn.Module, spec: store.ModelSpec, config: Config) -> tuple[structured.Cuttable, str]:
+    """What can be cut, and why no weight can be zeroed, which is empty where some can be."""
+    if not config.enabled:
+        return structured.Cuttable(refused=OFF), OFF
+    return structured.probe(student, spec, config), unstructured.hindrance(student, spec, config)
+
+
+def _hindrance(found: structured.Cuttable) -> str:
+    return found.refused or (f"the network breaks without all of {', '.join(found.pinned)}" if found.pinned else "")
+
+
+def _no_steps(_: nn.Module) -> Iterator[tuple[float, None]]:
+    yield from ()
 
 
 def prune_in_steps(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from edgekit.core.errors import ModelError
 from edgekit.data import Split
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune.config import Config
@@ -22,9 +21,10 @@ def steps(
     """Zero weights of `module` in place, step by step; yield the sparsity aimed at and what puts the zeros back.
 
     One threshold for all chosen layers at each step; the caller fine-tunes between steps and calls the function after
-    every optimiser step. ModelError where the network has no such layer.
+    every optimiser step. There are no steps where the network has no such layer.
     """
-    check(module, spec, config)
+    if hindrance(module, spec, config):
+        return
     for step in range(1, config.sparsity_steps + 1):
         sparsity = sparsity_at(step, config.sparsity_steps, config.sparsity)
         keep = _masks(chosen(module, config.sparsity_layers), sparsity)
@@ -38,12 +38,12 @@ def steps(
         yield sparsity, zero
 
 
-def check(module: nn.Module, spec: ModelSpec, config: Config) -> None:
-    """ModelError where the network has no layer of those whose weights are to be zeroed."""
-    if not chosen(module, config.sparsity_layers):
-        raise ModelError(
-            f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer; write all"
-        )
+def hindrance(module: nn.Module, spec: ModelSpec, config: Config) -> str:
+    """Why no weight can be zeroed: the network has no layer of those that are meant; empty where it has."""
+    if chosen(module, config.sparsity_layers):
+        return ""
+    advice = "; write all" if config.sparsity_layers != "all" and prunable(module) else ""
+    return f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer{advice}"
 
 
 def sparsity_at(step: int, steps: int, final: float) -> float:
@@ -76,7 +76,7 @@ def _is_pointwise(layer: nn.Module) -> bool:
 def measured_sparsity(module: nn.Module) -> float:
     """Share of exact zeros among the prunable weights."""
     weights = list(prunable(module).values())
-    return sum(int((w == 0).sum()) for w in weights) / sum(w.numel() for w in weights)
+    return sum(int((w == 0).sum()) for w in weights) / max(sum(w.numel() for w in weights), 1)
 
 
 def _masks(weights: dict[str, Tensor], sparsity: float) -> dict[str, Tensor]:

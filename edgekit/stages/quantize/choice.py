@@ -13,6 +13,7 @@ from edgekit.core.tasks.accuracy_drop import Drop, refusal
 
 Method = Literal["ptq", "qat", "mixed"]
 METHODS: tuple[Method, ...] = get_args(Method)
+NO_QAT = "not tried: quantize.qat is false"
 TITLES = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 
 
@@ -21,8 +22,8 @@ class Decision:
     """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
 
     `…_below_float` are drops below the float network that was quantized: shown, but not compared with the budget.
-    All in simulation. The reasons against each are empty where there is none; mixed precision has no figures where it
-    was not tried.
+    All in simulation. The reasons against each are empty where there is none; QAT and mixed precision have no figures
+    where they were not tried.
     """
 
     method: Method
@@ -31,14 +32,14 @@ class Decision:
     baseline_accuracy: float
     float_accuracy: float
     ptq_accuracy: float
-    qat_accuracy: float
+    qat_accuracy: float | None
     mixed_accuracy: float | None
     float_drop: Drop
     ptq_drop: Drop
-    qat_drop: Drop
+    qat_drop: Drop | None
     mixed_drop: Drop | None
     ptq_below_float: Drop
-    qat_below_float: Drop
+    qat_below_float: Drop | None
     against_ptq: str
     against_qat: str
     against_mixed: str
@@ -46,8 +47,9 @@ class Decision:
 
 def why_not_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
     """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
-    outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in ("float", "ptq", "qat")}
-    if not (outside["ptq"] and outside["qat"]):
+    tried = [name for name in ("float", "ptq", "qat") if name in right]
+    outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in tried}
+    if not (outside["ptq"] and outside.get("qat", NO_QAT)):
         return f"not needed: {'QAT' if outside['ptq'] else 'PTQ'} is inside the budget"
     if outside["float"]:
         return "not tried: the float network is outside the budget too, and no layer in float repairs that"
@@ -57,8 +59,8 @@ def why_not_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layer
 def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not tried") -> Decision:
     """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
 
-    `right` holds what `baseline`, `float`, `ptq`, `qat` and, where it was made, `mixed` answered of the validation
-    split; `no_mixed` is why it was not.
+    `right` holds what `baseline`, `float`, `ptq` and, where they were made, `qat` and `mixed` answered of the
+    validation split; `no_mixed` is why the last was not.
     """
     allowed_pp = budget.accuracy_drop_pp
     drops: dict[Method, Drop] = {name: _drop(right, name, budget) for name in METHODS if name in right}
@@ -76,16 +78,16 @@ def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not t
         baseline_accuracy=tasks.accuracy(right["baseline"]),
         float_accuracy=tasks.accuracy(right["float"]),
         ptq_accuracy=tasks.accuracy(right["ptq"]),
-        qat_accuracy=tasks.accuracy(right["qat"]),
+        qat_accuracy=tasks.accuracy(right["qat"]) if "qat" in right else None,
         mixed_accuracy=tasks.accuracy(right["mixed"]) if "mixed" in right else None,
         float_drop=_drop(right, "float", budget),
         ptq_drop=drops["ptq"],
-        qat_drop=drops["qat"],
+        qat_drop=drops.get("qat"),
         mixed_drop=drops.get("mixed"),
         ptq_below_float=_drop(right, "ptq", budget, "float"),
-        qat_below_float=_drop(right, "qat", budget, "float"),
+        qat_below_float=_drop(right, "qat", budget, "float") if "qat" in right else None,
         against_ptq=against["ptq"],
-        against_qat=against["qat"],
+        against_qat=against.get("qat", NO_QAT),
         against_mixed=against.get("mixed", no_mixed),
     )
 

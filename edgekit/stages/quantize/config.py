@@ -23,6 +23,7 @@ class Config(TuningStage):
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")
     learning_rate: float = Field(0.01, gt=0, le=10, description="peak learning rate, well below that of training")
     weight_decay: float = Field(1e-4, ge=0, le=1, description="L2 penalty on the weights")
+    qat: bool = Field(True, description="whether quantization-aware training is tried beside PTQ")
     calibration_samples: int = Field(200, ge=1, le=100_000, description="most samples that set the activation ranges")
     sensitivity_samples: int = Field(
         500, ge=1, le=100_000, description="most validation samples that the sensitivity of a layer is measured on"

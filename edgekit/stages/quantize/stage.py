@@ -21,14 +21,14 @@ from edgekit.data import Data
 from edgekit.models import quantized, shared_scale, store
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.quantize import calibration, mixed, ptq, qat, recipes
-from edgekit.stages.quantize.choice import Decision, decide, why_not_mixed
+from edgekit.stages.quantize.choice import NO_QAT, Decision, decide, why_not_mixed
 from edgekit.stages.quantize.config import LIBRARIES, Config
 from edgekit.stages.quantize.histograms import histograms
 from edgekit.stages.quantize.sensitivity import sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
 from edgekit.training.evaluate import score_samples
-from edgekit.training.fine_tuning import tuning
+from edgekit.training.fine_tuning import tuning, untuned
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +75,13 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         best, tried = recipes.compete(
             module, inputs, config.recipes, float_network.answered, right["baseline"], config.budget
         )
-        tuned, epochs, followed = _tune(source, float_network, best.network, out)
-        ways = {
-            "ptq": _Option(best.network, module, best.quantization),
-            "qat": _Option(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization)),
-        }
-        right |= {"ptq": best.right, "qat": float_network.answered(tuned)}
+        ways = {"ptq": _Option(best.network, module, best.quantization)}
+        right["ptq"] = best.right
+        epochs, followed = [], untuned(NO_QAT)
+        if config.qat:
+            tuned, epochs, followed = _tune(source, float_network, best.network, out)
+            ways["qat"] = _Option(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization))
+            right["qat"] = float_network.answered(tuned)
         table = _sensitivity(float_network, best.network)
         steps, no_mixed = _mix(float_network, best, table, right, ways)
         decision = decide(right, config.budget, no_mixed)

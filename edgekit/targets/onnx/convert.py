@@ -21,7 +21,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import error_causes, float_ops, fold_preprocess, inputs, layers, model_file
+from edgekit.targets import diagnosis, error_causes, float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.onnx import (
     dense_4_bits,
@@ -85,8 +85,8 @@ def convert(
         content = _halve(content)
     elif precision == "dynamic":
         content = _quantize_dynamically(content)
-    debris = operator_graph.read(content)  # it counts the bytes of one sample
     fixed = content
+    debris = diagnosis.rows("onnx: redundant operators", lambda: operator_graph.read(fixed))  # it counts one sample
     if source_file is None:
         content = free_batch.free(fixed, _float_model(model_folder))
     is_free = content != fixed

@@ -17,7 +17,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.models.files.openvino import called
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import float_ops, fold_preprocess, inputs, layers, model_file
+from edgekit.targets import diagnosis, float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.openvino import drop_relu, raw_bytes, slim_xml
@@ -84,7 +84,7 @@ def convert(
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    debris = operator_graph.read(out / FILES[0])
+    debris = diagnosis.rows("openvino: redundant operators", lambda: operator_graph.read(out / FILES[0]))
     slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
     return Files(FILES, sources, results, still_float, debris=debris, folding=folding)
 

@@ -126,10 +126,8 @@ def _compiled(runtime: Any, model: Any) -> Graph:
             role = "quantize"
         moved = role == "transpose"
         if kind == "Reorder":
-            before, behind = (
-                _runtime_info(op.input_value(0).get_node(), "outputLayouts"),
-                _runtime_info(op, "outputLayouts"),
-            )
+            source = op.input_value(0)
+            before, behind = _layout(source.get_node(), source.get_index()), _layout(op)
             role, moved = ("cast" if before == behind else "transpose"), _reordered(before, behind, tensors[inputs[0]])
         layer = next((layers[name] for name in names if name in layers), names[0] if names else kind)
         operators.append(Operator(role, kind, layer, inputs, outputs, moved))
@@ -140,6 +138,12 @@ def _runtime_info(op: Any, what: str) -> str:
     """Of a node's own account of itself; empty where it says nothing."""
     info = op.get_rt_info()
     return str(info[what].astype(str)) if what in info else ""
+
+
+def _layout(op: Any, output: int = 0) -> str:
+    """Of one output; a node of several names them all, with commas between."""
+    layouts = _runtime_info(op, "outputLayouts").split(",")
+    return layouts[min(output, len(layouts) - 1)]
 
 
 def _reordered(before: str, behind: str, tensor: Tensor) -> bool:

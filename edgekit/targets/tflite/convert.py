@@ -22,7 +22,7 @@ from edgekit.models.files import flatbuffer
 from edgekit.models.spec import read_spec
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.input_vector import split
-from edgekit.targets import float_ops, fold_preprocess, inputs, layers, model_file, percentiles
+from edgekit.targets import diagnosis, float_ops, fold_preprocess, inputs, layers, model_file, percentiles
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
@@ -80,7 +80,8 @@ def convert(
     finished = source_file is not None and source_file.is_quantized
     still_float = float_ops.tflite(content, finished) if precision in recipes.CALIBRATED else ()
     named, content = content, strip_names.shorten(content)
-    debris, folding, zeros = operator_graph.read(content, named), "", ""
+    debris = diagnosis.rows("tflite: redundant operators", lambda: operator_graph.read(content, named))
+    folding, zeros = "", ""
     if values is not None:
         content, folding = raw_bytes.fold(content, values)
     if sparse:
@@ -122,10 +123,12 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
+    from edgekit.targets.tflite.rewritten import Rewritten
 
     module, spec = store.load(model_folder)
     network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
     network = fold_batchnorms(network)
+    network = Rewritten(network).eval() if Rewritten.concerns(network, arguments) else network
     if len(spec.input_shape) == 3:
         network = litert_torch.to_channel_last_io(network, args=[0]).eval()
         arguments = (arguments[0].permute(0, 2, 3, 1).contiguous(),)

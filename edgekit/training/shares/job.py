@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.core.tasks import Task
+from edgekit.models import memory_layout
 from edgekit.models.features import Features
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.training import losses
@@ -84,7 +85,7 @@ def learning(job: Job, rank: int) -> Iterator[Learner]:
         computing_in(job.precision, job.module, device),
     ):
         for network in networks:
-            network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            memory_layout.put(network.to(device), memory_layout.of(network))
         with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)

@@ -11,17 +11,14 @@ import pytest
 from torch import nn
 
 from edgekit.core import artifacts
-from edgekit.core.errors import ModelError
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.data import load
 from edgekit.measure.latency import Timed, Times
-from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.from_artifact import open_model, spec_for
+from edgekit.models.from_artifact import open_model
 from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.choice import mark_kept
 from edgekit.stages.prune.stage import prune
-from edgekit.stages.prune.tuner import Tuner
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.evaluate import answered, evaluate
 from edgekit.workbook.plan import load_plan
@@ -132,20 +129,3 @@ def test_too_many_zeros_are_rejected_by_the_stage_itself(
     assert made.metrics["unstructured"]["kept_step"] == 0
     assert made.metrics["unstructured"]["reason"].startswith("rejected: no step stayed within")
     assert measured_sparsity(open_model(made, "sparse")[0]) == 0
-
-
-def test_a_network_without_the_layers_that_are_meant_is_refused_before_any_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = load_plan(TINY)
-    data, found = load(plan.data).withhold_test(), None
-    spec = spec_for(data, "edgekit.models.mlp:mlp", {"width": 8}, [])
-    for name in ("profile", "distill"):
-        out = artifacts.begin(tmp_path / name)
-        store.save(out / "model", store.build(spec), spec)
-        found = artifacts.seal(out, stage=name, source=found, data_digest=data.digest, config={}, metrics={})
-    assert found is not None
-    config = Config(sparsity_layers="pointwise", tune_with="labels", threads=1)
-    monkeypatch.setattr(Tuner, "tune", lambda *_, **__: pytest.fail("channels were removed and tuned first"))
-    with pytest.raises(ModelError, match="sparsity_layers: got pointwise"):
-        prune(found, data, config, tmp_path / ".prune")

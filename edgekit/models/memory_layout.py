@@ -1,0 +1,139 @@
+"""The memory layout that a network computes in: channels last, which is faster, or contiguous where it needs that.
+
+`x.view(-1, n)` behind a convolution, `as_strided` and the like are right on contiguous tensors alone, and so is a
+convolution over three axes. What was found out about a network is kept with it and with its copies.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from edgekit.models.joined import joined
+from edgekit.models.onednn import strided_pointwise_as_slices
+
+CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
+IMAGE_AXES = 4
+"""Axes of what channels last is defined for: (N, C, H, W)."""
+SAME = 1e-2
+"""Share of the largest output by which the outputs in both layouts may differ: more is no rounding."""
+KEPT = "_edgekit_needs_contiguous"
+
+
+def settle(module: nn.Module, x: Tensor) -> torch.memory_format:
+    """Find out in which layout a network in eval mode answers an input like `x` (1, *input), and keep that with it.
+
+    One that needs contiguous tensors gets its inputs so from now on.
+    """
+    if _kept(module) is None:
+        _keep(module, not _agrees(module, x))
+    return of(module)
+
+
+def settle_training(module: nn.Module, x: Tensor) -> torch.memory_format:
+    """The same for training on inputs like `x`: a step of it is tried too, on a copy."""
+    module.eval()
+    if settle(module, x) is CHANNELS_LAST and not _trains(module, x):
+        _keep(module, True)
+    return of(module)
+
+
+def of(module: nn.Module) -> torch.memory_format:
+    """What is kept with the network: channels last, unless it needs contiguous tensors."""
+    return CONTIGUOUS if _kept(module) else CHANNELS_LAST
+
+
+def carry_over(module: nn.Module, made: nn.Module) -> nn.Module:
+    """The network `made`, which computes the same as `module` and was made of it, with what is kept with that one."""
+    if of(module) is CONTIGUOUS and of(made) is CHANNELS_LAST:
+        _keep(made, True)
+    return made
+
+
+def put(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+    """The module with its weights in that layout, in place.
+
+    Torch calls weights of one input channel contiguous in either layout, and chooses a layout by their strides all the
+    same. So contiguous ones are copied to the strides of new tensors.
+    """
+    if layout is CHANNELS_LAST:
+        return module.to(memory_format=layout)  # type: ignore[no-any-return,call-overload]
+    for each in (*module.parameters(), *module.buffers()):
+        each.data = _contiguous(each.data)
+    return module
+
+
+def inputs_contiguous(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A hook before a network's forward: its images come with the strides of new tensors."""
+    return tuple(_contiguous(each) if isinstance(each, Tensor) else each for each in inputs)
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    return x.clone(memory_format=CONTIGUOUS) if x.ndim == IMAGE_AXES else x
+
+
+def _keep(module: nn.Module, needs_contiguous: bool) -> None:
+    setattr(module, KEPT, needs_contiguous)
+    if needs_contiguous:
+        module.register_forward_pre_hook(inputs_contiguous)
+
+
+def _kept(module: nn.Module) -> bool | None:
+    """What is known of it or, where it wraps another as a quantized network does, of that one; None: nothing."""
+    found = [vars(part)[KEPT] for part in module.modules() if KEPT in vars(part)]
+    return any(found) if any(found) or KEPT in vars(module) else None
+
+
+def _agrees(module: nn.Module, x: Tensor) -> bool:
+    """Whether it gives the same channels last as contiguous; also where it runs in neither layout."""
+    if x.ndim != IMAGE_AXES and not _has_image_weights(module):
+        return True
+    try:
+        expected = _answer(module, x, CONTIGUOUS)
+    except Exception:  # a fault of the network's own, which the caller's own call reports
+        return True
+    try:
+        found = _answer(module, x, CHANNELS_LAST)
+    except Exception:
+        return False
+    if found.shape != expected.shape:
+        return False
+    largest = float(expected.abs().max()) if expected.numel() else 0.0
+    return not bool(((found - expected).abs() > SAME * max(largest, 1e-6)).any())
+
+
+def _answer(module: nn.Module, x: Tensor, layout: torch.memory_format) -> Tensor:
+    with torch.no_grad():
+        return joined(_copy(module, layout)(_sample(x, layout)))
+
+
+def _trains(module: nn.Module, x: Tensor) -> bool:
+    """Whether a step of training runs channels last; also where none runs contiguous."""
+    return _steps(module, x, CHANNELS_LAST) or not _steps(module, x, CONTIGUOUS)
+
+
+def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
+    try:
+        copied = put(copy.deepcopy(module), layout).train()
+        with torch.random.fork_rng(), torch.enable_grad(), strided_pointwise_as_slices(copied):
+            joined(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
+    except Exception:
+        return False
+    return True
+
+
+def _copy(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+    """A copy with its weights in that layout; the network itself where it has none that have a layout."""
+    return put(copy.deepcopy(module), layout) if _has_image_weights(module) else module
+
+
+def _has_image_weights(module: nn.Module) -> bool:
+    return any(each.ndim >= IMAGE_AXES for each in (*module.parameters(), *module.buffers()))
+
+
+def _sample(x: Tensor, layout: torch.memory_format) -> Tensor:
+    """A copy, for a network may write on its input."""
+    return x.clone(memory_format=layout) if x.ndim == IMAGE_AXES else x.clone()
