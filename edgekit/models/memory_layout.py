@@ -60,7 +60,7 @@ def put(module: nn.Module, layout: torch.memory_format) -> nn.Module:
     same. So contiguous ones are copied to the strides of new tensors.
     """
     if layout is CHANNELS_LAST:
-        return module.to(memory_format=layout)  # type: ignore[no-any-return,call-overload]
+        return module.to(memory_format=layout)  # type: ignore[call-overload]
     for each in (*module.parameters(), *module.buffers()):
         each.data = _contiguous(each.data)
     return module

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 
 from edgekit.runner.errors import TrustError
 
@@ -60,7 +61,9 @@ def signed(home: str) -> list[str]:
 
 def owners(home: str) -> set[int]:
     """Users whose files in a home are believed: root, this one, and the owner of a home that root has chosen."""
-    found = {0, os.geteuid()}
+    found = {0}  # Windows says so of every file
+    if sys.platform != "win32":
+        found.add(os.geteuid())
     if home in (SYSTEM, _stated()):
         found.add(os.lstat(home).st_uid)
     return found

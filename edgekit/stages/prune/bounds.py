@@ -66,7 +66,7 @@ def _circle() -> InCircle:
     return InCircle("torch-pruning's graph of its channels runs in a circle")
 
 
-class _Group(graph.Group):  # type: ignore[misc]
+class _Group(graph.Group):
     def add_dep(self, dep: Any, idxs: Any) -> None:
         _check_time()
         if len(self) >= _limits[-1][2] or len(idxs) > _limits[-1][1]:

@@ -93,7 +93,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     artifacts.write_json(out / "decision.json", decision)
     if clock.timings:
         artifacts.write_json(out / artifacts.EVIDENCE / TIMES_FILE, clock.evidence())
-    latency = None
+    latency: Any = None
     if len(channels) == len(weights) == 1:
         latency = {"failed": "nothing was removed"}
     elif config.measure:

@@ -77,7 +77,8 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         )
         ways = {"ptq": _Option(best.network, module, best.quantization)}
         right["ptq"] = best.right
-        epochs, followed = [], untuned(NO_QAT)
+        epochs: list[Any] = []
+        followed = untuned(NO_QAT)
         if config.qat:
             tuned, epochs, followed = _tune(source, float_network, best.network, out)
             ways["qat"] = _Option(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization))
