@@ -235,6 +235,8 @@ ELSEWHERE = {
     "edgerun install digits-tflite-1.0.0.edge.zip": RELEASES,
     "edgerun watch -- python app.py": RELEASES,
     "edgerun status": RELEASES,
+    "sudo install -d /etc/edge": SERVICE,
+    "echo /var/lib/edge | sudo tee /etc/edge/trust": SERVICE,
     "sudo useradd --system --home-dir /var/lib/edge edge": SERVICE,
     "sudo install -m 644 deploy/edgekit-watch.service /etc/systemd/system/": SERVICE,
     "sudo systemctl enable --now edgekit-watch": SERVICE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import flatbuffers
 import pytest
 
 from edgekit.runner.backends._tflite import open_tflite
@@ -25,8 +26,17 @@ class Refusing:
         raise RuntimeError(self.said)
 
 
+def empty_model() -> bytes:
+    """A TFLite file in which every table is missing."""
+    builder = flatbuffers.Builder()
+    builder.StartObject(0)
+    builder.Finish(builder.EndObject(), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
 def open_with(interpreter: Any) -> None:
-    open_tflite("tflite_runtime", "tflite-runtime", lambda: interpreter, {"m.tflite": b""}, ((), ()), 1, "CPU")
+    files = {"m.tflite": empty_model()}
+    open_tflite("tflite_runtime", "tflite-runtime", lambda: interpreter, files, ((), ()), 1, "CPU")
 
 
 def test_4_bit_weights_on_an_older_interpreter() -> None:

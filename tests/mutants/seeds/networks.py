@@ -157,8 +157,8 @@ PRUNING = (
     Seed(
         "layers-without-a-bound",
         "stages/prune/structured.py",
-        """        if config.scope == "global":
-            bound(pruner, config)
+        """    if config.scope == "global":
+        bound(pruner, config)
 """,
         "",
         "one step over the whole network leaves a layer with hardly a channel",
@@ -242,8 +242,8 @@ QUANTIZING = (
     Seed(
         "mixed-precision-unneeded",
         "stages/quantize/choice.py",
-        'if not (outside["ptq"] and outside["qat"]):',
-        'if not (outside["ptq"] or outside["qat"]):',
+        'if not (outside["ptq"] and outside.get("qat", NO_QAT)):',
+        'if not (outside["ptq"] or outside.get("qat", NO_QAT)):',
         "layers stay in float though tuning alone is inside the budget",
         ("tests/stages/quantize/test_choice.py",),
     ),
