@@ -15,7 +15,7 @@ from typing import Any
 
 from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
-from edgekit.runner.files import discard, make_folder
+from edgekit.runner.files import can_lock, discard, make_folder
 
 LOOK_S = 0.5
 """How long a lock is waited for at least: `holder` has it for a moment, also in a loop of `edgekit status`."""
@@ -76,14 +76,7 @@ def _is_free(path: Path) -> bool:
             return False
     import fcntl
 
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+    return can_lock(path, fcntl.LOCK_SH)
 
 
 def _about(who: str) -> dict[str, object]:

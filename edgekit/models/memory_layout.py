@@ -23,7 +23,7 @@ SAME = 1e-2
 KEPT = "_edgekit_needs_contiguous"
 
 
-def settle(module: nn.Module, x: Tensor) -> torch.memory_format:
+def detect(module: nn.Module, x: Tensor) -> torch.memory_format:
     """Find out in which layout a network in eval mode answers an input like `x` (1, *input), and keep that with it.
 
     One that needs contiguous tensors gets its inputs so from now on.
@@ -33,10 +33,10 @@ def settle(module: nn.Module, x: Tensor) -> torch.memory_format:
     return of(module)
 
 
-def settle_training(module: nn.Module, x: Tensor) -> torch.memory_format:
+def detect_for_training(module: nn.Module, x: Tensor) -> torch.memory_format:
     """The same for training on inputs like `x`: a step of it is tried too, on a copy."""
     module.eval()
-    if settle(module, x) is CHANNELS_LAST and not _trains(module, x):
+    if detect(module, x) is CHANNELS_LAST and not _trains(module, x):
         _keep(module, True)
     return of(module)
 
@@ -46,14 +46,14 @@ def of(module: nn.Module) -> torch.memory_format:
     return CONTIGUOUS if _kept(module) else CHANNELS_LAST
 
 
-def carry_over(module: nn.Module, made: nn.Module) -> nn.Module:
+def copy_to(module: nn.Module, made: nn.Module) -> nn.Module:
     """The network `made`, which computes the same as `module` and was made of it, with what is kept with that one."""
     if of(module) is CONTIGUOUS and of(made) is CHANNELS_LAST:
         _keep(made, True)
     return made
 
 
-def put(module: nn.Module, layout: torch.memory_format) -> nn.Module:
+def apply(module: nn.Module, layout: torch.memory_format) -> nn.Module:
     """The module with its weights in that layout, in place.
 
     Torch calls weights of one input channel contiguous in either layout, and chooses a layout by their strides all the
@@ -117,7 +117,7 @@ def _trains(module: nn.Module, x: Tensor) -> bool:
 
 def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
     try:
-        copied = put(copy.deepcopy(module), layout).train()
+        copied = apply(copy.deepcopy(module), layout).train()
         with torch.random.fork_rng(), torch.enable_grad(), strided_pointwise_as_slices(copied):
             joined(copied(_sample(torch.cat([x, x]), layout))).float().square().mean().backward()
     except Exception:
@@ -127,7 +127,7 @@ def _steps(module: nn.Module, x: Tensor, layout: torch.memory_format) -> bool:
 
 def _copy(module: nn.Module, layout: torch.memory_format) -> nn.Module:
     """A copy with its weights in that layout; the network itself where it has none that have a layout."""
-    return put(copy.deepcopy(module), layout) if _has_image_weights(module) else module
+    return apply(copy.deepcopy(module), layout) if _has_image_weights(module) else module
 
 
 def _has_image_weights(module: nn.Module) -> bool:

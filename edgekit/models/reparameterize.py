@@ -67,7 +67,7 @@ def reparameterized(module: nn.Module) -> nn.Module:
     if not isinstance(found, nn.Module):
         raise ModelError(f"{called}: must return a torch.nn.Module, returned {type(found).__name__}")
     made = (SeveralInputs(found, module.tensors) if isinstance(module, SeveralInputs) else found).eval()
-    return memory_layout.carry_over(module, made)
+    return memory_layout.copy_to(module, made)
 
 
 def deployed(module: nn.Module, spec: ModelSpec) -> nn.Module:

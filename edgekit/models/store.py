@@ -55,7 +55,7 @@ def build(spec: ModelSpec, seed: int = 0) -> nn.Module:
     """
     module = _construct(spec, seed)
     dry_forward(module, spec)
-    memory_layout.settle(module, noise(spec))
+    memory_layout.detect(module, noise(spec))
     return module
 
 
@@ -101,7 +101,7 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
         module = _opened(folder / spec.source.file, spec)
         dry_forward(module, spec)
         if spec.is_torch:
-            memory_layout.settle(module, noise(spec))
+            memory_layout.detect(module, noise(spec))
         return module, spec
     tensors = _read_tensors(folder / WEIGHTS)
     module = _construct(spec, seed=0)
@@ -109,7 +109,7 @@ def load(folder: Path) -> tuple[nn.Module, ModelSpec]:
     resize(module, {name: tuple(value.shape) for name, value in tensors.items()})
     module.load_state_dict(tensors, strict=False)
     dry_forward(module, spec)
-    memory_layout.settle(module, noise(spec))
+    memory_layout.detect(module, noise(spec))
     return module, spec
 
 

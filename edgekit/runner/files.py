@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,22 @@ def discard(path: Path) -> None:
     with suppress(OSError):
         if path.exists():
             path.unlink()
+
+
+def can_lock(path: Path, operation: int) -> bool:
+    """Whether no other process keeps out a lock on a file, `fcntl.LOCK_SH` or `fcntl.LOCK_EX`; none is kept."""
+    if sys.platform == "win32":
+        raise NotImplementedError("Windows has no such locks")
+    import fcntl
+
+    handle = os.open(path, os.O_RDONLY | NO_LINK)
+    try:
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 def temporary_file(path: Path) -> Path:

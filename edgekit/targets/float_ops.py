@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.targets import diagnosis
 
 FoundOp = tuple[bool, str, bool]
 """Whether it has weights, `OPERATOR:its name`, whether it computes in float."""
@@ -62,8 +61,14 @@ def openvino(path: Path, finished: bool = False) -> tuple[str, ...]:
 
 
 def _classified(target: str, read: Callable[[], Iterable[FoundOp]], finished: bool) -> tuple[str, ...]:
-    """Those in float; ConversionError if that is every operator with weights, unless the file came so."""
-    found = diagnosis.rows(f"{target}: operators in float", read)
+    """Those in float; ConversionError if that is every operator with weights, unless the file came so.
+
+    Where the file cannot be read, the one entry says so: an empty list would claim that all is in integers.
+    """
+    try:
+        found = list(read())
+    except Exception as error:  # parsers of files and interpreters raise what they like, and the file is made
+        return (f"not known: {type(error).__name__}: {error}",)
     weighted = [in_float for has_weights, _, in_float in found if has_weights]
     if weighted and all(weighted) and not finished:
         raise ConversionError(f"{target} int8: none of its {len(weighted)} weighted ops computes in integers")

@@ -21,6 +21,6 @@ def fold_batchnorms(module: Any) -> Any:
     if not any(isinstance(part, torch.nn.BatchNorm1d) for part in module.modules()):
         return module
     try:
-        return memory_layout.carry_over(module, fuse(module))
+        return memory_layout.copy_to(module, fuse(module))
     except Exception:  # the tracer raises whatever the network's own code raises; unfolded, the boundary check decides
         return module

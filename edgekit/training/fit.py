@@ -109,7 +109,7 @@ def fit(
     shares, precision = training.shares, resolved(training, where.type).precision
     example_made = apply(preprocess, data.train.x[:1])
     home = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    memory_layout.settle_training(module, on(home, example_made))
+    memory_layout.detect_for_training(module, on(home, example_made))
     with (
         memory.kept(),
         reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
@@ -118,7 +118,7 @@ def fit(
         computing_in(precision, module, where),
     ):
         for network in networks:
-            memory_layout.put(network.to(where), memory_layout.of(network))
+            memory_layout.apply(network.to(where), memory_layout.of(network))
         example = on(where, example_made)
         try:
             with objective(

@@ -72,9 +72,10 @@ def read(content: bytes, two_classes: bool = False) -> Classic:
     model = _parsed(content)
     changes, classes = _take_off(model)
     is_corrected = False
-    if _is_classic(model.graph):
-        is_corrected = _declare_columns(model)
-        if two_classes or len(classes) == 2:
+    if _is_classic(model.graph) and len(model.graph.output) == 1:
+        columns = _columns(model)
+        is_corrected = _declare_columns(model, columns)
+        if columns == 1 and (two_classes or len(classes) == 2):
             changes += _both_columns(model, named=bool(classes))
     if changes:
         _drop_unused(model.graph)
@@ -181,15 +182,13 @@ def _text(value: Any) -> str:
 
 
 def _both_columns(model: Any, named: bool) -> list[str]:
-    """Make two columns of a single score of two classes, in place, where it is known what that score is; in words.
+    """Make two columns of the single score of two classes, in place, where it is known what that score is; in words.
 
     A score that is no probability is a margin only where the file itself has named its two classes.
     """
     from onnx import TensorProto, helper, numpy_helper
 
     graph = model.graph
-    if len(graph.output) != 1 or _columns(model) != 1:
-        return []
     output = graph.output[0]
     if output.type.tensor_type.elem_type != TensorProto.FLOAT:
         return []
@@ -245,12 +244,10 @@ def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
         return None
 
 
-def _declare_columns(model: Any) -> bool:
-    """Let the shape of the one output be the one that comes out, in place; whether it was another."""
-    if len(model.graph.output) != 1 or not (columns := _columns(model)):
-        return False
+def _declare_columns(model: Any, columns: int) -> bool:
+    """Let the one output declare the columns that come out, in place; whether it declared others."""
     sides = model.graph.output[0].type.tensor_type.shape.dim
-    if len(sides) != 2 or sides[1].dim_value == columns:
+    if not columns or len(sides) != 2 or sides[1].dim_value == columns:
         return False
     sides[1].dim_value = columns
     return True
@@ -266,8 +263,10 @@ def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -
     before, after = _answers(content, scales), _answers(model.SerializeToString(), scales)
     outputs = _parsed(content).graph.output
     place = next((at for at, each in enumerate(outputs) if each.type.tensor_type.elem_type in LABELS), None)
-    if before is None or after is None or place is None:
+    if place is None:
         return []
+    if before is None or after is None:
+        return ["its scores were not compared with its label, because the model does not run on random samples"]
     labels = np.stack([np.asarray(each[place]).ravel() for each in before])
     _check_single(outputs[place].name, labels.shape[1])
     scores = np.stack([np.asarray(each[0], np.float64).ravel() for each in after])

@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from edgekit.runner.files import sync_folder
+from edgekit.runner.files import can_lock, sync_folder
 from edgekit.runner.releases import receiving, records
 from edgekit.runner.releases.home import Home
 
@@ -50,14 +50,7 @@ def _keep_floors(home: Home, now: int) -> None:
 
 def _is_free(path: Path) -> bool:
     """Whether no command is proving the release, or appending to the file, at this moment."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
+    return can_lock(path, fcntl.LOCK_EX)
 
 
 def _remove(home: Home, number: int) -> int:

@@ -56,12 +56,13 @@ def cut(
 
     ModelError where that breaks the network, which is then of no use any more.
     """
-    with prunable(spec), bounds.limited(module):
+    with prunable(spec):
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
         before = widths(module, spec, pinned)[group]
         share = 1 - (width + 0.5) / before  # half a channel more: torch-pruning rounds down what stays
-        _pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
+        with bounds.limited(module):
+            _pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
         module.zero_grad(set_to_none=True)
         check(module, spec)
 

@@ -91,10 +91,11 @@ def steps(
         pruner = _pruner(module, spec, config, found.pinned)
     for step in range(1, config.steps + 1):
         try:
-            with prunable(spec), bounds.limited(module):
+            with prunable(spec):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
-                pruner.step()
+                with bounds.limited(module):
+                    pruner.step()
                 module.zero_grad(set_to_none=True)
                 check(module, spec)
         except (ModelError, bounds.OutOfTime) as error:

@@ -85,7 +85,7 @@ def learning(job: Job, rank: int) -> Iterator[Learner]:
         computing_in(job.precision, job.module, device),
     ):
         for network in networks:
-            memory_layout.put(network.to(device), memory_layout.of(network))
+            memory_layout.apply(network.to(device), memory_layout.of(network))
         with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)
