@@ -20,7 +20,7 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import diagnosis, float_ops, fold_preprocess, inputs, layers, model_file
 from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.openvino import drop_relu, raw_bytes, slim_xml
+from edgekit.targets.openvino import drop_relu, part_scales, raw_bytes, slim_xml
 from edgekit.targets.openvino import graph as operator_graph
 from edgekit.targets.percentiles import OUTSIDE
 
@@ -72,6 +72,8 @@ def convert(
         model = _dense_in_4_bits(model)
     if precision == "int8" and not finished:
         drop_relu.drop(model)
+    if precision == "int8":
+        part_scales.part(model)
     folding = ""
     if fold:
         model, folding = raw_bytes.fold(model, fold_preprocess.of_folder(model_folder), layout, precision)
