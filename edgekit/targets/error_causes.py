@@ -14,6 +14,7 @@ OPERATOR = re.compile(
     r"target=torch\.ops\.aten\.(\w+)"  # litert-torch: the node that it was at
     r"|OpOverload\(op='aten\.(\w+)"  # the exporter to ONNX
     r"|conversion rule[^\n]*?aten::(\w+)"  # OpenVINO
+    r"|calling layer \"(tf\.[a-z_.]+?)(?:_\d+)?\""  # onnx2tf
     r"|(\w+) (?:node|op)?[^\n]{0,40}validation failed"
 )
 KINDS = ("operator", "control flow", "shape", "other")
@@ -35,7 +36,7 @@ CAUSES = (
      "onnx2tf and ONNX Runtime's quantizer know ai.onnx alone, no trees: leave this target out, or train a network"),
     (r"No module named '(openvino|onnxruntime|ai_edge_litert|litert_torch)", "other",
      "install the package, or leave this target out"),
-    (r"Output tensors of a Functional model|Eager execution of tf\.constant", "operator",
+    (r"Output tensors of a Functional model|calling layer \"tf\.|Eager execution of tf\.constant", "operator",
      "onnx2tf cannot put this graph together: give the PyTorch or Keras model itself, or leave tflite out of targets"),
     (r"shared mode is not supported", "operator",
      "ONNX Runtime's quantizer cannot take this graph: leave int8 out of convert.precisions, or onnx out of targets"),

@@ -30,6 +30,8 @@ EXAMPLES = "calibration_image_sample_data_20x128x128x3_float32.npy"
 """Pictures that onnx2tf would download, unless a file of this name lies in the folder it runs in."""
 LEGACY = "TF_USE_LEGACY_KERAS"
 """onnx2tf sets it as it is imported, and then no process started from this one could read a Keras 3 file."""
+SAME = 1e-2
+"""By which share of their range TFLite's answers may differ from ONNX Runtime's: more is no rounding."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
@@ -149,6 +151,8 @@ def tflite(
 ) -> bytes:
     """By onnx2tf in float, for a batch of one; images stand channels last, whatever they do in the file.
 
+    First of the file as it is, then of the file with its constants folded: the first that answers as ONNX Runtime does.
+
     `sample_shape` stands channels last: by default onnx2tf takes every image for one that stands
     channels first, and windows too.
 
@@ -161,7 +165,24 @@ def tflite(
     finally:
         os.environ.pop(LEGACY, None)
         os.environ |= {LEGACY: before} if before is not None else {}
-    content, said = onnx(path), io.StringIO()
+    content = onnx(path)
+    made: list[bytes] = []
+    failed: list[Exception] = []
+    for road in (lambda: content, lambda: _folded(content)):
+        try:
+            found = _by_onnx2tf(onnx2tf, road(), sample_shape)
+            if _agrees(content, found):
+                return found
+            made.append(found)
+        except Exception as error:  # it raises whatever the layers that it makes raise
+            failed.append(error)
+    if made:
+        return made[0]  # the check of the conversion says where it differs
+    raise failed[0]
+
+
+def _by_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) -> bytes:
+    said = io.StringIO()
     sources = onnx_batch.ports(_parsed(content))["inputs"]
     first = len(sources) == 1 and input_layout.find(sources[0]["shape"], sample_shape).order == "NCHW"
     kept = [each["name"].replace(":", "__") for each in sources]
@@ -181,6 +202,43 @@ def tflite(
             return Path("made/model_float32.tflite").read_bytes()
         except (SystemExit, OSError) as error:  # it leaves the process where it gives up, or leaves nothing behind
             raise RuntimeError(f"onnx2tf gave up: {_last(said.getvalue()) or error}") from None
+
+
+def _folded(content: bytes) -> bytes:
+    """The same graph after ONNX Runtime's plain rules: constants are computed, a Pad goes into its convolution.
+
+    PyTorch's older exporter computes the sides of a padding by a dozen operators, and onnx2tf takes them in the wrong
+    order: TensorFlow's networks, padded on one side more than on the other, end with "Dimensions must be equal".
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = QUIET
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "folded.onnx"
+        options.optimized_model_filepath = str(path)
+        onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        return path.read_bytes()
+
+
+def _agrees(content: bytes, made: bytes) -> bool:
+    """Whether TFLite answers a sample as ONNX Runtime does; also where that takes more than one tensor to find out."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    session, interpreter = runner.session(content, None), Interpreter(model_content=made)
+    sources, taken = session.get_inputs(), interpreter.get_input_details()
+    results = interpreter.get_output_details()
+    if len(sources) != 1 or len(taken) != 1 or len(results) != 1 or sources[0].type != "tensor(float)":
+        return True
+    x = np.random.default_rng(0).random(sources[0].shape, dtype=np.float32)
+    interpreter.allocate_tensors()
+    same = tuple(taken[0]["shape"]) == x.shape
+    interpreter.set_tensor(taken[0]["index"], x if same else np.moveaxis(x, 1, -1))
+    interpreter.invoke()
+    expected, found = session.run(None, {sources[0].name: x})[0], interpreter.get_tensor(results[0]["index"])
+    found = found if found.shape == expected.shape else np.moveaxis(found, -1, 1)
+    return found.shape == expected.shape and bool(np.allclose(found, expected, rtol=SAME, atol=SAME * np.ptp(expected)))
 
 
 def _last(said: str) -> str:

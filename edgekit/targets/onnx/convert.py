@@ -29,6 +29,7 @@ from edgekit.targets.onnx import (
     free_batch,
     global_pool,
     input_names,
+    masks,
     raw_bytes,
     slim_names,
     unshare_biases,
@@ -130,9 +131,10 @@ def _exported(module: Any, sample: Any) -> Any:
     import torch
 
     from edgekit.models.several_inputs import apart
+    from edgekit.targets.plain_attention import plain_attention
 
     network, arguments, names = apart(module, sample)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), plain_attention():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
             network,
@@ -245,6 +247,7 @@ def _quantize(
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
         model = onnx.load(prepared)
         unshare_biases.unshare(model)
+        masks.make_finite(model, iter(Samples().get_next, None))
         onnx.save(model, prepared)
         in_float = layers.operators(kept, _constants(model), "onnx")
         if precision == "int4_dense":

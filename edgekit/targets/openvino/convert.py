@@ -98,6 +98,7 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
+    from edgekit.targets.plain_attention import plain_attention
 
     module, spec = store.load(model_folder)
     network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
@@ -109,7 +110,8 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
         network = quantized.rebuild(model_folder, nncf_folder)
     shapes = [list(each.shape) for each in arguments]
     example, shape = (arguments, shapes) if len(arguments) > 1 else (arguments[0], shapes[0])
-    return openvino.convert_model(network, example_input=example, input=shape), spec.input_shape, names
+    with plain_attention():
+        return openvino.convert_model(network, example_input=example, input=shape), spec.input_shape, names
 
 
 def _quantize(

@@ -1,4 +1,4 @@
-"""Scales and shifts behind an int8 dense layer, kept apart from it: fused, OpenVINO's CPU plug-in computes them wrongly.
+"""Scales and shifts behind an int8 dense layer, kept apart from it: OpenVINO's CPU plug-in computes them wrongly fused.
 
 A batch norm behind a dense layer's ReLU is such a scale and shift, and so are a layer scale and a constant that is
 added. Where a FakeQuantize follows, OpenVINO 2026.4 fuses all of it into the dense layer, and on one thread the answers

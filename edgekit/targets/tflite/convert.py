@@ -27,7 +27,7 @@ from edgekit.targets.fold_batchnorm import fold_batchnorms
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
 from edgekit.targets.tflite import graph as operator_graph
-from edgekit.targets.tflite import raw_bytes, recipes, sparse_weights, strip_names
+from edgekit.targets.tflite import masks, raw_bytes, recipes, sparse_weights, strip_names
 from edgekit.targets.tflite.dead_channels import keep_biases
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8")
@@ -123,6 +123,7 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
+    from edgekit.targets.plain_attention import plain_attention
     from edgekit.targets.tflite.rewritten import Rewritten
 
     module, spec = store.load(model_folder)
@@ -132,7 +133,7 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     if len(spec.input_shape) == 3:
         network = litert_torch.to_channel_last_io(network, args=[0]).eval()
         arguments = (arguments[0].permute(0, 2, 3, 1).contiguous(),)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, plain_attention():
         path = Path(folder) / FILE
         litert_torch.convert(network, arguments).export(str(path))
         content = path.read_bytes()
@@ -248,10 +249,15 @@ def _quantize(
     recipe = recipes.calibrated(precision, [*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
-    ranges = calibrator.Calibrator(content, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
     given = [{arguments[name]: part for name, part in sample.items()} for sample in samples]
-    ranges.calibrate({signature: given}, wanted)
-    found = ranges.get_model_qsvs()
+
+    def ranges(model: bytes) -> dict[str, Any]:
+        seen = calibrator.Calibrator(model, num_threads=1, qsv_update_func=qsv_utils.min_max_update)
+        seen.calibrate({signature: given}, wanted)
+        return dict(seen.get_model_qsvs())
+
+    content = masks.finite(content, ranges)
+    found = ranges(content)
     if quantization.ranges == "percentile":
         found = percentiles.clip_ranges(content, samples, found)
     if ends is not None and sources[0].name in found:  # layers kept in float may leave the input in float too
