@@ -1,4 +1,4 @@
-"""Every architecture on every target does what docs/reference/zoo.md says; a failure is one line with what to do."""
+"""Every architecture on every target and in all stages does what docs/reference/zoo.md says, or why not and what to do."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_an_architecture_through_the_whole_pipeline(entry: Entry, tmp_path: Path
     found = matrix.shown(entry, matrix.PIPELINE, tmp_path)
     assert found.text == matrix.read(matrix.PAGE.read_text())[entry.name, matrix.PIPELINE].text, found.note
     assert "crashed" not in found.text, found.note
-    _is_a_sentence(found.note)
+    _is_a_sentence(found.note, 900 * len(TARGETS))
 
 
-def _is_a_sentence(note: str) -> None:
+def _is_a_sentence(note: str, longest: int = 900) -> None:
     assert "\n" not in note and not re.search("Traceback|no message", note)
-    assert len(note) < 900
+    assert len(note) < longest
