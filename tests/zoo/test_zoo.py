@@ -1,4 +1,4 @@
-"""Every architecture on every target and in all stages does what docs/reference/zoo.md says, or why not and what to do."""
+"""Every architecture on every target and in all stages does what docs/reference/zoo.md says; failures say a way."""
 
 from __future__ import annotations
 
