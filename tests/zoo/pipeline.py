@@ -68,7 +68,8 @@ def arrays(entry: Entry) -> dict[str, np.ndarray]:
         if entry.task == "anomaly":
             x, y = random.normal(size=(count, *shape)), (np.arange(count) % 5 == 4) * (split != "train")
         if entry.task == "segmentation":
-            y = (x.mean(axis=-1) > 0).astype(np.uint8)
+            bright = x.mean(axis=-1)
+            y = np.digitize(bright, np.quantile(bright, np.arange(1, entry.classes) / entry.classes)).astype(np.uint8)
         is_picture = len(shape) == 3
         found[f"x_{split}"] = (128 + 40 * x).clip(0, 255).astype(np.uint8) if is_picture else x.astype(np.float32)
         found[f"y_{split}"] = y if y.dtype == np.uint8 else y.astype(np.int64)
@@ -120,10 +121,11 @@ def _told(found: dict[str, Artifact]) -> tuple[str, str]:
     """How many bundles there are, what was cut, and what was said of all that is missing."""
     pruned, convert, bundle = (found[stage].metrics for stage in ("prune", "convert", "bundle"))
     proven = [target for target, proof in bundle["selftest"].items() if proof["vectors"]]
-    steps, kept = pruned["structured_steps"], pruned["structured"]["kept_step"]
-    share = 1 - steps[kept]["parameters"] / steps[0]["parameters"]
-    notes = [*pruned["notes"], *(f"{row['name']} left out: {row['reason']}" for row in convert["left_out"])]
-    cut = f"cut by {share:.0%}" if kept else "left whole"
+    steps, structured = pruned["structured_steps"], pruned["structured"]
+    share = 1 - structured["parameters"] / steps[0]["parameters"]
+    cut = f"cut by {share:.0%}" if share else "left whole"
+    notes = pruned["notes"] if share else [f"prune: {structured['reason']}"]
+    notes = [*notes, *(f"{row['name']} left out: {row['reason']}" for row in convert["left_out"])]
     return f"{len(proven)} {'bundle' if len(proven) == 1 else 'bundles'}, {cut}", "; ".join(notes)
 
 
