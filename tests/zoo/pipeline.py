@@ -80,7 +80,7 @@ def arrays(entry: Entry) -> dict[str, np.ndarray]:
 
 def config(entry: Entry, folder: Path) -> Path:
     """A config for that network, its data beside it."""
-    np.savez(folder / "data.npz", allow_pickle=False, **arrays(entry))  # type: ignore[arg-type]
+    np.savez(folder / "data.npz", allow_pickle=False, **arrays(entry))
     network = {"builder": entry.builder, "kwargs": entry.kwargs}
     is_picture = len(entry.shape) == 3
     values = {
