@@ -112,7 +112,7 @@ fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, 
 numerics: $(VENV)/.dev ## numbers of each target's files, pipelines broken on purpose, and what int8 does to hard samples
 	$(BIN)/pytest -q -m numerics tests
 
-zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target, against docs/reference/zoo.md
+zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target and in all stages, against docs/reference/zoo.md
 	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
 # An hour for one test: some of its walks take more than twenty minutes where a processor is slow.

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from edgekit.core.tasks import Task
 from edgekit.models import store
 
 PICTURE, LARGER = (3, 32, 32), (3, 64, 64)
@@ -28,6 +29,7 @@ class Entry:
     output_shape: tuple[int, ...] | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)
     refused: str = ""
+    task: Task = "classification"
 
     def spec(self) -> store.ModelSpec:
         """As a stage would describe it."""
@@ -111,8 +113,8 @@ ENTRIES = (
     Entry("GRU", f"{THEIRS}:gru", "recurrent, windows (time, features)", shape=(24, 6)),
     Entry("LSTM", f"{THEIRS}:lstm", "recurrent, windows (time, features)", shape=(24, 6)),
     Entry("1-D CNN", f"{THEIRS}:conv1d", "windows (channels, time)", shape=(6, 64)),
-    Entry("Autoencoder", f"{THEIRS}:autoencoder", "a vector in, the same out", shape=(64,), classes=64),
-    Entry("U-Net", f"{THEIRS}:unet", "a class for every pixel", output_shape=(10, 32, 32)),
+    Entry("Autoencoder", f"{THEIRS}:autoencoder", "a vector in, the same out", shape=(64,), classes=64, task="anomaly"),
+    Entry("U-Net", f"{THEIRS}:unet", "a class for every pixel", output_shape=(10, 32, 32), task="segmentation"),
     Entry("Two inputs", f"{THEIRS}:two_inputs", "two pictures", refused="it takes several inputs"),
     Entry("Two inputs, stacked", f"{THEIRS}:two_inputs_stacked", "two pictures in one", shape=(6, 32, 32)),
     Entry("Two heads", f"{THEIRS}:two_heads", "class and place", refused="one output: join them"),

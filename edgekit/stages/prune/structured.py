@@ -55,10 +55,12 @@ def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
     """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
     try:
         with bounds.limited(module):
+            layers = _widths_of(module, spec)
+            if not layers:
+                return Cuttable(refused=f"{spec.called} has no convolution, dense or LSTM layer before its outputs")
             error, _ = _tried(module, spec, config, ())
             if not error:
                 return Cuttable()
-            layers = _widths_of(module, spec)
             free = _working(module, spec, config, layers, [])
             pinned = tuple(name for name in layers if name not in free)
             rest, cut = _tried(module, spec, config, pinned)

@@ -29,6 +29,7 @@ from edgekit.targets.model_file import ModelFile
 from edgekit.targets.tflite import graph as operator_graph
 from edgekit.targets.tflite import masks, raw_bytes, recipes, sparse_weights, strip_names
 from edgekit.targets.tflite.dead_channels import keep_biases
+from edgekit.targets.tflite.flat_biases import flattened
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8")
 FILE = "model.tflite"
@@ -241,6 +242,7 @@ def _quantize(
     from ai_edge_quantizer import calibrator, quantizer, recipe_manager
     from ai_edge_quantizer.utils import qsv_utils
 
+    content = flattened(content)
     [signature] = Interpreter(model_content=content).get_signature_list()
     parts = dict(zip([each.name for each in sources], inputs.parts(calibration, sources), strict=True))
     samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]

@@ -36,7 +36,6 @@ def keep_biases(content: bytes, ranges: Mapping[str, Mapping[str, Any]]) -> byte
         channels = np.moveaxis(weight, axis, 0)
         if bias.size != len(channels):
             continue
-        # a scale of four axes behind a dense layer (ConvNeXt) is folded into a bias of four: (1, 1, 1, channels)
         for channel, value in zip(channels, bias.ravel(), strict=True):
             floor = LEVELS * abs(float(value)) / (step * LARGEST_BIAS_STEPS)
             if np.abs(channel).max() < floor:

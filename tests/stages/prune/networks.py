@@ -115,6 +115,21 @@ class Recurrent(nn.Module):
         return self.head(self.rnn(x)[0].mean(1))
 
 
+class Gated(nn.Module):
+    """A layer that no cut begins with, and the head."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.GRU(features, 12, batch_first=True), nn.Linear(12, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0].mean(1))
+
+
+def gru(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Gated(input_shape[-1], num_classes)
+
+
 def lstm(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return Recurrent(input_shape[-1], num_classes, bidirectional=False)
 
