@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,8 @@ from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.targets.jobs import Files
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from edgekit.data import Split
 
 
@@ -36,8 +38,13 @@ def network_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]]) -> np.
     return to_layout(x, "NCHW" if x.ndim == 4 else "ANY")
 
 
-def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
-    """(n, classes) float32 of the saved network, on one thread: the figures are sealed, so they must not vary."""
+def torch_outputs(
+    model_folder: Path, inputs: np.ndarray, change: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> np.ndarray:
+    """(n, classes) of the saved network, on one thread: the figures are sealed, so they must not vary.
+
+    `change` makes what is run of the network as it was loaded.
+    """
     import torch
 
     from edgekit.models import store
@@ -45,6 +52,7 @@ def torch_outputs(model_folder: Path, inputs: np.ndarray) -> np.ndarray:
     from edgekit.models.user_errors import running
 
     module, spec = store.load(model_folder)
+    module = change(module)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -32,6 +32,35 @@ class SwappedWhenTraced(Tiny):
         return super().forward(x.flip(1) if torch.jit.is_tracing() else x)
 
 
+class Amplifying(Tiny):
+    """Its answers go through the logistic map, which doubles a difference of rounding at each of `steps`."""
+
+    steps = 17
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        state = torch.sigmoid(logits)
+        for _ in range(self.steps):
+            state = 3.99 * state * (1 - state)
+        return logits + 4 * state
+
+
+class Chaotic(Amplifying):
+    """So many steps that nothing but rounding is left."""
+
+    steps = 60
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 3
+
+
+class AmplifyingWrong(Amplifying):
+    """Amplifies rounding, and is changed by one percent in TorchScript's trace."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + (0.1 if torch.jit.is_tracing() else 0.0)
+
+
 class Odd(nn.Module):
     """What users write: depthwise, hard-swish, squeeze-excite, group norm, a channel shuffle, one layer used twice."""
 
@@ -97,6 +126,18 @@ def tiny(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.M
 
 def swapped(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
     return SwappedWhenTraced(input_shape[0], width, num_classes)
+
+
+def amplifying(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return Amplifying(input_shape[0], width, num_classes)
+
+
+def amplifying_wrong(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return AmplifyingWrong(input_shape[0], width, num_classes)
+
+
+def chaotic(input_shape: tuple[int, ...], num_classes: int, width: int = 8) -> nn.Module:
+    return Chaotic(input_shape[0], width, num_classes)
 
 
 def odd(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

@@ -19,9 +19,13 @@ Agreement = TypedDict(
         "top1_agreement": float,
         "ok": bool,
         "layers_unseen": NotRequired[str],
+        "conditioning": NotRequired[str],
     },
 )
-"""A file compared with the step before, on the check samples; `layers_unseen`: why layers were not compared."""
+"""A file compared with the step before, on the check samples; `layers_unseen`: why layers were not compared.
+
+`conditioning` stands where the network amplifies rounding and the tolerance follows: how near it is to itself.
+"""
 
 
 class Named(TypedDict):

@@ -14,7 +14,7 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.core.rows.converted import Agreement, ConvertedVariant, LeftBehind
 from edgekit.core.rows.variants import LeftOut
-from edgekit.stages.convert import left_out, numerics
+from edgekit.stages.convert import conditioning, left_out, numerics
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
@@ -24,9 +24,14 @@ from edgekit.targets.locate import first_divergence
 
 ADVICE = {
     "fp32": "the converter changed what the network computes: replace the layer it got wrong, or drop this target",
-    "fp16": "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input",
+    "fp16": "float16's 11 bits are too few for this network: leave fp16 out of convert.precisions",
     "int8": "raise convert.calibration_samples, let quantize tune the network (QAT), or loosen convert.int8_min_…",
 }
+OVERFLOW = "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input"
+AMPLIFIES = (
+    "the network amplifies rounding until its answers depend on the machine that computes them, so no file can be held "
+    "against it: scale or normalise what it subtracts, divides or iterates, or loosen convert.fp32_min_… and fp32_max_…"
+)
 STEEP = (
     "raise convert.calibration_samples, let quantize tune the network (QAT), or, where that loss is meant, raise "
     "convert.int8_max_layer_loss_db"
@@ -112,6 +117,11 @@ class Checker:
             ends = (source, f"{result}, two samples a call,")
             self._agreement(job, step, files, self._outputs(job, step, files, 2), ends, reference)
         row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
+        if step.precision == FLOAT and (own := self._explaining(agreement, outputs, reference)):
+            row["conditioning"] = (
+                f"{result} differs from {source} by SNR {agreement.snr_db:.1f} dB, and so does the network from "
+                f"itself ({own.describe()}): it amplifies rounding, so answers differ between machines"
+            )
         if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
             row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
         return row
@@ -126,15 +136,47 @@ class Checker:
             raise _Rejected(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
-        if faults:
+        is_float = step.precision == FLOAT
+        if faults and not (is_float and self._explaining(agreement, outputs, reference)):
             parted = self._located(job, step, files)
             said = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
-                f"{parted.message}"
+                f"{self._own_rounding() if is_float else ''}{parted.message}"
             )
-            raise _Rejected(Failure.of(NUMERICS, said, ADVICE.get(step.precision, ""), parted.layer))
+            raise _Rejected(Failure.of(NUMERICS, said, self._advice(step, outputs), parted.layer))
         return agreement
+
+    @cached_property
+    def _conditioning(self) -> conditioning.Conditioning | None:
+        return conditioning.measure(self.network.folder, self.inputs, self.reference, self.task)
+
+    def _explaining(
+        self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
+    ) -> conditioning.Conditioning | None:
+        """The network's own conditioning, where a float file leaves its tolerance and differs no more than that.
+
+        It is measured only then, so that other networks take no longer.
+        """
+        asked = self.config.tolerance(FLOAT)
+        if not numerics.faults(agreement, asked, self.task) or not np.isfinite(outputs).all():
+            return None
+        own = self._conditioning
+        if own is None or not own.is_measure or numerics.faults(agreement, own.tolerance(asked), self.task):
+            return None
+        return own if own.explains(reference, outputs, asked.min_snr_db) else None
+
+    def _own_rounding(self) -> str:
+        own = self._conditioning
+        return f"the network differs from itself by {own.describe()}; " if own else ""
+
+    def _advice(self, step: Step, outputs: np.ndarray) -> str:
+        own = self._conditioning if step.precision == FLOAT else None
+        if own is not None and not own.is_measure:
+            return AMPLIFIES
+        if step.precision == "fp16" and not np.isfinite(outputs).all():
+            return OVERFLOW
+        return ADVICE.get(step.precision, "")
 
     def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
         """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly.

@@ -59,23 +59,26 @@ def compare(
         raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
     if not (np.isfinite(reference).all() and np.isfinite(outputs).all()):
         return Agreement(math.inf, -math.inf, 0.0, len(reference), 0.0, 0.0)
-    expected = reference.astype(np.float64)
-    error = expected - outputs.astype(np.float64)
-    signal, noise = float(np.sum(expected**2)), float(np.sum(error**2))
-    if noise == 0:
-        snr_db = SNR_CEILING_DB
-    else:
-        snr_db = min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
+    error = reference.astype(np.float64) - outputs.astype(np.float64)
     same = tasks.named(task).same(reference, outputs, inputs)
     cosine = similarity.cosines(reference, outputs).round(COSINE_DIGITS)
     return Agreement(
         max_abs=float(np.max(np.abs(error))),
-        snr_db=snr_db,
+        snr_db=snr_db(reference, outputs),
         top1_agreement=float(np.mean(same)),
         samples=len(same),
         cosine=float(cosine.mean().round(COSINE_DIGITS)),
         worst_cosine=float(cosine.min()),
     )
+
+
+def snr_db(reference: np.ndarray, outputs: np.ndarray) -> float:
+    """10 log10(Σ reference² / Σ (reference − outputs)²), within ± SNR_CEILING_DB."""
+    expected = reference.astype(np.float64)
+    signal, noise = float(np.sum(expected**2)), float(np.sum((expected - outputs.astype(np.float64)) ** 2))
+    if noise == 0:
+        return SNR_CEILING_DB
+    return min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
 
 
 def faults(found: Agreement, tolerance: Tolerance, task: str = "classification") -> list[str]:

@@ -53,6 +53,11 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         print(f"convert: no file for {target}: {reason}; the config names no targets, so the run goes on without it")
     notes += [f"{each['name']}: fold_preprocess: {each['folding']}" for each in variants if "folding" in each]
     notes += [f"{one['name']}: sparse_weights: {one['sparse_weights']}" for one in variants if "sparse_weights" in one]
+    last_of = {one["name"]: one["boundaries"][-1] for one in variants}
+    amplifying = [f"{name}: {last['conditioning']}" for name, last in last_of.items() if "conditioning" in last]
+    for note in amplifying:
+        print(f"convert: {note}")
+    notes += amplifying
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
     artifacts.write_json(out / LEFT_OUT, left_out.without_reasons([*lost, *not_offered]))
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])

@@ -325,6 +325,44 @@ def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
     assert not list(artifact.path.glob("pruned-*"))
 
 
+@pytest.fixture(scope="module")
+def amplifying(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Converts the network of a builder's name to OpenVINO."""
+
+    def convert_(builder: str, data: Data) -> Artifact:
+        run = tmp_path_factory.mktemp(builder)
+        module, _ = trained("tiny")
+        models = {"baseline": trained("tiny", width=12), "pruned": (module, spec_of(builder))}
+        config = Config(targets=["openvino"], precisions=["fp32"], check_samples=40)
+        return convert.run(seal_run(run, data, models), data, config, run / "convert")
+
+    return convert_
+
+
+def test_a_network_that_amplifies_rounding_ships_with_its_conditioning(amplifying: Any, data: Data) -> None:
+    artifact = amplifying("amplifying", data)
+    usual, own = (one["boundaries"][-1] for one in _variants(artifact).values())
+    assert "conditioning" not in usual and own["snr_db"] < 60
+    assert "float64 against float32" in own["conditioning"] and "amplifies rounding" in own["conditioning"]
+    assert [note for note in artifact.metrics["notes"] if "conditioning" in note or own["conditioning"] in note]
+
+
+@pytest.mark.parametrize(
+    ("builder", "advice"),
+    [
+        ("swapped", "the converter changed what the network computes"),
+        ("amplifying_wrong", "the converter changed what the network computes"),
+        ("chaotic", "the network amplifies rounding until its answers depend on the machine"),
+    ],
+)
+def test_a_file_that_differs_by_more_than_rounding_is_refused(
+    amplifying: Any, data: Data, builder: str, advice: str
+) -> None:
+    [lost] = amplifying(builder, data).metrics["left_out"]
+    assert lost["advice"].startswith(advice)
+    assert "the network differs from itself by SNR" in lost["cause"]
+
+
 def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reason_is_named(finished: Any) -> None:
     artifact = finished
     absent = [f"{model}-{last}" for model in ("baseline", "pruned") for last in ("dynamic-openvino", "w8-onnx")]
