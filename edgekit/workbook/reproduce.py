@@ -15,7 +15,7 @@ from edgekit import models
 from edgekit.core import artifacts, cache_key, replay
 from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
-from edgekit.core.hashing import sha256_file, write_json
+from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.core.run_folder import stage_folder
 from edgekit.data.types import MOST_CALIBRATION
 from edgekit.runner import bundle as bundles
@@ -111,13 +111,12 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     for name, before in record["libraries"].items():
         if before != installed[name]:
             changes.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
-    code = {part: sha for stage in STAGES for part, sha in cache_key.code_digests(stage).items()}
-    for part in sorted({*record["code"], *code}):
-        if record["code"].get(part) != code.get(part):
-            changes.append(f"code of edgekit/{part}")
+    for stage, sha in record["code"].items():
+        if stage not in STAGES or sha != digest(cache_key.code_digests(stage)):
+            changes.append(f"code of edgekit's stage {stage}")
     for name, sha in record["builders"].items():
         if sha != cache_key.source_digest(name):
-            changes.append(f"your source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
+            changes.append(f"source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
     return changes
 
 
