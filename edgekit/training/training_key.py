@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edgekit.core.cache_key import NO_RESULT, installed_versions, source_digest
-from edgekit.core.config import TrainingOptions, TrainOptions, without_later_defaults
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.hashing import digest
 from edgekit.core.source_code import code_digest
 from edgekit.models.spec import ModelSpec
@@ -30,7 +30,7 @@ def training_key(
         {
             "spec": spec.model_dump(mode="json"),
             "source": source_digest(spec.builder) if spec.builder else None,
-            "options": without_later_defaults({name: getattr(options, name) for name in TrainOptions.model_fields}),
+            "options": {name: getattr(options, name) for name in TrainOptions.model_fields},
             "data": data.digest,
             "task": data.task,
             "where": [seed, device, threads],

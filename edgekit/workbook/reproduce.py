@@ -170,7 +170,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     config = home / "config.yaml"
     pairs = [setting.partition("=")[::2] for setting in settings]
     absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in pairs}
-    recorded = _with_usual_sample_counts_left_out(_with_task_on_top(record["config"]))
+    recorded = _with_usual_sample_counts_left_out(record["config"])
     for files in FOLDERS:
         recorded = _with_files(recorded, files, absolute.pop(files, None))
     write_json(config, recorded)  # JSON is YAML
@@ -190,14 +190,6 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     if plan.weights and sha256_file(plan.weights) != record.get("weights_sha256"):
         raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 is another)")
     return plan
-
-
-def _with_task_on_top(config: dict[str, Any]) -> dict[str, Any]:
-    """The recorded config; edgekit 0.1 had the task among the options of the data, where a config may not have it."""
-    data = config.get("data")
-    if not isinstance(data, dict) or "task" not in data:
-        return config
-    return {"task": data["task"], **config, "data": {name: value for name, value in data.items() if name != "task"}}
 
 
 def _with_usual_sample_counts_left_out(config: dict[str, Any]) -> dict[str, Any]:
