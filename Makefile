@@ -193,16 +193,11 @@ build/dvc/bin/dvc:
 	$(call aloud,making build/dvc) $(PYTHON) -m venv build/dvc
 	$(call aloud,installing dvc) build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
-bench: $(VENV)/.dev build/dvc/bin/dvc build/moto/.made ## what the runner and its metrics add, its choice loses, a finished run and a push cost, how far Keras is
+bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what a finished run and a push cost, and the server beside others
 	$(BIN)/python -m benchmarks.runner_overhead
-	$(BIN)/python -m benchmarks.metrics_cost
-	$(BIN)/python -m benchmarks.runner_choice
 	$(BIN)/python benchmarks/noop.py
-	$(BIN)/python -m benchmarks.shared_cache
-	$(BIN)/python -m benchmarks.keras_parity
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.fleet
-	$(BIN)/python -m benchmarks.trust
 	$(MAKE) aa
 
 aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes

@@ -1,6 +1,6 @@
 """The reference networks as bundles, untrained: what a call costs does not depend on what was learnt.
 
-Kept in build/bench; `python -m benchmarks.networks` makes them anew. Golden vectors are what the target's usual
+They are kept in build/bench. Golden vectors are what the target's usual
 interpreter gives, with room for other interpreters' rounding.
 """
 
@@ -28,24 +28,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilenet_v2": ("edgekit.models.mobilenet_v2:mobilenet_v2", {}),
     "tiny": ("edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 2, "block_strides": [2, 2]}),
 }
-SMALL_DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
-    "mobilenet_v3_small": ("edgekit.models.mobilenet_v3:mobilenet_v3_small", {}),
-    "mobilenet_v4_small": ("edgekit.models.mobilenet_v4:mobilenet_v4_small", {}),
-    "efficientnet_lite0": ("edgekit.models.efficientnet_lite:efficientnet_lite0", {}),
-    "mcunet": ("edgekit.models.mcunet:mcunet", {}),
-    "repvgg": ("edgekit.models.repvgg:repvgg", {}),
-}
-WINDOWS: dict[str, tuple[str, dict[str, Any]]] = {
-    "conv1d": ("edgekit.models.conv1d:conv1d", {}),
-    "tc_resnet": ("edgekit.models.tc_resnet:tc_resnet", {}),
-}
-SPECTRA: dict[str, tuple[str, dict[str, Any]]] = {
-    "ds_cnn_sounds": ("edgekit.models.ds_cnn:ds_cnn", {}),
-    "bc_resnet": ("edgekit.models.bc_resnet:bc_resnet", {}),
-}
-"""These three are timed by `benchmarks.network_rows` alone."""
-EVERY = {**NETWORKS, **SMALL_DEVICES, **WINDOWS, **SPECTRA}
-SHAPE, WINDOW, SPECTRUM = (32, 32, 3), (128, 6), (98, 40, 1)
+SHAPE = (32, 32, 3)
 LABELS = [str(number) for number in range(10)]
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 
@@ -74,18 +57,21 @@ def make(network: str, precision: str, target: str) -> Path:
         return path
     from edgekit.models import store
 
-    spec = spec_of(network)
-    shape, steps = tuple(spec.raw["shape"]), STEPS if spec.raw["kind"] == "image" else []
+    builder, kwargs = NETWORKS[network]
+    spec = store.ModelSpec(
+        builder=builder,
+        kwargs=kwargs,
+        input_shape=(SHAPE[2], *SHAPE[:2]),
+        num_classes=10,
+        classes=tuple(LABELS),
+        raw={"kind": "image", "shape": list(SHAPE), "dtype": "uint8"},
+    )
     work = HOME / f"{network}-{precision}-{target}"
     shutil.rmtree(work, ignore_errors=True)
     model = HOME / "models" / network  # all precisions share it, and so the float model that they are made from
     store.save(model, lived_in(store.build(spec)), spec)
-    random = np.random.default_rng(0)
-    if steps:
-        samples = random.integers(0, 256, (64, *shape)).astype(np.uint8)
-        calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
-    else:
-        samples = calibration = random.normal(0, 1, (64, *shape)).astype(np.float32)
+    samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
+    calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
     made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
         model, precision, calibration, work / "out"
     )
@@ -95,10 +81,10 @@ def make(network: str, precision: str, target: str) -> Path:
         version="0",
         target=target,
         variant=f"{network}-{precision}-{target}",
-        raw=RawSpec(spec.raw["kind"], shape, spec.raw["dtype"]),
+        raw=RawSpec("image", SHAPE, "uint8"),
         inputs=made.inputs,
         outputs=made.outputs,
-        preprocess=steps,
+        preprocess=STEPS,
         labels=LABELS,
         model_files=sorted(files),
         golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
@@ -112,27 +98,6 @@ def make(network: str, precision: str, target: str) -> Path:
     return path
 
 
-def spec_of(network: str) -> Any:
-    """The network as it is built: for pictures, for spectra, which are pictures too, or for windows."""
-    from edgekit.models import store
-
-    builder, kwargs = EVERY[network]
-    shape = WINDOW if network in WINDOWS else SPECTRUM if network in SPECTRA else SHAPE
-    image = len(shape) == 3
-    return store.ModelSpec(
-        builder=builder,
-        kwargs=kwargs,
-        input_shape=(shape[2], *shape[:2]) if image else shape,
-        num_classes=10,
-        classes=tuple(LABELS),
-        raw={
-            "kind": "image" if image else "window",
-            "shape": list(shape),
-            "dtype": "uint8" if image else "float32",
-        },
-    )
-
-
 def decoded(backend: Any, x: np.ndarray) -> np.ndarray:
     """Float32 outputs (1, classes)."""
     y = backend.invoke(x)
@@ -144,11 +109,3 @@ def npy(value: np.ndarray) -> bytes:
     stream = io.BytesIO()
     np.save(stream, value)
     return stream.getvalue()
-
-
-if __name__ == "__main__":
-    shutil.rmtree(HOME, ignore_errors=True)
-    for each in NETWORKS:
-        for kind in ("fp32", "int8"):
-            for goal in ("tflite", "openvino", "onnx"):
-                print(make(each, kind, goal), flush=True)

@@ -54,17 +54,6 @@ def module_of(dotted: str) -> Path | None:
     return None
 
 
-def reached(*roots: Path) -> set[Path]:
-    """These files of edgekit, and all that they import, or what they import."""
-    waiting, seen = list(roots), set[Path]()
-    while waiting:
-        path = waiting.pop()
-        if path not in seen:
-            seen.add(path)
-            waiting += [found for name in imported(path) if (found := module_of(name))]
-    return seen
-
-
 @functools.cache
 def graph() -> dict[Path, set[Path]]:
     """Which file of edgekit imports which, lazily and for typing too; packages stand for their `__init__.py`."""

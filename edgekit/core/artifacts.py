@@ -190,7 +190,13 @@ def seal(
         if path.is_file() and path.name != RECORD
     }
     made_of = gather(
-        stage, config, source.digest if source else None, data_digest, libraries, source.path.parent if source else None
+        stage,
+        config,
+        source.digest if source else None,
+        data_digest,
+        libraries,
+        source.path.parent if source else None,
+        source.builders if source else (),
     )
     artifact = Artifact(
         path=out,

@@ -11,24 +11,26 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import floors, replay
+from edgekit.core import replay, source_code
 from edgekit.core.hashing import digest, sha256_file
+from edgekit.runner import pyz
 
-CONVERTING = ("distill", "prune", "quantize", "convert")
-"""The stages whose result depends on files made for the targets, or on how fast those are."""
-OF_FILES = ("targets", "measure")
-"""What makes those files and times them. `profile` and `benchmark` use it as well, but only to time and to predict:
-a latency is evidence and shapes no key."""
-APART = {"measure": ("devices", "energy")}
-"""Folders of a package that shape no stage: what they bring back is evidence."""
-SHIPPED = {"bundle": ("serve",)}
-"""What a stage puts beside its results without importing it: edgerun.pyz carries the server."""
+NO_RESULT = (
+    *source_code.REPORTING,
+    "edgekit.data.box_formats",
+    "edgekit.data.sources",
+    "edgekit.measure.devices",
+    "edgekit.measure.energy",
+)
+"""Modules that no stage's result depends on, though a stage imports them: beside what reports, what reads samples,
+whose digest is in the key, and what brings back evidence."""
+ONLY_TIMED = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
+"""Packages that a stage uses only to time files and to predict, because a latency is evidence and shapes no key."""
 OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
 """What one target alone needs. A run that names no targets goes on without those that are not installed."""
 ONNX2TF = "1.29.24"
 """edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
 version counts whether it is installed yet or not."""
-ROOT = Path(__file__).parent.parent
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""
 
@@ -59,8 +61,12 @@ def gather(
     data_digest: str,
     libraries: Iterable[str],
     folder: Path | None = None,
+    builders: Iterable[str] = (),
 ) -> CacheInputs:
-    """What a stage would be made of now; `folder` is the run's, where recorded decisions may lie."""
+    """What a stage would be made of now.
+
+    `folder` is the run's, where recorded decisions may lie. `builders` are those of what the stage reads.
+    """
     return CacheInputs(
         stage=stage,
         config=config,
@@ -68,7 +74,7 @@ def gather(
         data=data_digest,
         libraries=library_versions(libraries),
         code=code_digests(stage),
-        builders={name: source_digest(name) for name in sorted(_builders(config))},
+        builders={name: source_digest(name) for name in sorted({*builders, *_builders(config)})},
         replayed=replay.read(folder, stage) if folder else None,
     )
 
@@ -120,35 +126,36 @@ def _version(distribution: str) -> str:
 
 
 def code_digests(stage: str) -> dict[str, str]:
-    """Digest of each package of edgekit that shapes a stage: its own folder, and the floors it stands on."""
-    parts = [part for part in floors.below("stages") if stage in CONVERTING or part not in OF_FILES]
-    own = f"stages/{stage}"
-    parts += [*SHIPPED.get(stage, ()), *([own] if (ROOT / own).is_dir() else [])]
-    return {part: code_digest(part) for part in sorted(parts)}
+    """Digests of what a stage's code does, by package: of the modules that it imports, directly or not.
+
+    The origin of a run has none, because it only copies.
+    """
+    root = f"edgekit.stages.{stage}"
+    if not source_code.exists(root):
+        return {}
+    modules = source_code.closure([root], [*NO_RESULT, "edgekit.stages", *ONLY_TIMED.get(stage, ())])
+    packages: dict[str, dict[str, str]] = {}
+    for name, sha in sorted(modules.items()):
+        parts = name.split(".")[1:]
+        package = "/".join(parts[:2] if parts[:1] == ["stages"] else parts[:1])
+        packages.setdefault(package or "edgekit", {})[name] = sha
+    shipped = {pyz.NAME: _runner_digest()} if stage == "bundle" else {}
+    return {package: digest(shas) for package, shas in packages.items()} | shipped
 
 
-@functools.cache
-def code_digest(part: str) -> str:
-    """Digest of a file or a folder of edgekit's own source, such as `report/rejected.py` or `stages/prune`."""
-    path = ROOT / part
-    if not path.exists():
-        raise FileNotFoundError(f"edgekit/{part}: no such source")
-    return sha256_file(path) if path.is_file() else _tree_digest(path)
-
-
-def _tree_digest(folder: Path) -> str:
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*.py"))
-    counted = [name for name in names if name.parts[0] not in APART.get(folder.name, ())]
-    return digest([[name.as_posix(), sha256_file(folder / name)] for name in counted])
+def _runner_digest() -> str:
+    """Of the files that the bundle stage packs into edgerun.pyz, as they are written."""
+    return digest({name: sha256_file(path) for name, path in pyz.sources().items()})
 
 
 def source_digest(builder: str) -> str | None:
-    """Digest of the user's source behind `package.module:function`: module or package, and what it imports beside it.
+    """Digest of the source behind `package.module:function`: module or package, and what it imports beside it.
 
-    None if there is no such source; edgekit's own networks are covered by `code_digests`.
+    None if there is no such source. Of edgekit's own networks it is the digest of what the code does.
     """
     if top_module(builder) == "edgekit":
-        return None
+        module = builder.partition(":")[0]
+        return source_code.code_digest(module, without=NO_RESULT) if source_code.exists(module) else None
     files = _sources(top_module(builder))
     return digest([[name, sha256_file(path)] for name, path in sorted(files.items())]) if files else None
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, ValidationError, model_serializer, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgekit.core.budget import Budget as Budget
@@ -113,21 +113,6 @@ class TrainOptions(Strict):
     augmentations: list[dict[str, Any]] = Field(
         default_factory=list, description="further random changes of train samples, in this order, each with its kind"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, plain: Any) -> dict[str, Any]:
-        return without_later_defaults(plain(self))
-
-
-LATER = ("schedule", "warmup_share", "ema_decay", "augmentations")
-"""Options that older records do not know."""
-
-
-def without_later_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Train options for a record or a key: without later ones at their default, so that older keys stay."""
-    fields = TrainOptions.model_fields
-    same = {name for name in LATER if values.get(name) == fields[name].get_default(call_default_factory=True)}
-    return {name: value for name, value in values.items() if name not in same}
 
 
 class TrainingOptions(Strict):

@@ -13,7 +13,8 @@ import pkgutil
 from typing import Any
 
 from edgekit.core import progress as steps
-from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core import source_code
+from edgekit.core.cache_key import library_versions
 from edgekit.core.config import check, suggest
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import digest
@@ -82,8 +83,13 @@ def fingerprint(config: SourceConfig) -> str | None:
     sign = _module(config.source).identity(config)
     if sign is None:
         return None
-    return digest([config.model_dump(), sign, code_digest("data"), library_versions(("numpy",))])
+    code = source_code.code_digest(
+        f"edgekit.data.sources.{config.source}",
+        *("edgekit.data.splits", "edgekit.data.checks"),
+        without=[*source_code.REPORTING, "edgekit.data.sources"],
+    )
+    return digest([config.model_dump(), sign, code, library_versions(("numpy",))])
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{sources.__name__}.{name}")
+    return importlib.import_module(f"edgekit.data.sources.{name}")

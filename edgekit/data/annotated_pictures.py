@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import archives, box_formats, image_cache, listed_pictures
 from edgekit.data.box_formats import MOST_BOXES, Annotations, Box, Picture
 from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
@@ -78,23 +78,12 @@ def _key(config: Options, source: archives.Folder | archives.Zip) -> str:
             "annotations": config.annotations,
             "input_path": config.input_path,
             "most": [config.most_boxes, config.max_bad_fraction],
-            "code": [code_digest(part) for part in CODE],
+            "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": DECODER,
         }
     )
-
-
-CODE = (
-    "runner/inputs/picture.py",
-    "runner/input_path.py",
-    "data/annotated_pictures.py",
-    "data/box_formats",
-    "data/folder_layout.py",
-    "data/listed_pictures.py",
-)
-"""What decides about the decoded bytes and the boxes."""
 
 
 def _decode(

@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image, features
 from PIL import __version__ as pillow_version
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import file_list, folder_layout, image_cache
 from edgekit.data.paths import existing
 from edgekit.data.splits import limited_indices
@@ -84,7 +84,7 @@ def _key(config: Options, source: Source) -> str:
             "format": image_cache.FORMAT,
             "content": source.digest(),
             "input_path": config.input_path,
-            "code": code_digest("runner/inputs/picture.py"),
+            "code": code_digest("edgekit.runner.inputs.picture", without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": DECODER,

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.hashing import digest
+from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import archives, image_cache, listed_pictures, mask_layouts
 from edgekit.data.image_decoding import DECODER, UNREADABLE, reason
 from edgekit.data.mask_layouts import Masked, Pair
@@ -66,25 +66,12 @@ def _key(config: Options, source: Source) -> str:
             "layout": config.layout,
             "input_path": config.input_path,
             "most": config.max_bad_fraction,
-            "code": [code_digest(part) for part in CODE],
+            "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": DECODER,
         }
     )
-
-
-CODE = (
-    "runner/inputs/picture.py",
-    "runner/input_path.py",
-    "runner/masks.py",
-    "data/mask_layouts.py",
-    "data/masked_pictures.py",
-    "data/box_formats",
-    "data/folder_layout.py",
-    "data/listed_pictures.py",
-)
-"""What decides about the decoded bytes."""
 
 
 def _decode(

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest, sha256_file, write_json
+from edgekit.core.source_code import REPORTING, code_digest
 from edgekit.data import cache_folder, image_cache, image_decoding, shard_index, shards
 from edgekit.data.image_decoding import Shapes, decoded
 from edgekit.data.paths import expand, stamp
@@ -95,7 +95,7 @@ def _key(config: Options, files: dict[str, list[Path]]) -> str:
             "content": {split: [[path.name, _sha256(root, path)] for path in mine] for split, mine in files.items()},
             "options": [config.kind, config.member, config.label, config.classes, config.raw_shape],
             "input_path": config.input_path,
-            "code": code_digest("runner/inputs"),
+            "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
             "pillow": image_decoding.DECODER,

@@ -13,20 +13,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from edgekit.core import floors
-from edgekit.core.cache_key import code_digest, installed_versions, source_digest, top_module
+from edgekit.core.cache_key import NO_RESULT, installed_versions, source_digest, top_module
 from edgekit.core.config import TrainOptions
 from edgekit.core.hashing import digest
+from edgekit.core.source_code import code_digest
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.training.teachers.model_file import LIBRARIES, TeacherFile
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-SHAPED_BY = (*floors.below("training"), "training")
-"""Packages whose code may change the logits or the batches that they belong to."""
-PACKAGES = ("edgekit", "torch")
-"""Packages whose networks are identified by that code and by version; all others by their source."""
+TRAINING = ("edgekit.training.fit", "edgekit.training.objective", "edgekit.training.teachers")
+"""Modules whose code may change the logits or the batches that they belong to."""
+LIBRARY = "torch"
+"""Its networks are identified by its version, all others by their source."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TeacherCache:
             "batch_size": options.batch_size,
             "augment": options.augment,
             "torch": torch.__version__,
-            "code": {part: code_digest(part) for part in SHAPED_BY},
+            "code": code_digest(*TRAINING, without=NO_RESULT),
             **({"augmentations": options.augmentations} if options.augmentations else {}),
             **conditions,
         }
@@ -102,7 +102,7 @@ def teacher_digest(teacher: nn.Module | TeacherFile) -> str:
     if isinstance(teacher, TeacherFile):
         return digest([teacher.sha256, teacher.preprocess, installed_versions(("numpy", *LIBRARIES))])
     classes = {f"{type(part).__module__}:{type(part).__name__}" for part in teacher.modules()}
-    sources = {name: source_digest(name) for name in sorted(classes) if top_module(name) not in PACKAGES}
+    sources = {name: source_digest(name) for name in sorted(classes) if top_module(name) != LIBRARY}
     found = hashlib.sha256(f"{teacher!r}{sources}".encode())
     for name, value in sorted(teacher.state_dict().items()):
         found.update(name.encode())

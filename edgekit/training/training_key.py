@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgekit.core.cache_key import code_digest, installed_versions, source_digest
-from edgekit.core.config import TrainingOptions, TrainOptions, without_later_defaults
+from edgekit.core.cache_key import NO_RESULT, installed_versions, source_digest
+from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.hashing import digest
+from edgekit.core.source_code import code_digest
 from edgekit.models.spec import ModelSpec
-from edgekit.training.teacher_cache import SHAPED_BY
+from edgekit.training.teacher_cache import TRAINING
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -29,12 +30,12 @@ def training_key(
         {
             "spec": spec.model_dump(mode="json"),
             "source": source_digest(spec.builder) if spec.builder else None,
-            "options": without_later_defaults({name: getattr(options, name) for name in TrainOptions.model_fields}),
+            "options": {name: getattr(options, name) for name in TrainOptions.model_fields},
             "data": data.digest,
             "task": data.task,
             "where": [seed, device, threads],
             "training": training.model_dump(mode="json"),
             "libraries": installed_versions(("numpy", "torch")),
-            "code": {part: code_digest(part) for part in SHAPED_BY},
+            "code": code_digest(*TRAINING, without=NO_RESULT),
         }
     )

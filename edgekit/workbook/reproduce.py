@@ -15,7 +15,7 @@ from edgekit import models
 from edgekit.core import artifacts, cache_key, replay
 from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
-from edgekit.core.hashing import sha256_file, write_json
+from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.core.run_folder import stage_folder
 from edgekit.data.types import MOST_CALIBRATION
 from edgekit.runner import bundle as bundles
@@ -111,13 +111,12 @@ def compare_inputs(record: dict[str, Any], plan: Plan) -> list[str]:
     for name, before in record["libraries"].items():
         if before != installed[name]:
             changes.append(f"library {name}: {before} → {installed[name] or 'not installed'}")
-    code = {part: sha for stage in STAGES for part, sha in cache_key.code_digests(stage).items()}
-    for part in sorted({*record["code"], *code}):
-        if record["code"].get(part) != code.get(part):
-            changes.append(f"code of edgekit/{part}")
+    for stage, sha in record["code"].items():
+        if stage not in STAGES or sha != digest(cache_key.code_digests(stage)):
+            changes.append(f"code of edgekit's stage {stage}")
     for name, sha in record["builders"].items():
         if sha != cache_key.source_digest(name):
-            changes.append(f"your source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
+            changes.append(f"source of {name}" + ("" if cache_key.source_digest(name) else " (not found here)"))
     return changes
 
 
@@ -171,7 +170,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     config = home / "config.yaml"
     pairs = [setting.partition("=")[::2] for setting in settings]
     absolute = {name: os.path.abspath(os.path.expanduser(value)) for name, value in pairs}
-    recorded = _with_usual_sample_counts_left_out(_with_task_on_top(record["config"]))
+    recorded = _with_usual_sample_counts_left_out(record["config"])
     for files in FOLDERS:
         recorded = _with_files(recorded, files, absolute.pop(files, None))
     write_json(config, recorded)  # JSON is YAML
@@ -191,14 +190,6 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
     if plan.weights and sha256_file(plan.weights) != record.get("weights_sha256"):
         raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 is another)")
     return plan
-
-
-def _with_task_on_top(config: dict[str, Any]) -> dict[str, Any]:
-    """The recorded config; edgekit 0.1 had the task among the options of the data, where a config may not have it."""
-    data = config.get("data")
-    if not isinstance(data, dict) or "task" not in data:
-        return config
-    return {"task": data["task"], **config, "data": {name: value for name, value in data.items() if name != "task"}}
 
 
 def _with_usual_sample_counts_left_out(config: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core import precision
-from edgekit.core.config import SHARED_FIELDS, TRAINING, StageConfig, TrainingStage, check, cores, suggest
+from edgekit.core.config import SHARED_FIELDS, StageConfig, TrainingStage, check, cores, suggest
 from edgekit.core.faults import Faults
 from edgekit.training import augmentations
 from edgekit.workbook.run_config import RunConfig
@@ -80,11 +80,6 @@ def parse_stage(stage: str, section: dict[str, Any], shared: dict[str, Any]) -> 
     for key in section:
         if key in SHARED_FIELDS:
             faults.add(f"{stage}.{key}: stands at the top level of the config, for all stages; move it there")
-        elif stage in TRAINING[1:] and key in ("temperature", "alpha"):
-            faults.add(
-                f"{stage}.{key}: was removed: fine-tuning follows the loss that distill kept, with its "
-                f"options; leave it out, or set distill.{key}"
-            )
         elif key not in config.model_fields:
             faults.add(f"{stage}.{key}: unknown key, {suggest(str(key), own_fields(config))}")
     own = {name: value for name, value in section.items() if name in own_fields(config)}

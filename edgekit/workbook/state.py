@@ -75,7 +75,7 @@ def cache_inputs(plan: Plan, folder: Path, stage: str, source: Artifact, data_di
     """What `stage` would be made of now."""
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
     config = plan.stages[stage].model_dump()
-    return cache_key.gather(stage, config, source.digest, data_digest, libraries, folder)
+    return cache_key.gather(stage, config, source.digest, data_digest, libraries, folder, source.builders)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ def _without_source(plan: Plan, path: Path, stage: str, digest: str | None, abov
         return StageState(stage, "damaged", (*above, str(error)))
     before = found.cache_inputs
     libraries = importlib.import_module(f"edgekit.stages.{stage}").LIBRARIES
-    now = cache_key.gather(stage, plan.stages[stage].model_dump(), before.source, digest or before.data, libraries)
+    config, data = plan.stages[stage].model_dump(), digest or before.data
+    now = cache_key.gather(stage, config, before.source, data, libraries, builders=before.builders)
     own = cache_key.differences(replace(before, replayed=None), now)
     reasons = (*above, *(reason for reason in own if reason not in above))
     return StageState(stage, "stale" if reasons else "waits", reasons, None, found)

@@ -11,8 +11,6 @@ import pytest
 
 from edgekit.core import cache_key, replay
 from edgekit.core.cache_key import CacheInputs, differences, gather
-from edgekit.core.config import STAGES
-from tests.test_floors import FLOORS, PACKAGE, imported
 
 DATA = "d" * 64
 
@@ -76,32 +74,6 @@ def test_a_stage_depends_on_its_own_folder_and_on_no_other_stage() -> None:
     assert not [part for part in code if part.startswith("stages/") and part != "stages/prune"]
 
 
-def test_every_floor_below_the_stages_shapes_a_stage() -> None:
-    code = set(made().code) - {"stages/prune"}
-    assert code == {name for floor in FLOORS[: FLOORS.index(("stages",))] for name in floor}
-
-
-def test_a_converter_is_part_of_the_key_where_something_is_converted_and_of_no_other() -> None:
-    for package in cache_key.OF_FILES:
-        assert {stage for stage in STAGES if package in cache_key.code_digests(stage)} == set(cache_key.CONVERTING)
-
-
-def importing(package: str) -> set[str]:
-    """Stages with a file that imports something of this package of edgekit."""
-    return {
-        stage
-        for stage in STAGES
-        for path in (PACKAGE / "stages" / stage).rglob("*.py")
-        if any(f"{name}.".startswith(f"edgekit.{package}.") for name in imported(path))
-    }
-
-
-def test_a_stage_without_converters_in_its_key_uses_them_to_time_and_to_predict_alone() -> None:
-    """A stage that is new here belongs among `CONVERTING`, unless only its latencies rest on the package."""
-    others = {package: importing(package) - set(cache_key.CONVERTING) for package in cache_key.OF_FILES}
-    assert others == {"targets": {"profile"}, "measure": {"profile", "benchmark"}}
-
-
 def test_the_users_own_source_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "some_nets.py"
     module.write_text("a = 1\n")
@@ -153,16 +125,3 @@ def test_decisions_to_replay_are_part_of_the_key_of_their_stage_alone(tmp_path: 
     assert differences(free, gather(stage, {}, None, DATA, [], tmp_path)) == ["the decisions to replay"]
     assert gather(other, {}, None, DATA, [], tmp_path).replayed is None
     assert gather("prune", {}, None, DATA, [], tmp_path).replayed is None
-
-
-def test_what_talks_to_devices_shapes_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line about SSH must not train a student again."""
-    monkeypatch.setattr(cache_key, "ROOT", tmp_path)
-    (tmp_path / "measure" / "devices").mkdir(parents=True)
-    found = []
-    for name in ("latency.py", "devices/connection.py", "devices.py"):
-        (tmp_path / "measure" / name).touch()
-        cache_key.code_digest.cache_clear()
-        found.append(cache_key.code_digest("measure"))
-    cache_key.code_digest.cache_clear()
-    assert found[0] == found[1] != found[2]

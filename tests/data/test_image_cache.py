@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.core import cache_key
+from edgekit.core import source_code
 from edgekit.core.errors import ResourceError
 from edgekit.data import cache_folder, load, parse
 
@@ -112,9 +112,8 @@ def test_the_cache_follows_xdg(tmp_path, monkeypatch):
 def test_pictures_are_read_anew_where_the_code_that_places_or_chooses_them_changes(
     kind: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder in ("data", "runner"):
-        shutil.copytree(cache_key.ROOT / folder, tmp_path / "code" / folder)
-    monkeypatch.setattr(cache_key, "ROOT", tmp_path / "code")
+    shutil.copytree(source_code.ROOT, tmp_path / "code", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(source_code, "ROOT", tmp_path / "code")
     section = {"source": kind, "path": str(tmp_path / "pictures"), "cache": str(tmp_path / "cache")}
     section |= {"height": 48, "width": 64, "calibration_samples": 3}
     if kind == "boxes":
@@ -124,11 +123,11 @@ def test_pictures_are_read_anew_where_the_code_that_places_or_chooses_them_chang
         masked.WRITERS["folders"](tmp_path / "pictures", masked.scenes(12))
         config = parse({**section, "layout": "folders"}, "segmentation")
     try:
-        for entries, line in ((1, ""), (1, ""), (2, "\nX = 1\n")):
+        for entries, line in ((1, ""), (1, "\n# a remark\n"), (2, "\nX = 1\n")):
             with open(tmp_path / "code" / part, "a") as stream:
                 stream.write(line)
-            cache_key.code_digest.cache_clear()
+            source_code.clear()
             load(config)
             assert len(list((tmp_path / "cache").glob("*/record.json"))) == entries
     finally:
-        cache_key.code_digest.cache_clear()
+        source_code.clear()

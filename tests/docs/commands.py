@@ -195,8 +195,8 @@ ELSEWHERE = {
     "edge/bin/pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": "installs on another system",
     "make run": "installs the workbook; the walk itself is run by tests/conftest.py",
     "make test": MAKES,
-    "make quick": "runs a part of make test; tests/test_suites.py holds what it leaves out",
-    "make nightly": "runs every suite, for hours; tests/test_suites.py runs it on suites that take seconds",
+    "make quick": "runs a part of make test",
+    "make nightly": "runs every suite, for hours",
     "make lab": "opens JupyterLab",
     "docker build --file deploy/Dockerfile --build-arg BUNDLES=artifacts/digits/bundles --tag edgekit-serve:local .": (
         ENGINE
@@ -246,30 +246,13 @@ ELSEWHERE = {
     ".venv/bin/pytest tests/runner/test_model.py -k golden": COLLECTED,
     ".venv/bin/pytest -m long tests/walks/test_sounds.py": COLLECTED,
     "apt-get install ffmpeg qemu-user chromium strace nginx systemd redis-server slowhttptest openssh-client "
-    "openssh-server prometheus": ("installs; tests/test_suites.py compares it with .ci/run"),
+    "openssh-server prometheus": ("installs"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
     "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",
-    "python -m benchmarks.network_rows make": "converts for minutes; tests/zoo converts each network of it",
-    "python -m benchmarks.network_rows time tflite": "measures; what it measures is no test",
-    "python -m benchmarks.network_rows page": "writes docs/results/networks.md; tests/benchmarks/test_network_rows.py",
-    "python -m benchmarks.keras_parity": "measures for minutes; tests/benchmarks/test_keras_parity.py runs its parts",
-    "python -m benchmarks.onnx_by_node student.onnx --beside student.tflite --rounds 300": (
-        "needs the files of a run; tests/benchmarks/test_onnx_by_node.py times a small one"
-    ),
-    "python -m benchmarks.sparse --make": "makes files for minutes; tests/benchmarks/test_sparse.py runs its parts",
-    "python -m benchmarks.sparse": "measures the files that --make made",
-    "python -m benchmarks.sparse.pruning artifacts/mine configs/mine.yaml --steps 6 --epochs 2": (
-        "needs a finished run, and trains for minutes; tests/benchmarks/test_sparse.py runs its parts"
-    ),
-    "python -m benchmarks.channels configs/mine.yaml --run artifacts/mine --set prune.steps=1 "
-    "--set prune.cuts_per_step=4 --set prune.latency_ratio=0.8 --set prune.channel_multiple=8 --set prune.ratio=0.25 "
-    "--set prune.epochs=4 --set prune.from_scratch=true --set prune.rounds=30": (
-        "trains for an hour; tests/benchmarks/test_channels.py runs its parts"
-    ),
     "pip install .": INSTALLS,
     "pip install '.[tflite]'": INSTALLS,
     "pip install '.[mlflow]'": INSTALLS,
@@ -327,10 +310,6 @@ ELSEWHERE = {
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml": "trains for an hour and a half",
     "edgekit run configs/cifar10_small.yaml --set threads=2 --set training.precision=auto": "trains for an hour",
-    f"{CIFAR_SEARCH} --take 3": "needs a study of an hour; tests/search/test_take.py takes a point",
-    "python -m benchmarks.ablation configs/cifar10-trial-3.yaml --loss dist --set distill.epochs=20": (
-        "trains for hours; tests/benchmarks/test_ablation.py runs it on small networks"
-    ),
     f"{CIFAR_SEARCH} --minutes 42 --trials 8 --set threads=2 --set training.precision=auto": "trains for over an hour",
     "edgekit reproduce cifar10-tflite-1.0.0.edge.zip --set data.path=cifar10.zip": "trains for an hour and a half",
     "edgekit reproduce mine-tflite-1.0.0.edge.zip --allow nets:make_net --set data.path=pictures.zip": (

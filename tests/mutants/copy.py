@@ -17,7 +17,6 @@ NOT_ABOUT_EDGEKIT = (
     "tests/test_mutants.py",
     "tests/test_requirements.py",
     "tests/test_scheduler.py",
-    "tests/test_suites.py",
 )
 WALKED = "tests/test_nbval.py"
 """The notebooks have a step of their own."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from torch import nn
 from edgekit.training.fit import fit
 from edgekit.training.losses import dkd, soft_targets
 from edgekit.training.objective import Distillation
-from edgekit.training.teacher_cache import SHAPED_BY, TeacherCache, teacher_digest
-from tests.test_floors import PACKAGE, reached
+from edgekit.training.teacher_cache import TeacherCache, teacher_digest
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 
 pytestmark = pytest.mark.processes
@@ -118,14 +116,3 @@ def test_a_teachers_digest_sees_the_users_source(tmp_path, monkeypatch) -> None:
     before = teacher_digest(Net())
     (tmp_path / "nets_of_a_user.py").write_text(source.replace("relu", "tanh"))
     assert teacher_digest(Net()) != before
-
-
-def test_all_code_that_answers_rest_on_is_in_their_digest() -> None:
-    """Found by the imports of what draws batches, asks a teacher and runs a file."""
-    training = PACKAGE / "training"
-    assert parts_reached(*training.rglob("*.py")) <= set(SHAPED_BY)
-
-
-def parts_reached(*roots: Path) -> set[str]:
-    """Packages of edgekit that these files import, or what they import."""
-    return {path.relative_to(PACKAGE).parts[0] for path in reached(*roots)}

@@ -69,9 +69,9 @@ def test_the_recorded_decision_was_followed(rebuilt: tuple[Path, subprocess.Comp
     ("key", "value", "said"),
     [
         ("libraries", {"torch": "0.0.1"}, "library torch: 0.0.1 → "),
-        ("code", {"training": "0" * 64}, "code of edgekit/training"),
+        ("code", {"distill": "0" * 64}, "code of edgekit's stage distill"),
         ("machine", {"instructions": ["none"]}, "machine, instructions: none → "),
-        ("builders", {"nets_of_mine:mlp": "0" * 64}, "your source of nets_of_mine:mlp (not found here)"),
+        ("builders", {"nets_of_mine:mlp": "0" * 64}, "source of nets_of_mine:mlp (not found here)"),
     ],
 )
 def test_what_differs_is_named_and_not_called_reproduced(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
 from edgekit.data.box_formats import MOST_BOXES
 from edgekit.data.paths import PathText, existing, stamps
@@ -56,10 +56,8 @@ class Config(SourceConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the code that reads it."""
-    code = ("runner/inputs", "runner/input_path.py", "data/box_formats")
-    read_by = [library_versions(("pillow",)), *map(code_digest, code)]
-    return [digest(stamps(existing(config.path, "data.path"))), *read_by]
+    """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
+    return [digest(stamps(existing(config.path, "data.path"))), library_versions(("pillow",))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing, stamps
@@ -71,8 +70,8 @@ class Config(SourceConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The files, by what the file system says of them; and the code that reads one."""
-    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+    """The files, by what the file system says of them."""
+    return [digest(stamps(existing(config.path, "data.path")))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

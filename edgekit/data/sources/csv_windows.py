@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing, stamps
@@ -67,8 +66,8 @@ class Config(SourceConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
-    return [digest(stamps(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+    """The zip, or every file of the folder, by what the file system says of it."""
+    return [digest(stamps(existing(config.path, "data.path")))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

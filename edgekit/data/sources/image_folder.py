@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing
 from edgekit.data.types import Pools, Progress, SourceConfig
@@ -53,8 +53,7 @@ def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
     from edgekit.data import file_list
 
-    read_by = [library_versions(("pillow",)), code_digest("runner/inputs")]
-    return [digest(file_list.signs(existing(config.path, "data.path"))), *read_by]
+    return [digest(file_list.signs(existing(config.path, "data.path"))), library_versions(("pillow",))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing, stamps
@@ -33,9 +32,9 @@ class Config(TextConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; the vocabulary; and the code."""
+    """The zip, or every file of the folder, by what the file system says of it; and the vocabulary."""
     files = digest(stamps(existing(config.path, "data.path")))
-    return [files, *vocabulary_identity(config), code_digest("runner/inputs"), code_digest("runner/tokenization")]
+    return [files, *vocabulary_identity(config)]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.data.paths import PathText, existing, stamp
 from edgekit.data.texts import TextConfig, vocabulary_identity
@@ -45,9 +44,8 @@ class Config(TextConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The files, by what the file system says of them, and the code that makes ids of them."""
-    files = [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
-    return [*files, code_digest("runner/inputs"), code_digest("runner/tokenization")]
+    """The files, by what the file system says of them, and the vocabulary."""
+    return [*stamp(existing(config.path, "data.path")), *vocabulary_identity(config)]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

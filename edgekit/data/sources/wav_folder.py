@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing
@@ -54,10 +53,10 @@ class Config(SoundConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """The zip, or every file of the folder, by what the file system says of it; and the code that reads one."""
+    """The zip, or every file of the folder, by what the file system says of it."""
     from edgekit.data import file_list
 
-    return [digest(file_list.signs(existing(config.path, "data.path"))), code_digest("runner/inputs")]
+    return [digest(file_list.signs(existing(config.path, "data.path")))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.cache_key import code_digest
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.tasks import anomaly
@@ -73,10 +72,10 @@ class Config(SoundConfig):
 
 
 def identity(config: Config) -> list[object]:
-    """Every recording and its track, by what the file system says of them; and the code that reads one."""
+    """Every recording and its track, by what the file system says of them."""
     path = existing(config.path, "data.path")
     found = stamps(path) if path.is_dir() else [*stamps(path), *stamps(_track(path))]
-    return [digest(found), code_digest("runner/inputs")]
+    return [digest(found)]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from edgekit.core.cache_key import code_digest, library_versions
+from edgekit.core.cache_key import library_versions
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, stamp
 from edgekit.data.types import Pools, Progress, SourceConfig
@@ -97,7 +97,7 @@ def identity(config: Config) -> list[object]:
 
     files = shards.find(config.path, "data.path")
     signs = [[split, path.name, *stamp(path)] for split, mine in files.items() for path in mine]
-    return [digest(signs), library_versions(("pillow",)), code_digest("runner/inputs")]
+    return [digest(signs), library_versions(("pillow",))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:

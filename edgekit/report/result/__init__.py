@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from edgekit.core import artifacts, cache_key
+from edgekit.core import artifacts, source_code
 from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
@@ -29,11 +29,6 @@ FORMAT = 2
 SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
-CODE = (
-    *("core", "report/result", "report/costs.py", "report/rejected.py", "report/columns.py", "report/formatting.py"),
-    *("runner/files.py", "targets/graph.py", "targets/redundant_ops.py"),
-)
-"""What of edgekit makes a result of sealed artifacts."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -127,4 +122,4 @@ def _digest(result: dict[str, Any], folder: Path) -> str:
 
 def _code() -> str:
     """Digest of what of edgekit makes a result of sealed artifacts."""
-    return digest({part: cache_key.code_digest(part) for part in CODE})
+    return source_code.code_digest(__name__, "edgekit.core.config", without=source_code.REPORTING)

@@ -12,6 +12,7 @@ from edgekit.core import replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.cache_key import code_digests
 from edgekit.core.config import SHARED_FIELDS
+from edgekit.core.hashing import digest
 from edgekit.runner.device import cpu
 
 
@@ -20,9 +21,7 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
 
     `measured` holds by stage the decisions that rest on a measurement, which cannot be rebuilt but only followed.
     """
-    code = code_digests(last)
-    for artifact in chain:
-        code |= artifact.code
+    code = {artifact.stage: digest(artifact.code) for artifact in chain if artifact.code}
     return {
         "edgekit": __version__,
         "config": _run_config(chain, last, config),
@@ -30,7 +29,7 @@ def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measure
         "data_digest": chain[0].data_digest,
         "measured": measured,
         "machine": machine(),
-        "code": code,
+        "code": {**code, last: digest(code_digests(last))},
         "builders": {name: sha for artifact in chain for name, sha in artifact.builders.items()},
         "libraries": {name: version for artifact in chain for name, version in artifact.versions.items()},
         "stages": {artifact.stage: artifact.digest for artifact in chain},

@@ -17,7 +17,6 @@ from edgekit.core.config import (
     TrainingStage,
     TrainOptions,
     arguments,
-    without_later_defaults,
 )
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
@@ -171,7 +170,7 @@ class Config(TrainingStage):
     @model_serializer(mode="wrap")
     def _without_unused_options(self, plain: Any) -> dict[str, Any]:
         """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
-        values = without_later_defaults(plain(self))
+        values: dict[str, Any] = plain(self)
         if self.ensemble == "none":
             del values["ensemble"]
         if not self.candidates:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import __version__
-from edgekit.core.cache_key import ROOT, installed_versions
+from edgekit.core.cache_key import installed_versions
 from edgekit.core.hashing import digest, sha256_file
+from edgekit.core.source_code import ROOT
 from edgekit.runner.device import cpu
 
 LIBRARIES = (

@@ -1,1 +1,0 @@
-"""Channels by ratio, by time and from new weights; see `benchmarks/channels/__main__.py`."""

@@ -1,1 +1,0 @@
-"""What zeros among the weights cost in accuracy, and what they are worth to the interpreters that we ship for."""
