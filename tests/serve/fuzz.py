@@ -13,8 +13,8 @@ from tests.serve import several
 from tests.serve.server import INFER, cut
 from tests.serve.test_predict import BAD, png
 
-LAST = b"GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-STATUSES = {100, 200, 400, 404, 405, 408, 413, 415, 431, 503}
+LAST = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+STATUSES = {100, 200, 400, 403, 404, 405, 408, 413, 415, 431, 503}
 SOON_S, AT_LAST_S = 1.0, 10.0
 """Until an answer, where the server has all that it needs; and for all that the server waits for, one after another."""
 
@@ -39,7 +39,7 @@ def seeds() -> list[bytes]:
     ]
     pieces = b"".join(b"%x\r\n%s\r\n" % (8, bytes(8)) for _ in range(8)) + b"0\r\n\r\n"
     made.append(
-        f"POST {INFER} HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 0\r\n"
+        f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nInference-Header-Content-Length: 0\r\n"
         "Transfer-Encoding: chunked\r\n\r\n".encode()
         + pieces
     )
@@ -59,7 +59,7 @@ def _of_several() -> list[bytes]:
 
 
 def request(method: str, path: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", *headers, f"Content-Length: {len(body)}", "", ""]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", *headers, f"Content-Length: {len(body)}", "", ""]
     return "\r\n".join(lines).encode() + body
 
 

@@ -200,7 +200,7 @@ def house(
 
     def http_answers(connect: Connect) -> None:
         with connect() as connection:
-            connection.sendall(whole.replace(b"Host: x", b"Host: x\r\nConnection: close"))
+            connection.sendall(whole.replace(b"Host: localhost", b"Host: localhost\r\nConnection: close"))
             received = b""
             while piece := connection.recv(1 << 16):
                 received += piece
