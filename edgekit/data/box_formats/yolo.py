@@ -20,7 +20,18 @@ import yaml
 
 from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import DataError
-from edgekit.data.box_formats import PICTURES, SPLITS, Annotations, Box, Picture, by_suffix, is_hidden, named_once, text
+from edgekit.data.box_formats import (
+    PICTURES,
+    SHOWN,
+    SPLITS,
+    Annotations,
+    Box,
+    Picture,
+    by_suffix,
+    is_hidden,
+    named_once,
+    text,
+)
 from edgekit.runner.errors import bounded_recursion
 
 if TYPE_CHECKING:
@@ -61,7 +72,10 @@ def read(source: Folder | Zip, listing: Listing) -> Annotations:
         notes.append(f"left out {len(unlisted)} pictures that no list of a split names; the first is {unlisted[0]}")
     if bare:
         notes.append(f"{len(bare)} pictures without a label file, so with nothing in them; the first is {bare[0]}")
-    return Annotations(tuple(found), names, tuple(notes))
+    used = {box.label for picture in found for box in picture.boxes}
+    if empty := [title for title in names if title not in used]:
+        notes.append(f"left out {len(empty)} classes that no box has: {', '.join(empty[:SHOWN])}")
+    return Annotations(tuple(found), tuple(title for title in names if title in used), tuple(notes))
 
 
 def listed_splits(source: Folder | Zip, listing: Listing, shown: Sequence[PurePosixPath]) -> dict[str, str]:

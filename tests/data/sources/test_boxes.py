@@ -565,6 +565,18 @@ def test_a_coco_category_without_boxes_is_left_out_and_named(title: str, tmp_pat
     assert f"left out 1 categories that no box has: {title}" in data.notes
 
 
+def test_a_yolo_class_without_boxes_is_left_out_and_named(tmp_path: Path) -> None:
+    """Its number stays in the label files, so the classes behind it keep theirs."""
+    WRITERS["yolo"](tmp_path / "data", scenes(30))
+    (tmp_path / "data/data.yaml").write_text(f"train: images/train\nnames: {['cells', *CLASSES]}\n")
+    for path in (tmp_path / "data/labels").rglob("*.txt"):
+        lines = [line.split(" ", 1) for line in path.read_text().splitlines()]
+        path.write_text("".join(f"{int(kind) + 1} {place}\n" for kind, place in lines))
+    data = read(tmp_path, "yolo")
+    assert data.classes == CLASSES
+    assert "left out 1 classes that no box has: cells" in data.notes
+
+
 def test_no_more_boxes_can_be_asked_than_a_hundred(tmp_path: Path) -> None:
     WRITERS["yolo"](tmp_path / "data", scenes(10))
     (tmp_path / "data/labels/train/scene001.txt").write_text("0 0.5 0.5 0.2 0.2\n" * 101)
