@@ -92,7 +92,7 @@ def _advice(error: BaseException) -> str:
         return f"install {error.name}, or put its folder on PYTHONPATH"
     if isinstance(error, SyntaxError):
         return "fix that line"
-    if ".forward() missing" in said and not _place(error):  # edgekit itself called it; its builders' name what they lack
+    if ".forward() missing" in said and not _place(error):  # edgekit itself called it, no code of the user's
         return SEVERAL_INPUTS
     return next((advice for words, advice in ADVICE if re.search(words, said)), OTHERWISE)
 

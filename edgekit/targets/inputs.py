@@ -17,7 +17,7 @@ def in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorS
     if len(found) == 1 and not names:
         return tuple(found)
     by_name = {each.name: each for each in found}
-    if sorted(by_name) != sorted(names):
+    if not by_name or sorted(by_name) != sorted(names):
         has = ", ".join(names) or "one tensor"
         raise ConversionError(
             f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {has}; "
