@@ -21,13 +21,18 @@ STARTS = (
 )
 
 
+DAMAGED = "it is cut short or damaged; copy or export it again"
 MODELS = {"tflite": "a TensorFlow Lite model", "openvino": "an OpenVINO model", "onnx": "an ONNX model"}
 
 
 def explain_mismatch(target: str, data: bytes) -> str:
-    """What to think of a file that could not be opened as a model for `target`."""
-    found = describe(data)
-    return "it is cut short or damaged" if found == MODELS[target] else f"it looks like {found}"
+    """What to think of a file that could not be read to its end as a model for `target`."""
+    return DAMAGED if is_model(target, data) else f"it looks like {describe(data)}"
+
+
+def is_model(target: str, data: bytes) -> bool:
+    """Whether the first bytes are those of a model for `target`."""
+    return describe(data) == MODELS[target]
 
 
 def describe(data: bytes) -> str:

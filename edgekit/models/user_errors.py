@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,16 +26,18 @@ PACKAGES = frozenset(("site-packages", "dist-packages"))
 """Folders of libraries wherever they lie: of the system's Python, of the user's own installs."""
 NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
 WHOLE = "a tensor of whole numbers comes as int32; take x.float(), or give floats in the data"
+SEVERAL_INPUTS = "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults"
+OTHERWISE = "fix it there, or report it, with the network, if the same works without edgekit"
+"""The network itself is at fault, or what edgekit does around it: only its user can tell."""
 ADVICE = (
-    (
-        "required positional argument",
-        "it takes several inputs: give each as an array by its name, x_train.NAME, or give it defaults",
-    ),
     ("!= struct c10::", "its weights are of another type than its input, float32; let the builder return net.float()"),
     ("must have the same dtype, but got Int", WHOLE),
-    ("Input type (int)", WHOLE),
+    (r"Input type \(int\)", WHOLE),
     ("must have the same dtype", "its weights are of another type than its input, float32; return net.float()"),
-    ("should be the same", "its weights are of another type than its input, float32; return net.float()"),
+    (
+        r"Input type \(.* should be the same",
+        "its weights are of another type than its input, float32; return net.float()",
+    ),
     ("partially initialized module", "two files import each other: import inside the function, or move what both need"),
 )
 
@@ -89,7 +92,9 @@ def _advice(error: BaseException) -> str:
         return f"install {error.name}, or put its folder on PYTHONPATH"
     if isinstance(error, SyntaxError):
         return "fix that line"
-    return next((advice for words, advice in ADVICE if words in said), "fix it there, and test the network by itself")
+    if ".forward() missing" in said and not _place(error):  # edgekit itself called it, no code of the user's
+        return SEVERAL_INPUTS
+    return next((advice for words, advice in ADVICE if re.search(words, said)), OTHERWISE)
 
 
 def _lacks_memory(error: BaseException) -> bool:

@@ -76,4 +76,5 @@ def file_outputs(what: str, target: str, folder: Path, files: Files, inputs: np.
         rows = [model.run(inputs[taken[place : place + batch]]) for place in range(0, len(taken), batch)]
         return np.concatenate(rows)[: len(inputs)]
     except RunnerError as error:
-        raise ConversionError(f"{what}: the converted model does not run: {error}") from None
+        cause, *_ = str(error).split("; ")  # what it says to do is of a bundle, and there is none yet
+        raise ConversionError(f"{what}: the converted model does not run: {cause}") from None

@@ -71,7 +71,10 @@ def _classified(target: str, read: Callable[[], Iterable[FoundOp]], finished: bo
         return (f"not known: {type(error).__name__}: {error}",)
     weighted = [in_float for has_weights, _, in_float in found if has_weights]
     if weighted and all(weighted) and not finished:
-        raise ConversionError(f"{target} int8: none of its {len(weighted)} weighted ops computes in integers")
+        raise ConversionError(
+            f"{target} int8: none of its {len(weighted)} weighted ops computes in integers; leave int8 out of "
+            "convert.precisions, or this target out of targets"
+        )
     return tuple(name for _, name, in_float in found if in_float)
 
 

@@ -17,13 +17,22 @@ def in_order(found: Sequence[TensorSpec], names: Sequence[str]) -> tuple[TensorS
     if len(found) == 1 and not names:
         return tuple(found)
     by_name = {each.name: each for each in found}
-    if sorted(by_name) != sorted(names):
-        lost = len(by_name) < len(names)
-        fix = "let the network use every tensor that it is given" if lost else "give the tensors shorter, plain names"
+    if not by_name or sorted(by_name) != sorted(names):
+        has = ", ".join(names) or "one tensor"
         raise ConversionError(
-            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {', '.join(names)}; {fix}"
+            f"the converted file takes {', '.join(by_name) or 'nothing'}, the samples have {has}; "
+            f"{_fix(len(by_name), max(len(names), 1))}"
         )
     return tuple(by_name[name] for name in names)
+
+
+def _fix(takes: int, given: int) -> str:
+    """What to do about a file whose inputs are not the samples' tensors, by the numbers of both."""
+    if takes < given:
+        return "let the network use every tensor that it is given"
+    if takes > given:
+        return "the converter made inputs of the network's own constants: leave this target out, or report it"
+    return "the converter renamed them: give the tensors shorter, plain names"
 
 
 def parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"") -> list[np.ndarray]:

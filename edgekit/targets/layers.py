@@ -55,7 +55,10 @@ def operators(layers: Iterable[Layer], constants: Mapping[str, np.ndarray], targ
         for weight in layer.weights:
             same = {name for name, constant in constants.items() if _same(weight, constant)}
             if not same:
-                raise ConversionError(f"keep_float: {target} has no operator with the weights of {layer.name!r}")
+                raise ConversionError(
+                    f"keep_float: {target} has no operator with the weights of {layer.name!r}; keep no layer in float, "
+                    "quantize.max_float_layers: 0, or leave this target out"
+                )
             kept |= same
     return [name for name in constants if name in kept]
 

@@ -262,6 +262,31 @@ def test_code_of_libraries_wherever_they_lie_is_not_the_users() -> None:
         assert ("theirs.py" in describe(caught.value)) == (folder == "/home/me")
 
 
+class CallsWithTooLittle(nn.Module):
+    """Its own forward leaves out what one of its layers takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Bilinear(6, 6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.gate(x))
+
+
+class HasARule(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(f"rows and columns should be the same, got {tuple(x.shape)}")
+
+
+@pytest.mark.parametrize("network", [CallsWithTooLittle(), HasARule()], ids=["missing", "same"])
+def test_advice_is_only_given_where_its_cause_is_certain(network: nn.Module) -> None:
+    with pytest.raises(ModelError) as caught, running("nets:mine", "in training", network):
+        network(torch.zeros(1, 6))
+    said = str(caught.value)
+    assert "(test_broken.py, line " in said
+    assert said.endswith("; fix it there, or report it, with the network, if the same works without edgekit")
+
+
 def test_there_are_many() -> None:
     assert len(nets.OUTPUTS) + len(nets.CLASSES) + len(FILES) >= 60
 

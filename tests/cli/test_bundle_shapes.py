@@ -131,6 +131,29 @@ def test_what_is_cut_short_is_still_told(open_onnx: Path, pictures: Path, tmp_pa
     assert "cut short or damaged" in said()
 
 
+NET = """<net name="n" version="11"><layers><layer id="0" name="x" type="{kind}" version="{opset}">
+<data {data}/><output><port id="0" precision="FP32"><dim>1</dim><dim>4</dim></port></output></layer>
+<layer id="1" name="y" type="Result" version="opset1"><input><port id="0"><dim>1</dim><dim>4</dim></port></input>
+</layer></layers><edges><edge from-layer="0" from-port="0" to-layer="1" to-port="0"/></edges></net>"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "opset", "data", "instead"),
+    [
+        ("Unheard", "opset1", "", "it is not damaged: export it again with operators that its interpreter has"),
+        ("Const", "opset1", 'element_type="f32" shape="1,4" offset="0" size="16"', "its .bin is cut short"),
+    ],
+)
+def test_a_whole_file_that_cannot_be_opened_is_not_called_damaged(
+    kind: str, opset: str, data: str, instead: str, pictures: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.xml"
+    path.write_text(NET.format(kind=kind, opset=opset, data=data))
+    path.with_suffix(".bin").write_bytes(b"\0\0")
+    assert edgekit("bundle", path, "--golden", pictures, *LABELS, "--out", tmp_path / "out") == 4
+    assert "cannot be opened" in said() and instead in said(), said()
+
+
 def flat(path: Path, values: int, end: str, dtype: str) -> Path:
     """Four features, a dense layer, and one operator behind it."""
     import onnx

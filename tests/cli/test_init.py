@@ -337,6 +337,13 @@ def half_a_zip(home: Path) -> Path:
     return whole
 
 
+def whole_zips(home: Path) -> Path:
+    whole, folder = zipped(home, samples()), home / "archives"
+    folder.mkdir()
+    whole.rename(folder / "one.zip")
+    return folder
+
+
 def two_rates(home: Path) -> Path:
     path = sounds(home / "sounds")
     (path / "train/low/z.wav").write_bytes(sound(800, 300, rate_hz=16_000))
@@ -414,6 +421,7 @@ def test_sounds_of_several_rates_and_channels_are_taken(
         (sounds_named_pictures, "is a sound by its content, and its name does not end in .wav"),
         (an_empty_class, "no sample of class 'dog'"),
         (half_a_zip, "a zip that is cut short"),
+        (whole_zips, "most of them zip archives: unpack them"),
         (wrong_names, "unknown name 'x_trian', did you mean \"x_train\""),
         (no_labels, "y_train missing"),
         (objects, "cannot be read as .npz without unpickling"),

@@ -158,7 +158,10 @@ def test_document_types_and_entities_are_refused(declaration: str) -> None:
 def test_malformed_models_are_refused_in_one_line(reader: object, data: bytes, says: str) -> None:
     with pytest.raises(BundleError, match=says) as caught:
         reader.read(data)  # type: ignore[attr-defined]
-    assert "\n" not in str(caught.value)
+    said = str(caught.value)
+    assert "\n" not in said
+    if "malformed" in said:  # a bundle of the same file would hold the same bytes
+        assert said.endswith("convert the model again")
 
 
 def test_graphs_nested_without_end_are_refused() -> None:

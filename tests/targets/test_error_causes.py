@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx as source
-from edgekit.targets import error_causes
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.targets import error_causes, inputs
 from edgekit.targets.error_causes import Failure
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.tflite import convert as tflite
@@ -79,6 +81,22 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
     assert (row["kind"], row["operator"], row["layer"], row["place"]) == ("operator", "linalg_svd", None, None)
     assert row["cause"] in row["reason"] and row["reason"].endswith(row["advice"] or "?")
     assert Failure.of("process", "it died").row()["advice"] is None
+
+
+@pytest.mark.parametrize(
+    ("takes", "given", "instead"),
+    [
+        ("input Sub/y Sqrt/x", "", "the samples have one tensor; the converter made inputs of the network's own const"),
+        ("a b c", "a b", "the converter made inputs of the network's own constants"),
+        ("a", "a b", "let the network use every tensor"),
+        ("", "", "let the network use every tensor"),
+        ("a serving:b", "a b", "give the tensors shorter, plain names"),
+    ],
+)
+def test_inputs_that_are_not_the_samples_are_told_by_their_cause(takes: str, given: str, instead: str) -> None:
+    found = [TensorSpec(name, (1, 2), "float32", "NC") for name in takes.split()]
+    with pytest.raises(ConversionError, match=instead):
+        inputs.in_order(found, given.split())
 
 
 def forest(path: Path) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from edgekit.core.cache_key import library_versions
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import ModelError
-from edgekit.stages.convert.checker import ADVICE
+from edgekit.stages.convert.advice import Evidence, advice
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import error_causes, evaluate
 from edgekit.targets.locate import first_divergence
@@ -70,18 +70,21 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
+            instead = advice(Evidence(home / "model", precision, before, outputs, where.layer))
             asked = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB asked"
-            said = f"{precision}: {asked}: {where}; {ADVICE[precision]}"
+            said = f"{precision}: {asked}: {where.message}; {instead}"
             return Cell(NUMERICS, said, found)
         before = outputs
     return Cell(WORKS, "", found)
 
 
-def _parted(model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str) -> str:
+def _parted(
+    model: Path, target: str, out: Path, files: object, x: np.ndarray, precision: str
+) -> first_divergence.Located:
     try:
-        return first_divergence.find(model, target, out, files, x, precision).message  # type: ignore[arg-type]
+        return first_divergence.find(model, target, out, files, x, precision)  # type: ignore[arg-type]
     except Exception as error:  # as `first_divergence.find_in_process` has it: another fault is being reported
-        return f"the layer was not found ({type(error).__name__})"
+        return first_divergence.Located(f"the layer was not found ({type(error).__name__})")
 
 
 def _flat(outputs: np.ndarray) -> np.ndarray:

@@ -66,10 +66,7 @@ def examine(
     data = files[path.suffix.lower()]
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
-    try:
-        facts = worker.run_job("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
-    except worker.NoAnswer as error:
-        raise ModelError(f"{error}; {file_type.explain_mismatch(target, data)}") from None
+    facts = worker.run_job("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
     fed_back = state_pairs.take(path, facts, states)
     _check_outputs(path, facts, task)
     if not facts["inputs"]:

@@ -58,7 +58,16 @@ def inspect(home: Path, name: str, size: Size = None, two_classes: bool = False)
         raise
     except Exception as error:  # the libraries' errors share no base class
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ModelError(f"{name}: cannot be opened: {reason}; {readers.type_hint(path)}") from None
+        raise ModelError(f"{name}: cannot be opened: {reason}; {_instead(path, error)}") from None
+
+
+def _instead(path: Path, error: Exception) -> str:
+    """What to do about it: what the machine lacks says nothing of the file."""
+    if isinstance(error, ImportError):
+        return f"install {error.name or 'that package'}"
+    if isinstance(error, MemoryError):
+        return "free some memory"
+    return readers.type_hint(path, str(error))
 
 
 def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:

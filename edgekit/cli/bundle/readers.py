@@ -13,6 +13,8 @@ import numpy as np
 
 from edgekit.core import file_type
 from edgekit.core.errors import ModelError
+from edgekit.runner import operators
+from edgekit.runner.errors import BundleError
 
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 Size = Optional[Sequence[int]]
@@ -25,8 +27,24 @@ def read(path: Path, name: str, size: Size, two_classes: bool) -> dict[str, Any]
     return _tflite(path, name) if path.suffix == ".tflite" else _openvino(path, size)
 
 
-def type_hint(path: Path) -> str:
-    return file_type.explain_mismatch(TARGETS[path.suffix], path.read_bytes())
+WHOLE = (
+    "the file can be read to its end, so it is not damaged: export it again with operators that its interpreter has, "
+    "or report it with the file"
+)
+
+
+def type_hint(path: Path, reason: str = "") -> str:
+    """What to think of a file that could not be opened, for the `reason` that its library gave."""
+    target, data = TARGETS[path.suffix], path.read_bytes()
+    if not file_type.is_model(target, data):
+        return file_type.explain_mismatch(target, data)
+    if target == "openvino" and "weights" in reason.lower():
+        return "its .bin is cut short, or that of another model; copy both files again"
+    try:
+        operators.read(target, {path.name: data})
+    except BundleError:
+        return file_type.explain_mismatch(target, data)
+    return file_type.DAMAGED if "flatbuffer" in reason.lower() else WHOLE  # LiteRT checks more of it than we read
 
 
 def _tflite(path: Path, name: str) -> dict[str, Any]:

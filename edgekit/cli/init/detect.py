@@ -28,6 +28,8 @@ EXPECTED = """edgekit init takes one of
     (images/split/*.jpg and labels/split/*.txt)
   a folder or a zip of pictures with masks: images/split/*.jpg and masks/split/*.png, or as Pascal VOC has them
 where split is train and, if there, validation and test"""
+ZIP = b"PK\3\4"
+ARCHIVE = "zip archives: unpack them, or give --data one of them"
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
@@ -142,7 +144,7 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
         if kind:
             found.setdefault(kind, []).append(name)
         else:
-            other[_like(start)] += 1
+            other[ARCHIVE if start.startswith(ZIP) else _like(start)] += 1
     if not found:
         most = f"{len(shown)} files, most of them {other.most_common(1)[0][0]}" if other else "no file at all"
         raise DataError(f"{path}: holds {most}; {EXPECTED}")
@@ -188,6 +190,6 @@ def _like(start: bytes) -> str:
         return "a table in text whose name does not end in .csv: rename it"
     if kind_of(start) == "sound":
         return "a single WAV file without a label track, NAME.txt beside it"
-    if start.startswith(b"PK\3\4"):
+    if start.startswith(ZIP):
         return "a zip that is cut short or damaged; copy it again"
     return describe(start)

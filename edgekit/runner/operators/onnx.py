@@ -82,7 +82,7 @@ def check_closed(data: bytes) -> None:
 def _nodes(message: memoryview, slot: int, depth: int) -> Iterator[tuple[str, str]]:
     """(domain, operator) of every node in a graph or function, those of nested graphs included."""
     if depth > DEEPEST:
-        raise BundleError(f"malformed ONNX model: graphs nested deeper than {DEEPEST}; build the bundle again")
+        raise BundleError(f"malformed ONNX model: graphs nested deeper than {DEEPEST}; convert the model again")
     for number, node in _fields(message):
         if number != slot or isinstance(node, int):
             continue
@@ -133,9 +133,9 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in (FIXED32, FIXED64):
             length = 4 if kind == FIXED32 else 8
         else:
-            raise BundleError(f"malformed ONNX model: wire type {kind}; build the bundle again")
+            raise BundleError(f"malformed ONNX model: wire type {kind}; convert the model again")
         if length > len(message) - position:
-            raise BundleError("malformed ONNX model: a field reaches past its end; build the bundle again")
+            raise BundleError("malformed ONNX model: a field reaches past its end; convert the model again")
         yield key >> 3, message[position : position + length]
         position += length
 
@@ -150,7 +150,7 @@ def _varint(message: memoryview, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise BundleError("malformed ONNX model: a number without an end; build the bundle again")
+    raise BundleError("malformed ONNX model: a number without an end; convert the model again")
 
 
 def _text(value: memoryview) -> str:

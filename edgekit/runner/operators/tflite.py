@@ -25,7 +25,7 @@ def read(data: bytes) -> Needs:
     """Operator codes of the file, used or not: an interpreter looks all of them up."""
     tables = _tables(data, _model(data), 1)
     if len(tables) > MOST_CODES:
-        raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; build the bundle again")
+        raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; convert the model again")
     return Needs(tuple(sorted({_operator(data, _follow(data, place)) for place in tables})))
 
 
@@ -33,12 +33,12 @@ def check_closed(data: bytes) -> None:
     """BundleError for a model with buffers outside its bytes, and for one with operators that may open files."""
     model = _model(data)
     if any(_field(data, model, slot) is not None for slot in EXTERNAL):
-        raise BundleError("has weights in another file (external buffers); build the bundle again")
+        raise BundleError("has weights in another file (external buffers); convert the model into one file")
     for place in _tables(data, model, 4):
         found = (_field(data, _follow(data, place), slot) for slot in (1, 2))
         offset, size = (_integer("<Q", data, each) if each else 0 for each in found)
         if offset + size > len(data):
-            raise BundleError("malformed TFLite model: a buffer behind the end of the file; build the bundle again")
+            raise BundleError("malformed TFLite model: a buffer behind the end of the file; convert the model again")
     flex = [each.name for each in read(data).operators if each.domain == "custom" and each.name.startswith(FLEX)]
     if flex:
         raise BundleError(
@@ -72,7 +72,7 @@ def _operator(data: bytes, table: int) -> Operator:
     if code == CUSTOM:
         return Operator("custom", _string(data, _follow(data, name)) if name else "", number)
     if code < 0:
-        raise BundleError(f"malformed TFLite model: operator code {code}; build the bundle again")
+        raise BundleError(f"malformed TFLite model: operator code {code}; convert the model again")
     return Operator("builtin", name_of(code), number)
 
 
@@ -94,12 +94,14 @@ def _string(data: bytes, position: int) -> str:
     length = _integer("<I", data, position)
     text = data[position + 4 : position + 4 + length]
     if length > MOST_NAME_BYTES or len(text) != length:
-        raise BundleError(f"malformed TFLite model: a name of {length} bytes; build the bundle again")
+        raise BundleError(f"malformed TFLite model: a name of {length} bytes; convert the model again")
     return text.decode("utf-8", errors="replace")
 
 
 def _integer(format: str, data: bytes, position: int) -> int:
     if position < 0 or position + struct.calcsize(format) > len(data):
-        raise BundleError(f"malformed TFLite model: an offset points to byte {position} of {len(data)}; build it again")
+        raise BundleError(
+            f"malformed TFLite model: an offset points to byte {position} of {len(data)}; convert the model again"
+        )
     value: int = struct.unpack_from(format, data, position)[0]
     return value

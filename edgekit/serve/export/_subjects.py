@@ -48,7 +48,10 @@ class Subject(NamedTuple):
         """The bytes of its one model file with this suffix; BundleError where there is none."""
         found = [data for name, data in self.bundle.model_files().items() if name.endswith(suffix)]
         if len(found) != 1:
-            raise BundleError(f"{self.path}: holds {len(found)} model files ending in {suffix}; build it again")
+            raise BundleError(
+                f"{self.path}: holds {len(found)} model files ending in {suffix}, and the server takes one; make the "
+                "bundle again of a single file"
+            )
         return found[0]
 
 

@@ -15,6 +15,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.core.rows.converted import Agreement, ConvertedVariant, LeftBehind
 from edgekit.core.rows.variants import LeftOut
 from edgekit.stages.convert import conditioning, left_out, numerics
+from edgekit.stages.convert.advice import CONVERTER, Evidence, advice, of_a_layer
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
@@ -22,20 +23,11 @@ from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job, Step
 from edgekit.targets.locate import first_divergence
 
-ADVICE = {
-    "fp32": "the converter changed what the network computes: replace the layer it got wrong, or drop this target",
-    "fp16": "float16's 11 bits are too few for this network: leave fp16 out of convert.precisions",
-    "int8": "raise convert.calibration_samples, let quantize tune the network (QAT), or loosen convert.int8_min_…",
-}
-OVERFLOW = "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input"
 AMPLIFIES = (
     "the network amplifies rounding until its answers depend on the machine that computes them, so no file can be held "
     "against it: scale or normalise what it subtracts, divides or iterates, or loosen convert.fp32_min_… and fp32_max_…"
 )
-STEEP = (
-    "raise convert.calibration_samples, let quantize tune the network (QAT), or, where that loss is meant, raise "
-    "convert.int8_max_layer_loss_db"
-)
+RAISE = "raise convert.int8_max_layer_loss_db"
 
 
 class _Rejected(Exception):
@@ -133,7 +125,7 @@ class Checker:
         source, result = ends
         if outputs.shape != reference.shape:
             said = f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
-            raise _Rejected(Failure.of(NUMERICS, said, ADVICE[FLOAT]))
+            raise _Rejected(Failure.of(NUMERICS, said, f"{CONVERTER}: drop this target, or report it"))
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
         faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
         is_float = step.precision == FLOAT
@@ -144,7 +136,9 @@ class Checker:
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
                 f"{self._own_rounding() if is_float else ''}{parted.message}"
             )
-            raise _Rejected(Failure.of(NUMERICS, said, self._advice(step, outputs), parted.layer))
+            raise _Rejected(
+                Failure.of(NUMERICS, said, self._advice(step, outputs, reference, parted.layer), parted.layer)
+            )
         return agreement
 
     @cached_property
@@ -170,13 +164,12 @@ class Checker:
         own = self._conditioning
         return f"the network differs from itself by {own.describe()}; " if own else ""
 
-    def _advice(self, step: Step, outputs: np.ndarray) -> str:
+    def _advice(self, step: Step, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
         own = self._conditioning if step.precision == FLOAT else None
         if own is not None and not own.is_measure:
             return AMPLIFIES
-        if step.precision == "fp16" and not np.isfinite(outputs).all():
-            return OVERFLOW
-        return ADVICE.get(step.precision, "")
+        is_tuned = step.method == "qat"
+        return advice(Evidence(step.model_folder, step.precision, reference, outputs, layer, is_tuned))
 
     def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
         """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly.
@@ -195,7 +188,8 @@ class Checker:
                 f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
                 f"asked: {found.describe()}"
             )
-            raise _Rejected(Failure.of(NUMERICS, said, STEEP, found.layer))
+            instead = f"{of_a_layer(step.model_folder, found.layer)}, or, where that loss is meant, {RAISE}"
+            raise _Rejected(Failure.of(NUMERICS, said, instead, found.layer))
         return ""
 
     def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Located:

@@ -100,7 +100,9 @@ def _reason(kept: Step, rows: list[Step], config: Config, what: str, hindrance: 
             return f"nothing was removed: {hindrance}"
         if what == CHANNELS and config.structured == "latency":
             return "nothing was removed: no cut is surely faster; lower channel_multiple, or raise rounds"
-        return "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"
+        if what == CHANNELS and config.channel_multiple > 1:
+            return "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"
+        return f"nothing was removed: raise {'ratio' if what == CHANNELS else 'sparsity'}"
     if "from_scratch" in kept:
         return f"the shape of step {kept['from_scratch']} from new weights is surely better than fine-tuned: {drop}"
     if kept["step"] == 0:

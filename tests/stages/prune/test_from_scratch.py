@@ -107,3 +107,6 @@ def test_where_nothing_was_removed_there_is_nothing_to_train() -> None:
     assert scratched(mark_kept([row(0, 0)])) is None
     told = verdict(mark_kept([row(0, 0)]), CONFIG.model_copy(update={"structured": "latency"}), CHANNELS)
     assert "no cut is surely faster" in told["reason"]
+    for multiple, also in ((8, True), (1, False)):
+        told = verdict(mark_kept([row(0, 0)]), CONFIG.model_copy(update={"channel_multiple": multiple}), CHANNELS)
+        assert "raise ratio" in told["reason"] and ("lower channel_multiple" in told["reason"]) == also
