@@ -152,7 +152,7 @@ def test_support_vectors_of_three_classes_say_that_ties_are_broken_otherwise(tmp
 
 
 def by_least(above: float) -> bytes:
-    """A file whose label is that of the least of three scores, where its first feature is above that; else the largest."""
+    """A file whose label is the class of the largest of three scores; above that first feature, of the least."""
     from onnx import TensorProto, helper, numpy_helper
 
     nodes = [
