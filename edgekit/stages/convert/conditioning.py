@@ -77,7 +77,8 @@ def measure(model_folder: Path, inputs: np.ndarray, reference: np.ndarray, task:
     """The saved network held against its own float32 answers; None where they are not finite.
 
     A network of PyTorch's is computed in float64. One that cannot be, as a file of another framework, gets its inputs
-    moved by a few units in the last place; of the patterns of signs, the one that a sample answers least alike counts for it.
+    moved by a few units in the last place; of the patterns of signs, the one that a sample answers least alike counts
+    for it.
     """
     other = _in_float64(model_folder, inputs)
     method = FLOAT64 if other is not None else FEW_ULPS
