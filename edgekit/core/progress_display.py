@@ -42,7 +42,7 @@ class Display:
         with suppress(RuntimeError):  # it never began
             self._thread.join()
         if self._handle is not None:
-            with suppress(Exception):
+            with suppress(Exception):  # as below
                 self._write({})
 
     def _go_on(self) -> None:

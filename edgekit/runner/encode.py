@@ -27,6 +27,7 @@ ELEMENTWISE = ("scale", "normalize")
 LARGEST_JOINED = 2**15
 """Values of a picture up to which places of eight bytes each are quicker to add than channels to take apart."""
 Encode = Callable[[np.ndarray], np.ndarray]
+EncodeWithSample = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def encoder(manifest: Manifest, backend: Backend) -> Encode:
@@ -53,6 +54,22 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     return _lookup(tables, layout, backend.shape)
 
 
+def with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
+    """The same function, which also gives the sample after preprocess, for the steps run once.
+
+    Nothing is looked up, because the sample has to be computed in any case.
+    """
+    steps, layout = manifest.preprocess, manifest.input.layout
+    pipeline = transform.pipeline(steps)
+    is_unchanged = backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype)
+
+    def encode(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sample = pipeline(raw)
+        return (_rounded(sample, layout, backend.dtype) if is_unchanged else tensor(sample, layout, backend)), sample
+
+    return encode
+
+
 def tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarray:
     """The model's input for a sample after preprocess, float32."""
     x = transform.to_layout(sample[None], layout)
@@ -68,13 +85,13 @@ def _unchanged(steps: Sequence[Step], layout: str, dtype: np.dtype) -> Encode:
     """Integers that go in as they are; what a resize makes of them is rounded to the nearest."""
     if not steps:
         return lambda raw: transform.to_layout(raw[None], layout)
-    pipeline, limits = transform.pipeline(steps), np.iinfo(dtype)
+    pipeline = transform.pipeline(steps)
+    return lambda raw: _rounded(pipeline(raw), layout, dtype)
 
-    def encode(raw: np.ndarray) -> np.ndarray:
-        x = np.rint(transform.to_layout(pipeline(raw)[None], layout))
-        return np.clip(x, limits.min, limits.max).astype(dtype)
 
-    return encode
+def _rounded(sample: np.ndarray, layout: str, dtype: np.dtype) -> np.ndarray:
+    limits = np.iinfo(dtype)
+    return np.clip(np.rint(transform.to_layout(sample[None], layout)), limits.min, limits.max).astype(dtype)
 
 
 def _lookup(tables: np.ndarray, layout: str, shape: tuple[int, ...]) -> Encode:

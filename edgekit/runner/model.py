@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
-from edgekit.runner.encode import encoder
+from edgekit.runner.encode import encoder, with_sample
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.monitor.observer import Observers
 from edgekit.runner.preprocess.transform import pipeline
@@ -64,7 +64,9 @@ class Model:
         self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
         self._encode = encoder(manifest, backend)
         self._answer, self._in_picture = postprocess.maker(manifest), postprocess.placer(manifest)
-        self._steps = pipeline(manifest.preprocess) if postprocess.needs_sample(manifest) else None
+        needs_sample = postprocess.needs_sample(manifest)
+        self._steps = pipeline(manifest.preprocess) if needs_sample else None
+        self._encode_with_sample = with_sample(manifest, backend) if needs_sample else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
         """The model's input tensor for one raw sample.
@@ -81,6 +83,24 @@ class Model:
         """
         self.check(raw)
         return self._encode(raw)
+
+    def prepare_with_sample(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """The model's input, and the sample after preprocess where the task's answer needs it; else None.
+
+        `answer` takes the sample, so that the steps run once.
+
+        Parameters
+        ----------
+        raw
+            An array of exactly the shape and type that `manifest.raw` states.
+
+        Raises
+        ------
+        InputError
+            The sample has another shape, type or range of values.
+        """
+        self.check(raw)
+        return (self._encode(raw), None) if self._encode_with_sample is None else self._encode_with_sample(raw)
 
     def check(self, raw: np.ndarray) -> None:
         """Hold a raw sample against what `manifest.raw` states.
@@ -166,13 +186,12 @@ class Model:
         """
         try:
             started = perf_counter_ns()
-            sample: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
-            self.check(sample)
-            x = self._encode(sample)
+            vector: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
+            x, sample = self.prepare_with_sample(vector)
             prepared = perf_counter_ns()
             outputs = self.execute(x) if states is None else self.execute(x, states)
             times_ms = {"preprocess": (prepared - started) / 1e6, "execute": (perf_counter_ns() - prepared) / 1e6}
-            return self.answer(sample, outputs, top_k, times_ms, None, size)
+            return self.answer(vector, outputs, top_k, times_ms, sample, size)
         except RunnerError as error:
             self.observers.refused(error)
             raise

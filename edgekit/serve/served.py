@@ -146,7 +146,11 @@ class Served:
     def answers(
         self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None
     ) -> list[dict[str, Any]]:
-        """Each sample's answer as the bundle's task gives it, without scores and times."""
+        """Each sample's answer as the bundle's task gives it, without scores and times.
+
+        An anomaly's answer runs the preprocess steps again: what waits in the queue is budgeted as model inputs alone,
+        and an answer out of the cache has had no input.
+        """
         found = []
         for row, raw in zip(outputs, samples):
             try:

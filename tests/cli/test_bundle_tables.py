@@ -13,7 +13,7 @@ import pytest
 from edgekit.cli import app
 from edgekit.runner import load
 from tests.models.files import classic
-from tests.models.files.test_onnx_classic import one_column
+from tests.models.files.test_onnx_classic import by_least, one_column
 
 COLUMNS = ("wind", "rain", "heat", "dew", "sun", "haze")
 
@@ -187,3 +187,17 @@ def test_a_model_of_doubles_is_told_how_to_become_one_of_floats(tmp_path: Path) 
     golden = table(tmp_path / "golden.csv", x)
     code, said = edgekit("bundle", tmp_path / "tree.onnx", "--golden", golden, "--out", tmp_path / "out")
     assert code == 4 and "X[:1].astype(numpy.float32)" in " ".join(said.split()), said
+
+
+def test_a_label_that_is_another_than_the_scores_on_golden_rows_alone_is_refused(tmp_path: Path) -> None:
+    """Random samples, which are near zero, do not show it; the rows of the data do."""
+    path = tmp_path / "model.onnx"
+    path.write_bytes(by_least(above=5000.0))
+    rows = classic.samples(30, 4)[:, :2]
+    far = table(tmp_path / "far.csv", rows * np.float32(1000) + np.float32(20000), ("a", "b"))
+    code, said = edgekit("bundle", path, "--golden", far, "--out", tmp_path / "out")
+    assert code and "model.onnx: the class of its largest score is not its own label for 30 of 30 golden" in said
+    assert "CalibratedClassifierCV" in said and not (tmp_path / "out").exists()
+    near = table(tmp_path / "near.csv", rows, ("a", "b"))
+    _, said = bundled(tmp_path, path, "--golden", near)
+    assert "label       the class of the largest score, for each of the 30 golden samples" in said

@@ -40,11 +40,14 @@ def test_a_samples_input_has_the_bits_of_the_steps(steps: str, dtype: str, layou
         input=SimpleNamespace(layout=layout, dtype=dtype),
         raw=SimpleNamespace(kind="image", shape=shape, dtype="uint8"),
     )
-    made = encode.encoder(manifest, backend)
+    made, with_sample = encode.encoder(manifest, backend), encode.with_sample(manifest, backend)
     raw = np.random.default_rng(side).integers(0, 256, shape).astype(np.uint8)
     for sample in (raw, np.asfortranarray(raw), raw[::-1]):
         wanted = encode.tensor(transform.apply(STEPS[steps], sample), layout, backend)
         found = made(sample)
         assert np.array_equal(found, wanted)
+        again, preprocessed = with_sample(sample)
+        assert np.array_equal(again, wanted) and again.dtype == dtype
+        assert np.array_equal(preprocessed, transform.apply(STEPS[steps], sample))
         assert (found.dtype, found.shape, found.flags.c_contiguous) == (dtype, taken, True)
         assert not np.shares_memory(found, sample) or dtype == "uint8"

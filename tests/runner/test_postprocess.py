@@ -17,6 +17,7 @@ from edgekit.runner.bundle.manifest_rules import TASKS
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BundleError
 from edgekit.runner.postprocess import multi_label
+from edgekit.runner.preprocess import transform
 
 from .conftest import Made, WriteBundle
 
@@ -174,6 +175,34 @@ def test_what_is_given_back_badly_is_an_anomaly(
     assert told["is_anomaly"] is True and told["score"] == pytest.approx(exact)
     assert main(["predict", str(path), str(tmp_path / "x.npy"), "--no-trial"]) == 0
     assert "mean squared error, an anomaly above 4" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["--batch", "2"]])
+def test_a_sample_of_an_anomaly_task_is_preprocessed_once(
+    words: list[str], write_bundle: WriteBundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Both the network and its answer take what the steps give."""
+    counted: list[np.ndarray] = []
+    make = transform._MAKERS["scale"]
+
+    def counting(step: dict[str, Any]) -> transform.Transform:
+        scale = make(step)
+        return lambda x: (counted.append(x), scale(x))[1]
+
+    monkeypatch.setitem(transform._MAKERS, "scale", counting)
+    fields: dict[str, Any] = {"task": "anomaly", "activation": "none", "labels": ["normal", "anomaly"]}
+    fields["raw"] = RawSpec("vector", (3,), "float32", (0.0, 1.0))
+    fields["preprocess"] = [{"step": "scale", "factor": 10.0}]
+    path = write_bundle(scaled((3,), 0.5), X[None], 5 * X[None], golden=GOLDEN, threshold=4.0, **fields)
+    files = [str(tmp_path / f"{name}.npy") for name in "abcd"]
+    for file in files:
+        np.save(file, X)
+    calls = []
+    for some in (files[:2], files):
+        counted.clear()
+        assert main(["predict", str(path), *some, "--no-trial", *words]) == 0
+        calls.append(len(counted))
+    assert calls[1] - calls[0] == 2  # the others are those of golden vectors
 
 
 @pytest.mark.parametrize(

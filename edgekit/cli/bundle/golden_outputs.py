@@ -58,7 +58,8 @@ def record(
     """Samples (n, *raw) out of the files in `paths`, their outputs (n, *output), and which interpreter gave them."""
     bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
     grids = [None if each.grid is None else asdict(each.grid) for each in found.inputs]
-    answer = worker.run_job("record", options.model, home, paths=paths, most=options.samples, grids=grids)
+    facts = {"name": str(options.model), "grids": grids, "classes": found.classes}
+    answer = worker.run_job("record", options.model, home, paths=paths, most=options.samples, **facts)
     samples, outputs = (np.load(home / name, allow_pickle=False) for name in (jobs.SAMPLES, jobs.OUTPUTS))
     return samples, outputs, answer
 

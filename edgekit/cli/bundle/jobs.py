@@ -70,13 +70,21 @@ def _instead(path: Path, error: Exception) -> str:
     return readers.type_hint(path, str(error))
 
 
-def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str, Any] | None] = ()) -> dict[str, Any]:
+def record(
+    home: Path,
+    name: str,
+    paths: Sequence[str],
+    most: int,
+    grids: Sequence[dict[str, Any] | None] = (),
+    classes: Sequence[str] = (),
+) -> dict[str, Any]:
     """Leave the samples in `paths` (n, *raw), and the outputs (n, *output) that the draft bundle's interpreter gives.
 
     Of a table whose rows are samples, as many rows as are worth trying where `most` are kept, spread over all. Of a
     model with states, the first `most` samples of all files, as one stream.
 
     ConfigError where one of the model's inputs, integers on its grid, cannot hold what preprocess makes of the samples.
+    ModelError where a classic model's own label, one of its `classes`, is another than that of its largest score.
     """
     from edgekit.runner import bundle as bundles
     from edgekit.runner import postprocess
@@ -85,6 +93,8 @@ def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str
     model = open_model(bundles.read(home / DRAFT))
     found: list[np.ndarray] = []
     samples: list[np.ndarray] = []
+    given: list[dict[str, np.ndarray]] = []
+    has_label, inputs = (home / readers.GIVEN).exists(), model.manifest.inputs
     states = model.states()
     for path in paths:
         try:
@@ -93,7 +103,11 @@ def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str
             left = None if states is None else most - len(samples)
             for sample in _samples(path, model.manifest.raw, most, model.bundle.members, left):
                 _check_dtype(sample, model.manifest.raw)
-                output = model.execute(model.prepare(sample), states)
+                x = model.prepare(sample)
+                output = model.execute(x, states)
+                if has_label:
+                    parts = [x] if len(inputs) == 1 else model.backend.tensors(x)
+                    given.append({each.name: part for each, part in zip(inputs, parts, strict=True)})
                 postprocess.check_finite(output)
                 found.append(output)
                 samples.append(sample)
@@ -105,7 +119,20 @@ def record(home: Path, paths: Sequence[str], most: int, grids: Sequence[dict[str
             _check_input_range(Grid(**grid), np.stack(samples), model.manifest, place)
     np.save(home / SAMPLES, np.stack(samples))
     np.save(home / OUTPUTS, np.stack(found))
-    return {"interpreter": model.backend.name, "version": model.backend.version}
+    label = _label(home, name, given, np.stack(found), classes) if has_label else ""
+    return {"interpreter": model.backend.name, "version": model.backend.version, "label": label}
+
+
+def _label(
+    home: Path, name: str, given: Sequence[dict[str, np.ndarray]], scores: np.ndarray, classes: Sequence[str]
+) -> str:
+    """How the label of the model as it came agrees with the recorded scores, in words."""
+    from edgekit.models.files import onnx_classic
+
+    try:
+        return onnx_classic.agreement_on((home / readers.GIVEN).read_bytes(), given, scores, tuple(classes))
+    except ModelError as error:
+        raise ModelError(f"{name}: {error}") from None
 
 
 def _samples(

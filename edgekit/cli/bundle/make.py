@@ -47,6 +47,8 @@ def make(options: Options, out: Path, say: Say) -> Path:
         outputs.check(draft, answers, say)
         kept = golden_outputs.keep("stream" if found.states else options.task, answers, options.samples)
         say(f"golden      {len(kept)} of {len(answers)} inputs that were run on {by['interpreter']} {by['version']}")
+        if by["label"]:
+            say(f"label       {by['label']}")
         share = options.tolerance or (TOLERANCE_INTEGER if found.integers else TOLERANCE_FLOAT)
         manifest = replace(
             draft,

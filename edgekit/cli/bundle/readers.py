@@ -16,6 +16,8 @@ from edgekit.core.errors import ModelError
 from edgekit.runner import operators
 from edgekit.runner.errors import BundleError
 
+GIVEN = "given.onnx"
+"""A classic model as it came, kept beside the one whose label was taken off."""
 TARGETS = {".tflite": "tflite", ".onnx": "onnx", ".xml": "openvino"}
 Size = Optional[Sequence[int]]
 
@@ -122,6 +124,8 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
         )
     changes = [*classic.changes, *onnx_batch.set_batch_to_one(model)]
     changes += onnx_batch.close(model, (size[0], size[1])) if size else []
+    if classic.changes:
+        path.with_name(GIVEN).write_bytes(path.read_bytes())
     if changes:
         path.write_bytes(model.SerializeToString())
     return {

@@ -52,7 +52,7 @@ class Subject:
         def call() -> None:
             try:
                 self.predict(sample)
-            except Exception:
+            except Exception:  # a model may raise anything; the load that follows counts errors and names the first
                 return
 
         return soak.capacity(call, seconds)

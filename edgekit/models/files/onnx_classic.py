@@ -10,7 +10,8 @@ Runtime alone runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
+from edgekit.runner.backends.onnxruntime import errors
 
 DOMAIN = "ai.onnx.ml"
 CLASS_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
@@ -238,9 +240,11 @@ def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         [source] = session.get_inputs()
         shape = [1, *source.shape[1:]]
+        if not all(isinstance(side, int) for side in shape):
+            return None
         samples = [(scale * random.normal(size=shape)).astype(np.float32) for scale in scales]
         return [session.run(None, {source.name: sample}) for sample in samples]
-    except Exception:  # its errors share no base class; what is wrong with the model shows again where it is opened
+    except errors():  # what is wrong with the model shows again where it is opened
         return None
 
 
@@ -272,18 +276,54 @@ def _agreeing_with_label(content: bytes, model: Any, classes: tuple[str, ...]) -
     scores = np.stack([np.asarray(each[0], np.float64).ravel() for each in after])
     if len(classes) < 2 or scores.shape[1] != len(classes):
         return []
-    largest = np.sort(scores, axis=1)[:, -2:]
-    is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)
-    names = np.array(classes)
-    own = np.array([_text(label) for label in labels[:, 0]])
-    differ = is_clear & (names[scores.argmax(axis=1)] != own)
+    is_clear, differ = _differing(scores, labels[:, 0], classes)
     if not differ.any():
         return []
     if len(classes) == 2 and differ[is_clear].all():
         return [_negate(model)]
-    seen = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} random samples"
-    if differ.mean() <= MOST_TIES:
-        return [f"{seen}, because it breaks ties otherwise; the runner takes the score"]
+    return [_ties(differ, "random samples")]
+
+
+def agreement_on(
+    content: bytes, samples: Sequence[dict[str, np.ndarray]], scores: np.ndarray, classes: tuple[str, ...]
+) -> str:
+    """Compare the class of the largest of recorded scores (n, classes) with the label of the unchanged model `content`.
+
+    Returns what was seen, in words; nothing where the model has no label, or its scores are not those of its classes.
+    ModelError where they differ for more samples than ties explain.
+    """
+    import onnxruntime
+
+    label = next((each for each in _parsed(content).graph.output if each.type.tensor_type.elem_type in LABELS), None)
+    if label is None or len(classes) < 2 or scores.shape[1:] != (len(classes),):
+        return ""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        labels = np.array([np.ravel(session.run([label.name], sample)[0])[0] for sample in samples])
+    except errors() as error:
+        return f"not compared with its scores, because the unchanged model does not run: {' '.join(str(error).split())}"
+    _, differ = _differing(scores, labels, classes)
+    if not differ.any():
+        return f"the class of the largest score, for each of the {len(differ)} golden samples"
+    return _ties(differ, "golden samples")
+
+
+def _differing(scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """For which samples the largest of the scores (n, classes) is clear, and for which of these it is no label's."""
+    largest = np.sort(scores, axis=1)[:, -2:]
+    is_clear = largest[:, 1] - largest[:, 0] > CLEAR_MARGIN * np.abs(largest).max(axis=1)
+    own = np.array([_text(label) for label in labels])
+    return is_clear, is_clear & (np.array(classes)[scores.argmax(axis=1)] != own)
+
+
+def _ties(differ: np.ndarray, what: str) -> str:
+    """What was seen, in words, where ties explain it; else ModelError."""
+    seen = f"the class of its largest score is not its own label for {differ.sum()} of {len(differ)} {what}"
+    if differ.sum() <= math.ceil(MOST_TIES * len(differ)):
+        return f"{seen}, because it breaks ties otherwise; the runner takes the score"
     raise ModelError(
         f"{seen}, so the scores do not decide; wrap the classifier in sklearn.calibration.CalibratedClassifierCV, or "
         "train one that has predict_proba, and convert it again"

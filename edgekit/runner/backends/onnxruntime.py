@@ -103,6 +103,14 @@ def sums_in_32_bits() -> bool:
         return False
 
 
+def errors() -> tuple[type[Exception], ...]:
+    """What ONNX Runtime raises for a model or an input: classes of its own, which share no base but Exception."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as own
+
+    classes = (each for each in vars(own).values() if isinstance(each, type) and issubclass(each, Exception))
+    return (RuntimeError, ValueError, *classes)
+
+
 def session(model: bytes | str, options: Any) -> Any:
     """An `InferenceSession` whose sums do not overflow.
 

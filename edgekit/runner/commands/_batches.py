@@ -33,6 +33,7 @@ class Waiting(NamedTuple):
     read_ms: float = 0.0
     preprocess_ms: float = 0.0
     size: tuple[int, int] | None = None
+    sample: np.ndarray | None = None
 
 
 class Batches:
@@ -89,12 +90,12 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
             for sample in samples(inputs.samples, path, model.manifest.raw, strict, model.bundle.members):
                 read = perf_counter_ns()
                 try:
-                    x = model.prepare(sample.raw)
+                    x, prepared = model.prepare_with_sample(sample.raw)
                 except InputError as error:
                     model.observers.refused(error)
                     raise _of(path, sample.span, error) from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
-                yield Waiting(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size)
+                yield Waiting(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size, prepared)
                 started = perf_counter_ns()
         except InputError as error:
             yield Waiting(file, path, error)
@@ -113,7 +114,7 @@ def _answered(
         if each.raw is not None and found is not None:
             timing_ms = {"preprocess": each.preprocess_ms, "execute": found[1]}
             try:
-                prediction = model.answer(each.raw, found[0], top_k, timing_ms, size=each.size)
+                prediction = model.answer(each.raw, found[0], top_k, timing_ms, each.sample, each.size)
                 yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
                 continue
             except InputError as unanswered:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
         def check(self, raw: np.ndarray) -> None: ...
 
-        def prepare(self, raw: np.ndarray) -> np.ndarray: ...
+        def prepare_with_sample(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]: ...
 
         def states(self) -> States | None: ...
 
@@ -193,9 +193,9 @@ class Stream:
     def _predict(self, window: Window) -> Prediction:
         model, raw = self._model, window.raw
         started = perf_counter_ns()
-        sample = None
+        sample: np.ndarray | None
         if self._sliding is None:
-            x = model.prepare(raw)
+            x, sample = model.prepare_with_sample(raw)
         else:
             model.check(raw)
             sample = self._sliding(raw, window.span.start)

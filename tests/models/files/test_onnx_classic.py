@@ -151,26 +151,41 @@ def test_support_vectors_of_three_classes_say_that_ties_are_broken_otherwise(tmp
     )
 
 
-def test_scores_that_do_not_decide_the_label_are_refused() -> None:
-    """The label of the least score, of three."""
-    from onnx import TensorProto, helper
+def by_least(above: float) -> bytes:
+    """A file whose label is the class of the largest of three scores; above that first feature, of the least."""
+    from onnx import TensorProto, helper, numpy_helper
 
-    tree = helper.make_node(
-        "LinearClassifier", ["x"], ["unused", "scores"], domain="ai.onnx.ml", classlabels_ints=[0, 1, 2],
-        coefficients=[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], intercepts=[0.0, 0.0, 0.0],
-    )  # fmt: skip
-    least = helper.make_node("ArgMin", ["scores"], ["label"], axis=1, keepdims=0)
+    nodes = [
+        helper.make_node(
+            "LinearClassifier", ["x"], ["unused", "scores"], domain="ai.onnx.ml", classlabels_ints=[0, 1, 2],
+            coefficients=[1.0, 0.0, 0.0, 1.0, -1.0, -1.0], intercepts=[0.0, 0.0, 0.0],
+        ),
+        helper.make_node("ArgMin", ["scores"], ["least"], axis=1, keepdims=0),
+        helper.make_node("ArgMax", ["scores"], ["largest"], axis=1, keepdims=0),
+        helper.make_node("Gather", ["x", "place"], ["first"], axis=1),
+        helper.make_node("Greater", ["first", "above"], ["is_above"]),
+        helper.make_node("Where", ["is_above", "least", "largest"], ["label"]),
+    ]  # fmt: skip
     graph = helper.make_graph(
-        [tree, least],
+        nodes,
         "least",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])],
         [
             helper.make_tensor_value_info("label", TensorProto.INT64, [None]),
             helper.make_tensor_value_info("scores", TensorProto.FLOAT, [None, 3]),
         ],
+        [
+            numpy_helper.from_array(np.array(0, np.int64), "place"),
+            numpy_helper.from_array(np.array(above, np.float32), "above"),
+        ],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
-    content = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    return content
+
+
+def test_scores_that_do_not_decide_the_label_are_refused() -> None:
+    content = by_least(above=-np.inf)
     with pytest.raises(ModelError, match=r"not its own label for \d+ of 1000 .*CalibratedClassifierCV"):
         onnx_classic.read(content)
 

@@ -194,6 +194,16 @@ def test_nothing_is_written_that_others_can_write(tmp_path: Path, signer: Desk) 
         assert path.is_symlink() or not path.stat().st_mode & 0o022, path
 
 
+@pytest.mark.parametrize(("user", "read_only"), [(0, True), (NOBODY, True), (NOBODY, False)])
+def test_a_watch_that_cannot_write_in_its_home_ends_in_one_line(user: int, read_only: bool, signed: Machine) -> None:
+    """It records each try of a release, and so can start none."""
+    for made in (False, True):  # the files of its locks
+        for name in (".watch", ".program", ".lock") if made else ():
+            (signed.home / name).touch(0o600)
+        said = signed.refused("watch", "--", "true", user=user, read_only=read_only, code=7)
+        assert "/var/lib/edge/.watch" in said and ("Read-only file system" in said or "Permission denied" in said)
+
+
 def test_a_user_without_a_name_is_told_what_ssh_keygen_lacks(signed: Machine) -> None:
     said = signed.refused(*PREDICT, SIGNED, SAMPLE, user=NAMELESS)
     assert "No user exists for uid 54321" in said and "run as a user that is" in said
