@@ -17,7 +17,7 @@ from tests.test_floors import MODULES, PACKAGE, imported
 
 REPORTING = {"openvino", "nncf", "onnxruntime", "mlflow", "transformers", "huggingface_hub", "onnx2tf"}
 """Packages that report, or import one that does."""
-OURS = (".cache/edgerun/",)
+OURS = (".cache/edgerun/", ".cache/edgekit/source-digests.json")
 NOT_OURS = (".cache/matplotlib/", ".ipython/profile_default/")
 """What Matplotlib and IPython keep for every program that uses them: fonts, a profile. Neither names a device."""
 LIBRARIES = """

@@ -2,7 +2,6 @@
 
 import pytest
 
-from edgekit.core.config import TrainOptions
 from edgekit.training.fit import fit
 from edgekit.training.schedule import learning_rate_at
 from tests.training.test_fit import blobs, data_of, options, perceptron
@@ -41,12 +40,3 @@ def test_a_training_follows_its_options() -> None:
     constant = options(4, schedule="constant", warmup_share=0.0)
     found = fit(perceptron(), data, [], constant, seed=0, device="cpu", threads=1)
     assert [epoch.learning_rate for epoch in found.epochs] == [0.1] * 4
-
-
-def test_options_that_came_later_are_in_no_record_that_does_not_use_them() -> None:
-    assert TrainOptions().model_dump().keys() == {
-        "epochs", "batch_size", "learning_rate", "weight_decay", "augment", "patience_epochs"
-    }  # fmt: skip
-    used = TrainOptions(schedule="linear", augmentations=[{"kind": "mixup"}], ema_decay=0.9)
-    assert used.model_dump().keys() - TrainOptions().model_dump().keys() == {"schedule", "augmentations", "ema_decay"}
-    assert TrainOptions.model_validate(used.model_dump(mode="json")) == used

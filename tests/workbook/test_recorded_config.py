@@ -134,14 +134,6 @@ def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Pat
     assert read_back(named, bundle(named, tmp_path / "named"), tmp_path / "named").run.targets_named
 
 
-def test_a_record_of_edgekit_0_1_is_read_too(tmp_path: Path) -> None:
-    """Which told the task among the options of the data, where no config may have it."""
-    plan = planned(tmp_path, {"data": {"source": "digits"}, **STUDENT})
-    config = origin_of(chain(plan, tmp_path / "earlier"), plan.stages["bundle"])["config"]
-    config = {**config, "data": {**config["data"], "task": config.pop("task")}}
-    same(plan, read_back(plan, bundle(plan, tmp_path, config=config), tmp_path))
-
-
 @pytest.mark.parametrize("kind", ["image", "vector", "audio", "window", "text", "tensors"])
 def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) -> None:
     model, student = networks.pair("classification", kind, (32, 32, 3))

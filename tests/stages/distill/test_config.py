@@ -134,9 +134,3 @@ def test_a_title_does_not_depend_on_the_order_of_the_arguments() -> None:
     }
     assert titles == {"ds_cnn(block_strides=[2, 1], width=8)"}
     assert NetworkConfig(builder="a.b:small").title == "small"
-
-
-@pytest.mark.parametrize("option", ["prune.temperature", "prune.alpha", "quantize.temperature", "quantize.alpha"])
-def test_the_stages_that_follow_have_no_loss_of_their_own(option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{option}: .*leave it out, or set distill\.{option.partition('.')[2]}"):
-        load_plan(TINY, [f"{option}=0.5"])

@@ -86,9 +86,3 @@ def test_a_teachers_own_augmentations_are_checked_with_the_config() -> None:
     plan = load_plan(TINY)
     with pytest.raises(ValueError, match=r"training\.augmentations\.0\.kind: got 'cutmx'; did you mean"):
         Config.model_validate({**plan.stages["distill"].model_dump(), "teachers": [wrong]})
-
-
-def test_a_config_that_does_not_use_it_has_the_record_it_had() -> None:
-    assert not {"ensemble", "augmentations", "ema_decay", "schedule", "warmup_share"} & set(
-        load_plan(TINY).stages["distill"].model_dump()
-    )
