@@ -77,7 +77,7 @@ def test_a_file_that_amplifies_rounding_ships_and_a_wrong_one_made_of_it_does_no
     job = Job("baseline", "openvino", tmp_path / "none.npy", (step,))
     [row] = checker.Checker(network, INPUTS, Config(targets=["openvino"])).records(job, [made])
     if is_wrong:
-        assert row["advice"] == checker.ADVICE["fp32"] and conditioning.FEW_ULPS in row["cause"]
+        assert "drop this target" in row["advice"] and conditioning.FEW_ULPS in row["cause"]
     else:
         last = row["boundaries"][-1]
         assert last["snr_db"] < 60 and conditioning.FEW_ULPS in last["conditioning"]
