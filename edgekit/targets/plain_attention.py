@@ -23,13 +23,11 @@ def plain_attention() -> Iterator[None]:
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with patch.object(
-            transformer, "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)
-        ):
+        with patch.object(transformer, "_detect_is_causal_mask", _as_stated):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _given(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+def _as_stated(mask: Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
     return bool(is_causal)
