@@ -87,7 +87,17 @@ class Model:
     def prepare_with_sample(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """The model's input, and the sample after preprocess where the task's answer needs it; else None.
 
-        `answer` takes the sample, so that the steps run once. Takes and raises what `prepare` does.
+        `answer` takes the sample, so that the steps run once.
+
+        Parameters
+        ----------
+        raw
+            The sample.
+
+        Raises
+        ------
+        InputError
+            It is not what `manifest.raw` states.
         """
         self.check(raw)
         return (self._encode(raw), None) if self._encode_with_sample is None else self._encode_with_sample(raw)
