@@ -59,7 +59,7 @@ lint: $(VENV)/.dev ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
-		--exclude '^edgekit/(serve|runner/releases|measure/devices/remote)/' edgekit & windows=$$!; \
+		--exclude '^edgekit/(serve|device/releases|fleet/devices/remote)/' edgekit & windows=$$!; \
 	$(BIN)/mypy; linux=$$?; wait $$windows && exit $$linux
 
 nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make defaults does so too

@@ -19,13 +19,13 @@ from statistics import NormalDist, median
 import numpy as np
 
 from benchmarks.networks import make
+from edgekit.device.measure import conditions, intervals
+from edgekit.device.measure.bench import growing, interleaved, machine
+from edgekit.device.measure.execution import execution
+from edgekit.device.measure.intervals import Ratio
 from edgekit.report.formatting import faster
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
-from edgekit.runner.measure import conditions, intervals
-from edgekit.runner.measure.bench import growing, interleaved, machine
-from edgekit.runner.measure.execution import execution
-from edgekit.runner.measure.intervals import Ratio
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.benchmark import Config
 

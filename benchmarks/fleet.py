@@ -25,14 +25,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.measure.devices.commands import hello
-from edgekit.measure.devices.connection import Network
-from edgekit.measure.devices.inventory import Host
-from edgekit.measure.devices.line import Line
-from edgekit.measure.devices.supply import Runner, Supplies, supply
-from tests.measure.devices.proxy import Proxy
-from tests.measure.devices.rig import Rig, address
-from tests.runner.releases.device import write
+from edgekit.fleet.devices.commands import hello
+from edgekit.fleet.devices.connection import Network
+from edgekit.fleet.devices.inventory import Host
+from edgekit.fleet.devices.line import Line
+from edgekit.fleet.devices.supply import Runner, Supplies, supply
+from tests.device.releases.device import write
+from tests.fleet.devices.proxy import Proxy
+from tests.fleet.devices.rig import Rig, address
 
 BUNDLE_BYTES, LARGE_BYTES = 41_000, 3_000_000
 CUTS, CUT_BYTES = 45, 66_000

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.networks import make
-from edgekit.runner import bundle, pyz
-from edgekit.runner.measure.bench import interleaved
-from edgekit.runner.measure.intervals import ratio
+from edgekit.device import pyz
+from edgekit.device.measure.bench import interleaved
+from edgekit.device.measure.intervals import ratio
+from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 
 BARE = """

@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.networks import HOME, decoded, npy
+from edgekit.device.measure.bench import interleaved, machine
+from edgekit.device.measure.intervals import ratio
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import encoder
-from edgekit.runner.measure.bench import interleaved, machine
-from edgekit.runner.measure.intervals import ratio
 from edgekit.runner.model import Model, open_model
 from edgekit.runner.preprocess import sliding, transform
 

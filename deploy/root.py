@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from deploy.unneeded import EVERYWHERE, OF
-from edgekit.runner import pyz
+from edgekit.device import pyz
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 TARGETS = {"ai-edge-litert": ("tflite",), "openvino": ("openvino", "onnx"), "onnxruntime": ("onnx",)}

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.drift import figure, page, run, tables
 from benchmarks.drift.measured import Result
 from benchmarks.drift.plan import QUICK, WHOLE
+from edgekit.device.measure.bench import machine
 from edgekit.runner.files import write_atomically
-from edgekit.runner.measure.bench import machine
 
 ROOT = Path(__file__).parents[2]
 PAGE, PICTURE = ROOT / "docs" / "results" / "drift.md", ROOT / "docs" / "results" / "drift.png"

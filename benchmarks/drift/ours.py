@@ -10,9 +10,9 @@ import numpy as np
 from benchmarks.drift.detectors import Alarm
 from benchmarks.drift.pools import Stream
 from benchmarks.drift.subjects import Subject
+from edgekit.device.monitor import inputs, outputs, reference
+from edgekit.device.monitor.monitor import Monitor
 from edgekit.runner.bundle.manifest import Manifest
-from edgekit.runner.monitor import inputs, outputs, reference
-from edgekit.runner.monitor.monitor import Monitor
 
 CHUNK = 256
 ALARMING = ("doubtful", "wrong")

@@ -13,7 +13,7 @@ from benchmarks.peers.__main__ import HOME
 from benchmarks.peers.peer import ROOT
 from benchmarks.peers.table import Beside, Ours, Table, Theirs
 from edgekit.core.errors import EdgekitError
-from edgekit.runner.measure.intervals import Median
+from edgekit.device.measure.intervals import Median
 
 PAGE = ROOT / "docs" / "results" / "peers.md"
 TARGETS = {"tflite": "TFLite", "openvino": "OpenVINO", "onnx": "ONNX Runtime"}

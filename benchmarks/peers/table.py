@@ -14,7 +14,7 @@ from benchmarks.environments import NotRun
 from benchmarks.peers.record import NAME
 from edgekit.core import artifacts
 from edgekit.core.config import TARGETS
-from edgekit.runner.measure.intervals import Median, Ratio
+from edgekit.device.measure.intervals import Median, Ratio
 from edgekit.stages.benchmark.timings import Timings
 
 SUFFIXES = {".tflite": "tflite", ".xml": "openvino", ".onnx": "onnx"}

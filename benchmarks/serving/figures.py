@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgekit.runner.measure import intervals
+from edgekit.device.measure import intervals
 
 CONFIDENCE = 0.95
 

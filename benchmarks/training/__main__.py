@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.training import roof
-from edgekit.runner.measure.bench import machine
-from edgekit.runner.measure.intervals import ratio
+from edgekit.device.measure.bench import machine
+from edgekit.device.measure.intervals import ratio
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("worker.py")

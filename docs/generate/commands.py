@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import pkgutil
@@ -15,7 +16,6 @@ from typer.testing import CliRunner
 
 from edgekit.cli.app import app
 from edgekit.runner import cli as runner
-from edgekit.runner import commands as runner_commands
 
 PLAIN = {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
 """The environment in which help looks the same everywhere."""
@@ -38,7 +38,8 @@ def edgekit_commands() -> list[str]:
 
 def edgerun_commands() -> list[str]:
     """The commands of `edgerun`, sorted."""
-    found = (module.name for module in pkgutil.iter_modules(runner_commands.__path__))
+    folders = [folder for package in runner.packages() for folder in importlib.import_module(package).__path__]
+    found = (module.name for module in pkgutil.iter_modules(folders))
     return sorted(name for name in found if not name.startswith("_"))
 
 

@@ -8,21 +8,21 @@ from typing import Annotated, Literal
 import typer
 
 from edgekit import __version__
+from edgekit.cli import trust
 from edgekit.cli.cache import app as cache_app
 from edgekit.cli.compare import compare
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.export import export
 from edgekit.cli.field.commands import app as field
-from edgekit.cli.fleet.commands import app as fleet
+from edgekit.cli.fleet import app as fleet
 from edgekit.cli.help import bare_switches
 from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.run import run
 from edgekit.cli.search.command import search
 from edgekit.cli.serve import FORWARDED, serve
-from edgekit.cli.trust import commands as trust
 from edgekit.core import telemetry
-from edgekit.workbook.watch import watching
+from edgekit.core.terminal_progress import watching
 
 telemetry.off()  # here, and in whatever is started from here
 

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
+from edgekit.core.terminal_progress import watching
 from edgekit.models.files import TITLES, detect
 from edgekit.workbook import deciding, preflight
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.sections import own_fields
-from edgekit.workbook.watch import watching
 
 
 def show(plan: Plan, out: Path) -> None:

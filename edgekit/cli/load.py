@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
+from edgekit.core.terminal_progress import watching
+from edgekit.device.autotune import prove
+from edgekit.device.measure import bench
 from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Load, Result, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.runner import bundle as bundles
-from edgekit.runner.autotune import prove
 from edgekit.runner.backends import installed
 from edgekit.runner.errors import SelftestError
-from edgekit.runner.measure import bench
-from edgekit.workbook.watch import watching
 
 TRIAL_S = 10.0
 """Of one run in the search for the highest rate."""

@@ -14,8 +14,8 @@ from edgekit.cli.several import load_plans, run_all
 from edgekit.cli.training import training_processes
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
+from edgekit.core.terminal_progress import watching
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.watch import watching
 
 
 def run(

@@ -96,8 +96,8 @@ def _show(summaries: Sequence[Summary], out: Path) -> None:
 
 
 def _log(summaries: Sequence[Summary], out: Path, mlflow: str) -> None:
+    from edgekit.core.terminal_progress import watching
     from edgekit.report import mlflow as tracking
-    from edgekit.workbook.watch import watching
 
     for each in summaries:
         if each.exit_code in (0, BudgetMissed.exit_code):

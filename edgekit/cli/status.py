@@ -12,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit.core import progress
+from edgekit.core import terminal_progress as watch
 from edgekit.core.errors import ConfigError
 from edgekit.report.result import RESULT, is_current
-from edgekit.workbook import attempts, state, watch
+from edgekit.workbook import attempts, state
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import PLAN
 from edgekit.workbook.state import StageState

@@ -13,13 +13,13 @@ from typing import Any
 
 from edgekit.core import replay, source_code
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.runner import pyz
+from edgekit.device import pyz
 
 NO_RESULT = (
     *source_code.REPORTING,
     "edgekit.data.box_formats",
     "edgekit.data.sources",
-    "edgekit.measure.devices",
+    "edgekit.fleet.devices",
     "edgekit.measure.energy",
 )
 """Modules that no stage's result depends on, though a stage imports them: beside what reports, what reads samples,

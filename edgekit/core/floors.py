@@ -7,11 +7,12 @@ from __future__ import annotations
 
 FLOORS = (
     ("runner",),
+    ("device",),
     ("core",),
     ("data",),
     ("models",),
     ("targets", "training"),
-    ("measure",),
+    ("fleet", "measure"),
     ("stages",),
     ("report",),
     ("serve", "workbook"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.config import TrainingOptions
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 
 MULTIPLIED_BY = ("amx_bf16", "avx512_bf16", "bf16")
 """Instruction sets with multiply-adds of bfloat16: without one, bfloat16 is slower than float32."""

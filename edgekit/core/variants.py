@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.converted import Agreement, LeftBehind
+from edgekit.device.measure.execution import execution
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, joined_input
-from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ import numpy as np
 
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
+from edgekit.device.monitor import kept
 from edgekit.runner.errors import bounded_recursion
-from edgekit.runner.monitor import kept
 
 COLUMNS = ("file", "time", "doubt", "answer", "label")
 BETWEEN, NONE = ";", "none"

@@ -12,13 +12,13 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.variants import zipped_bytes
+from edgekit.device.measure import conditions
+from edgekit.device.measure.bench import interleaved
+from edgekit.device.measure.execution import execution
+from edgekit.device.measure.intervals import p50
 from edgekit.measure import lane
 from edgekit.measure.references import References
 from edgekit.runner.backends import open_backend
-from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import interleaved
-from edgekit.runner.measure.execution import execution
-from edgekit.runner.measure.intervals import p50
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch
 from edgekit.targets import precisions as offered

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from edgekit.core.rows.conditions import Conditions
 from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.device.measure import conditions
 from edgekit.report import run
 from edgekit.report.formatting import count, milliseconds, percent, points, times
 from edgekit.report.result.types import Result
-from edgekit.runner.measure import conditions
 
 Pair = tuple[Any, Any]
 Variant = BaselineRow | VariantRow

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgekit import __version__
+from edgekit.runner import extension
 from edgekit.runner.errors import RunnerError, keep_exit_code_after_interrupt
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -100,12 +101,18 @@ def _module(name: str) -> Any:
     """The file of one command, or None; the others are not even looked at."""
     if not name.isidentifier() or name.startswith("_"):
         return None
-    try:
-        return importlib.import_module(f"{COMMANDS}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{COMMANDS}.{name}":
-            raise
-        return None
+    for package in packages():
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+    return None
+
+
+def packages() -> tuple[str, ...]:
+    """Those that hold a file for each command."""
+    return COMMANDS, *extension.find().commands
 
 
 def _narrow(prog: str) -> argparse.HelpFormatter:
@@ -121,7 +128,7 @@ def _overview() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="edgerun", description="Run an edgekit bundle on this device.", epilog=CODES)
     parser.add_argument("--version", action="version", version=f"edgerun {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    folder = importlib.import_module(COMMANDS).__path__
-    for name in sorted(found.name for found in pkgutil.iter_modules(folder) if not found.name.startswith("_")):
+    folders = [folder for package in packages() for folder in importlib.import_module(package).__path__]
+    for name in sorted(found.name for found in pkgutil.iter_modules(folders) if not found.name.startswith("_")):
         commands.add_parser(name, help=_module(name).HELP)
     return parser

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from edgekit.runner import admission
-from edgekit.runner.bundle import check_architecture, read_bytes
-from edgekit.runner.errors import InputError
-from edgekit.runner.model import Model, open_model
+from edgekit.runner import extension
+from edgekit.runner.extension import LoadOptions, OnProgress
 
 if TYPE_CHECKING:
-    from edgekit.runner.autotune.launch import OnProgress
-    from edgekit.runner.bundle import Bundle
-    from edgekit.runner.monitor.doubtful import Doubtful
-    from edgekit.runner.monitor.metrics import Metrics
-    from edgekit.runner.monitor.monitor import Monitor
+    from edgekit.runner.model import Model
 
 
 def load(
@@ -25,8 +19,8 @@ def load(
     device: str | None = None,
     trial: bool = True,
     on_progress: OnProgress | None = None,
-    metrics: str | os.PathLike[str] | Metrics | None = None,
-    monitor: bool | Monitor | None = None,
+    metrics: Any = None,
+    monitor: Any = None,
     keep: str | os.PathLike[str] | None = None,
 ) -> Model:
     """Verify a bundle and open its model.
@@ -76,74 +70,5 @@ def load(
     ResourceError
         The folder of `keep` cannot be made or read.
     """
-    wanted = (threads, interpreter, device or "CPU")
-    if metrics is None:
-        return _load(path, wanted, trial, on_progress, monitor, keep)
-    from edgekit.runner.monitor.metrics import Metrics
-
-    shared = isinstance(metrics, Metrics)
-    told = metrics if isinstance(metrics, Metrics) else Metrics(metrics)  # first: what is wrong with it is soon said
-    try:
-        model = _load(path, wanted, trial, on_progress, monitor, keep)
-    except BaseException:
-        if not shared:
-            told.close()
-        raise
-    told.add(model, is_last=not shared)
-    return model
-
-
-def _load(
-    path: str | os.PathLike[str],
-    wanted: tuple[int | None, str | None, str],
-    trial: bool,
-    on_progress: OnProgress | None,
-    monitor: bool | Monitor | None,
-    keep: str | os.PathLike[str] | None,
-) -> Model:
-    release = None
-    if path == "current":
-        from edgekit.runner.releases import current
-
-        release = current.find()
-        path = release.path
-        bundle = read_bytes(release.read(), path)
-    else:
-        bundle = admission.read(path)
-    check_architecture(bundle.manifest)
-    kept, watching = _kept(bundle, keep), _watching(bundle, monitor)  # before the trial, which takes a while
-    if trial:
-        from edgekit.runner import autotune
-
-        model = autotune.open_best(path, bundle, *wanted, on_progress)
-    else:
-        threads, interpreter, device = wanted
-        model = open_model(bundle, 1 if threads is None else threads, interpreter, device)
-    model.release = release
-    if kept is not None:
-        model.observers.add(kept)
-    if watching is not None:
-        watching.attach(model)
-        model.monitor = watching
-        model.observers.add(watching)
-    return model
-
-
-def _kept(bundle: Bundle, keep: str | os.PathLike[str] | None) -> Doubtful | None:
-    if keep is None:
-        return None
-    from edgekit.runner.monitor.doubtful import Doubtful
-
-    return Doubtful(bundle.manifest, bundle.identity, keep)
-
-
-def _watching(bundle: Bundle, monitor: bool | Monitor | None) -> Monitor | None:
-    if monitor is None or monitor is False:
-        return None
-    from edgekit.runner.monitor.monitor import Monitor
-
-    if isinstance(monitor, Monitor):
-        return monitor
-    if monitor is not True:
-        raise InputError(f"monitor: got {monitor!r}; use True or a Monitor")
-    return Monitor.of_bundle(bundle)
+    options = LoadOptions(threads, interpreter, device or "CPU", trial, on_progress, metrics, monitor, keep)
+    return extension.find().load(path, options)

@@ -13,7 +13,7 @@ from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
 from edgekit.runner.encode import encoder, with_sample
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.runner.monitor.observer import Observers
+from edgekit.runner.observers import Observers
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.runner.promised import check_values
 

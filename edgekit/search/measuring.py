@@ -22,10 +22,10 @@ from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.rows.study import AnchorRow
+from edgekit.device.measure import bench, conditions, intervals
+from edgekit.device.measure.execution import execution
 from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
-from edgekit.runner.measure import bench, conditions, intervals
-from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.search.files import Content
 from edgekit.workbook.workers import Pool, Work

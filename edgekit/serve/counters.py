@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms, place
+from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms, place
 from edgekit.serve.curve import SIZES
 from edgekit.serve.refusal import REASONS
 

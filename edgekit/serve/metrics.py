@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from edgekit.runner.monitor.exposition import text as written
-from edgekit.runner.monitor.histogram import buckets
-from edgekit.runner.monitor.machine import Machine
+from edgekit.device.monitor.exposition import text as written
+from edgekit.device.monitor.histogram import buckets
+from edgekit.device.monitor.machine import Machine
 from edgekit.serve import processes
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
 from edgekit.serve.curve import SIZES

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit.device.autotune import choices
 from edgekit.runner._start import cache_folder, is_mine
-from edgekit.runner.autotune import choices
 from edgekit.runner.batch import Batch, open_batch
 from edgekit.runner.errors import BackendError, RunnerError, SelftestError
 from edgekit.runner.files import write_atomically

@@ -11,7 +11,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 
-from edgekit.runner.commands.serve import is_redis
+from edgekit.device.commands.serve import is_redis
 from edgekit.runner.errors import InputError
 from edgekit.serve.sealed import sealed
 from edgekit.serve.settings import Settings

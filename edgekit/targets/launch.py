@@ -14,8 +14,8 @@ from typing import Any
 from edgekit.core import progress, subprocesses
 from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
+from edgekit.device.hardware import health
 from edgekit.runner import processes
-from edgekit.runner.device import health
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
 

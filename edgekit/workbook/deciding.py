@@ -18,11 +18,11 @@ def check(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
     benchmark: Any = plan.stages["benchmark"]
     if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
         return ""
-    from edgekit.measure.devices.deciding import deciding_hosts  # all that SSH needs, and most runs do without
+    from edgekit.fleet.devices.deciding import deciding_hosts  # all that SSH needs, and most runs do without
 
     found = deciding_hosts(benchmark.hosts, benchmark.where)
     if ask:
-        from edgekit.measure.devices.turns import greet
+        from edgekit.fleet.devices.turns import greet
 
         greet(found)
     return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"

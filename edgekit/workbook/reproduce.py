@@ -17,6 +17,7 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import ConfigError, DataError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.core.run_folder import stage_folder
+from edgekit.core.terminal_progress import watching
 from edgekit.data.types import MOST_CALIBRATION
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import MANIFEST, Bundle
@@ -24,7 +25,6 @@ from edgekit.runner.files import make_folder
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import run
 from edgekit.workbook.sections import SAMPLES_OF, stage_config
-from edgekit.workbook.watch import watching
 
 RECORDED = {
     "config": dict,

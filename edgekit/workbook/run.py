@@ -20,6 +20,7 @@ from edgekit.core.errors import (
     ResourceError,
 )
 from edgekit.core.hashing import write_json
+from edgekit.core.terminal_progress import Watch, watching
 from edgekit.measure import lane
 from edgekit.report import html
 from edgekit.report import result as results
@@ -32,7 +33,6 @@ from edgekit.workbook.shared_cache.in_run import RunCaches
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import DataDigest, StageState
-from edgekit.workbook.watch import Watch, watching
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""

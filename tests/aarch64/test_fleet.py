@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from edgekit.runner import bundle
+from tests.fleet.devices.rig import Rig
 from tests.matrix.bundles import Known
-from tests.measure.devices.rig import Rig
 
 from .device import Device
 from .fetch import DEVICE

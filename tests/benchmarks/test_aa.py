@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import aa
+from edgekit.device.measure.intervals import Ratio
 from edgekit.runner.backends import open_backend
-from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark import Config
 from tests.runner.conftest import NCHW, SCORES, onnx_model
 

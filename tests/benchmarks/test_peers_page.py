@@ -18,7 +18,7 @@ from benchmarks.peers.peer import File, Made
 from benchmarks.peers.table import Beside, Ours, Table, Theirs
 from benchmarks.peers.toolkits import named
 from edgekit.core import artifacts
-from edgekit.runner.measure.intervals import Median, Ratio
+from edgekit.device.measure.intervals import Median, Ratio
 from tests.conftest import ROOT
 from tests.stages.benchmark.made import CALLS, ROUNDS, decided, row, timings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import cache_key, source_code
-from edgekit.runner import pyz
+from edgekit.device import pyz
 
 Edit = Callable[[str], str]
 
@@ -38,8 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def edited(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Edit], None]]:
     """Edit a file of the copy, whose source the keys are made of; it is put back afterwards."""
     monkeypatch.setattr(source_code, "ROOT", tree)
-    monkeypatch.setattr(pyz, "PACKAGE", tree / "runner")
-    monkeypatch.setattr(pyz, "SERVER", tree / "serve")
+    monkeypatch.setattr(pyz, "EDGEKIT", tree)
     before: dict[Path, str] = {}
     source_code.clear()
 
@@ -81,12 +80,12 @@ EDITS = [
     # reports, commands, the doctor, the server, devices
     ("distill", "report/formatting.py", BEHAVIOUR, False),
     ("distill", "cli/__init__.py", BEHAVIOUR, False),
-    ("distill", "runner/doctor/advice.py", BEHAVIOUR, False),
+    ("distill", "device/doctor/advice.py", BEHAVIOUR, False),
     ("prune", "serve/app.py", BEHAVIOUR, False),
-    ("quantize", "runner/monitor/monitor.py", BEHAVIOUR, False),
-    ("profile", "runner/releases/records.py", BEHAVIOUR, False),
-    ("distill", "runner/trust/policy.py", BEHAVIOUR, False),
-    ("prune", "measure/devices/wheels.py", BEHAVIOUR, False),
+    ("quantize", "device/monitor/monitor.py", BEHAVIOUR, False),
+    ("profile", "device/releases/records.py", BEHAVIOUR, False),
+    ("distill", "device/trust/policy.py", BEHAVIOUR, False),
+    ("prune", "fleet/devices/wheels.py", BEHAVIOUR, False),
     ("prune", "core/progress.py", BEHAVIOUR, False),
     ("distill", "workbook/notebook.py", BEHAVIOUR, False),
     ("profile", "targets/tflite/convert.py", BEHAVIOUR, False),  # which only times its files
@@ -97,7 +96,7 @@ EDITS = [
     ("convert", "targets/something_new.py", BEHAVIOUR, False),
     ("distill", "training/losses/something_new.py", BEHAVIOUR, True),
     # what edgerun.pyz is packed of, as it is written
-    ("bundle", "runner/doctor/advice.py", COMMENT, True),
+    ("bundle", "device/doctor/advice.py", COMMENT, True),
     ("bundle", "serve/app.py", COMMENT, True),
 ]
 

@@ -20,8 +20,9 @@ import pytest
 
 from edgekit.data import Data, load, parse, source_names
 from edgekit.data.texts import TextConfig
+from edgekit.device import pyz
 from edgekit.models.from_artifact import spec_for
-from edgekit.runner import bundle, input_path, inputs, pyz
+from edgekit.runner import bundle, input_path, inputs
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.preprocess import transform

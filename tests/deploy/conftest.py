@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.runner.commands import serve
+from edgekit.device.commands import serve
 from tests.conftest import ROOT
 from tests.runner.conftest import bundles, made
 

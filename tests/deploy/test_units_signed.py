@@ -16,9 +16,9 @@ import pytest
 
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.serving import free_port
-from tests.runner.releases import device, machine
-from tests.runner.releases.machine import NOBODY, Machine
-from tests.runner.trust.desk import set_up
+from tests.device.releases import device, machine
+from tests.device.releases.machine import NOBODY, Machine
+from tests.device.trust.desk import set_up
 
 pytestmark = pytest.mark.processes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.device.releases import alone, home, proof, watch
 from edgekit.runner import cli, place
-from edgekit.runner.releases import alone, home, proof, watch
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.test_unit import MOST_EXPOSED, analyze
 

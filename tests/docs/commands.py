@@ -142,9 +142,9 @@ SEVERAL = "asks a server that runs; tests/serve/test_several_inputs.py runs the 
 TRACES = "needs a collector; tests/serve/tracing/test_example.py runs the page's script with one"
 INSTALLS = "installs from an index of released packages; tests/test_packaging.py builds the wheel and installs it"
 ENGINE = "needs a container engine; tests/deploy runs the builder's lines, hadolint, and compose's schema"
-FLEET = "needs devices; tests/cli/fleet runs it on some behind a real sshd"
-METRICS = "needs a microphone; tests/runner/monitor/test_predict_metrics.py runs it on a pipe"
-RELEASES = "changes the releases of this device; tests/runner/releases runs it"
+FLEET = "needs devices; tests/fleet/rollout runs it on some behind a real sshd"
+METRICS = "needs a microphone; tests/device/monitor/test_predict_metrics.py runs it on a pipe"
+RELEASES = "changes the releases of this device; tests/device/releases runs it"
 SERVICE = "changes the system; tests/deploy/test_unit.py has systemd check the unit"
 MAKES = "CI runs it as a whole"
 ASKS = "asks for a passphrase; tests/docs/scene.py makes the same keys without one"
@@ -170,8 +170,8 @@ ELSEWHERE = {
     ),
     "pipx install model-signing": "a program in an environment of its own, as in make fleet",
     "pipx inject model-signing pyopenssl": "a program in an environment of its own, as in make fleet",
-    "openssl ecparam -name prime256v1 -genkey -noout -out oms.pem": "tests/cli/test_oms.py makes a key so",
-    "openssl ec -in oms.pem -pubout -out oms.pub.pem": "tests/cli/test_oms.py makes a key so",
+    "openssl ecparam -name prime256v1 -genkey -noout -out oms.pem": "tests/fleet/test_oms.py makes a key so",
+    "openssl ec -in oms.pem -pubout -out oms.pub.pem": "tests/fleet/test_oms.py makes a key so",
     f"edgekit sign {INFO} --key anna --trust trust --oms oms.pem": "needs model_signing, as in make fleet",
     f"edgekit verify {INFO} --trust trust --oms oms.pub.pem": "needs model_signing, as in make fleet",
     "ssh-keygen -t ed25519 -C root -f root": ASKS,
@@ -231,7 +231,7 @@ ELSEWHERE = {
     "edgekit search configs/digits.yaml --minutes 10": SEARCHES,
     "edgekit search configs/digits.yaml --minutes 10 --out again --replay artifacts/digits-search": SEARCHES,
     "pip download --only-binary :all: --python-version 311 --platform manylinux_2_28_aarch64 -d wheels numpy "
-    "ai-edge-litert": "asks an index; tests/measure/devices/test_wheels.py chooses from such a folder",
+    "ai-edge-litert": "asks an index; tests/fleet/devices/test_wheels.py chooses from such a folder",
     "edgerun install digits-tflite-1.0.0.edge.zip": RELEASES,
     "edgerun watch -- python app.py": RELEASES,
     "edgerun status": RELEASES,
@@ -305,7 +305,7 @@ ELSEWHERE = {
     f"rpicam-vid --codec yuv420 -o - | {DEVICE} predict {CAMERA} --stream yuv420p --size 640x480": (
         "needs a camera; tests/runner/inputs/test_stream.py pipes frames in"
     ),
-    f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/runner/measure/test_bench_minutes.py",
+    f"{DEVICE} bench {BUNDLE} --minutes 30 --rate 10": f"{HALF_AN_HOUR}tests/device/measure/test_bench_minutes.py",
     f"edgekit load {INFO}": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     f"edgekit load {INFO} --scenario server --rate 100 --p99-ms 5": f"{HALF_AN_HOUR}tests/measure/load/test_command.py",
     "edgekit run configs/cifar10.yaml": "trains for an hour and a half",

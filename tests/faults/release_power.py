@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from edgekit.device.releases import records
 from edgekit.runner.cli import main
-from edgekit.runner.releases import records
+from tests.device.releases.device import Device, digest
 from tests.faults.disk import Disk
-from tests.runner.releases.device import Device, digest
 
 
 def attempt(root: Path, home: Path, words: list[str], last: int, chance: random.Random | None) -> bool:

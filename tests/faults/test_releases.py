@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.runner.trust import policy
+from edgekit.device.trust import policy
 from tests import requirements
-from tests.runner.releases import device, kills
-from tests.runner.releases.device import ROOT, Device, digest
-from tests.runner.releases.kills import Kills
-from tests.runner.trust.desk import Desk, set_up
+from tests.device.releases import device, kills
+from tests.device.releases.device import ROOT, Device, digest
+from tests.device.releases.kills import Kills
+from tests.device.trust.desk import Desk, set_up
 
 pytestmark = pytest.mark.faults
 
@@ -178,7 +178,7 @@ def test_there_were_enough(counted: Kills, count: dict[str, int]) -> None:
 FULL = """
 import json, os, subprocess, sys
 from pathlib import Path
-from tests.runner.releases.device import Device, digest
+from tests.device.releases.device import Device, digest
 
 mounted, bundles = Path(sys.argv[1]), sorted(Path(sys.argv[2]).glob("*.edge.zip"))
 told = []

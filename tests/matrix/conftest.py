@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.runner import pyz
+from edgekit.device import pyz
 from tests.runner.conftest import bundles, made  # noqa: F401  (fixtures: the tiny network, in int8 too)
 
 from .bundles import Known, known

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.device.monitor import field_report, reference
+from edgekit.device.monitor.monitor import Monitor
 from edgekit.runner import bundle
 from edgekit.runner.model import Model, open_model
-from edgekit.runner.monitor import field_report, reference
-from edgekit.runner.monitor.monitor import Monitor
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model
 from tests.runner.conftest import reference as scores
 

@@ -13,8 +13,8 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.rows import by_class, conditions, converted, profiled, pruned, quantized, trained, variants
 from edgekit.core.tasks.accuracy_drop import Drop
-from edgekit.runner.measure import conditions as measured
-from edgekit.runner.measure.bench import machine
+from edgekit.device.measure import conditions as measured
+from edgekit.device.measure.bench import machine
 from tests.conftest import FinishedRun
 
 

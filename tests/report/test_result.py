@@ -23,9 +23,9 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
+from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
 from edgekit.report.console import show
-from edgekit.runner.measure.conditions import Conditions, differences
 from edgekit.stages.benchmark import decide, winners
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edgekit.device.measure import conditions
 from edgekit.runner.cli import main
-from edgekit.runner.measure import conditions
 
 from .conftest import LABELS, NCHW, SCORES, Made, WriteBundle, onnx_model, reference, samples
 

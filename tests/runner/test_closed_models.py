@@ -296,7 +296,7 @@ def test_nor_does_what_compiles_for_a_later_start(tmp_path: Path, monkeypatch: p
 
 def test_the_command_says_so_and_reads_nothing(tmp_path: Path) -> None:
     """`attack.md`, fault 2: the answer was the beginning of a file of the working directory."""
-    from tests.runner.releases import device
+    from tests.device.releases import device
 
     bundle = device.write(tmp_path / "leak.edge.zip", changed(in_an_initializer))
     (tmp_path / SECRET).write_bytes(b"root:x:0:0:ro")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgekit.device.autotune import prove
 from edgekit.runner import bundle, load
-from edgekit.runner.autotune import prove
 from edgekit.runner.backends import tensorflow
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.cli import main

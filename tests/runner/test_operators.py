@@ -225,7 +225,7 @@ def test_the_table_knows_what_tflite_runtime_refuses() -> None:
 def test_the_table_is_what_onnxruntime_does() -> None:
     import onnxruntime
 
-    from edgekit.runner.device.facts import release
+    from edgekit.device.hardware.facts import release
 
     found = release(onnxruntime.__version__)
     limits = onnx_table.limits(found)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import pyz
+from edgekit.device import pyz
 from tests import imitation
 from tests.runner.conftest import LABELS, Made, WriteBundle, reference, samples
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import load, pyz
-from edgekit.runner.autotune import choices
+from edgekit.device import pyz
+from edgekit.device.autotune import choices
+from edgekit.runner import load
 from edgekit.runner.errors import BundleError, InputError
 
 from .conftest import SIDE, Made, WriteBundle, samples

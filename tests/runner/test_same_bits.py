@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner import pyz
+from edgekit.device import pyz
 
 from . import same_bits
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgekit.device.autotune import prove
 from edgekit.runner import bundle, load
-from edgekit.runner.autotune import prove
 from edgekit.runner.backends import open_backend
 from edgekit.runner.batch import open_batch
 from edgekit.runner.bundle import manifest_json

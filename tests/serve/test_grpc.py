@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 from google.protobuf import json_format
 
-from edgekit.runner import bundle, load, pyz
+from edgekit.device import pyz
+from edgekit.runner import bundle, load
 from edgekit.serve.protocol_buffers import descriptors, generate, message
 from tests import requirements
 from tests.conftest import ROOT

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
-from edgekit.runner.device import health
+from edgekit.device.hardware import health
 from edgekit.serve.counters import PARTS
 from edgekit.serve.refusal import REASONS
 from tests.runner.conftest import samples

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgekit.runner.commands import serve
+from edgekit.device.commands import serve
 from edgekit.serve.redis_cache import address, decode, encode
 from tests.conftest import ROOT
 from tests.serve.cached import Redis, Server, image, slow, tiny

@@ -6,7 +6,7 @@ import tomllib
 from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from edgekit.runner.commands.serve import UVICORN
+from edgekit.device.commands.serve import UVICORN
 from edgekit.serve.protocol import GuardedProtocol
 from tests.conftest import ROOT
 

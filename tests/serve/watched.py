@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.device.monitor import reference as references
 from edgekit.runner import bundle
-from edgekit.runner.monitor import reference as references
 from tests.runner.conftest import reference
 
 

@@ -7,7 +7,7 @@ import torch
 
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.precision import MULTIPLIED_BY, resolved
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints
 from edgekit.training.objective import Distillation

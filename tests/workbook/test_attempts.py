@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import lock, run_folder
+from edgekit.core import terminal_progress as watch
 from edgekit.core.config import STAGES
 from edgekit.core.progress_state import Shown, State
-from edgekit.workbook import attempts, watch
+from edgekit.workbook import attempts
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
 from tests.conftest import TINY, FinishedRun, run_edgekit

@@ -10,7 +10,7 @@ import yaml
 
 from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig, cores
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 from edgekit.training.predict import pick_device
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import load_plan

@@ -16,9 +16,9 @@ from edgekit.core import artifacts
 from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.earlier_bundles import EARLIER
 from edgekit.data import load as load_data
+from edgekit.device.measure import intervals
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
-from edgekit.runner.measure import intervals
 from edgekit.workbook.plan import load_plan
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 

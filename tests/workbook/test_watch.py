@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import progress
+from edgekit.core import terminal_progress as watch
 from edgekit.core.errors import ConfigError
-from edgekit.workbook import watch
 from tests.conftest import ROOT, run_edgekit
 
 pytestmark = pytest.mark.processes
@@ -232,7 +232,7 @@ def test_a_terminal_that_has_gone_does_not_end_the_work(tmp_path: Path) -> None:
     code = """
 import os, pty, sys
 from pathlib import Path
-from edgekit.workbook import watch
+from edgekit.core import terminal_progress as watch
 master, slave = pty.openpty()
 os.dup2(slave, 2)
 os.environ["TERM"] = "xterm"
@@ -256,7 +256,7 @@ def test_a_closed_standard_error_ends_nothing(closed: str, tmp_path: Path) -> No
 import os, sys
 from pathlib import Path
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.workbook import watch
+from edgekit.core import terminal_progress as watch
 with watch.Watch(Path(sys.argv[1])) as watched, watched.during("1/7 profile"), quiet_native(sys.argv[2]):
     os.write(2, b"native")
     print("worked")

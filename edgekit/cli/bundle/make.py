@@ -16,7 +16,8 @@ from edgekit.cli.bundle.settle import settled
 from edgekit.core import golden
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
-from edgekit.runner import backends, boxes, pyz
+from edgekit.device import pyz
+from edgekit.runner import backends, boxes
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.encode import passes_through

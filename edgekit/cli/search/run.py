@@ -19,6 +19,7 @@ from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.rows.study import StudyRow
 from edgekit.core.stderr_line import to_stderr
+from edgekit.core.terminal_progress import Watch
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
 from edgekit.runner.files import make_folder, write_atomically
@@ -31,7 +32,6 @@ from edgekit.workbook import run_guards
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.shared_cache import open_cache
 from edgekit.workbook.shared_cache.in_run import urls
-from edgekit.workbook.watch import Watch
 from edgekit.workbook.workers import open_pool, with_cores
 from edgekit.workbook.workers.scheduler import parse
 

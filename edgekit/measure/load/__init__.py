@@ -2,5 +2,5 @@
 
 `launch.drive` is what others call. LoadGen is native code with state and threads of its own, so it only ever runs in
 the worker that `launch` starts. On a device there is no LoadGen: `edgerun bench --minutes`
-(`runner/measure/soak.py`) holds a fixed rate there.
+(`device/measure/soak.py`) holds a fixed rate there.
 """

@@ -20,11 +20,11 @@ from typing import Any
 import mlperf_loadgen as loadgen
 import numpy as np
 
+from edgekit.device.hardware import health
+from edgekit.device.measure import conditions, soak
 from edgekit.measure.load import trace
 from edgekit.measure.load.percentiles import noise, percentiles
 from edgekit.measure.load.scenarios import Load, Result
-from edgekit.runner.device import health
-from edgekit.runner.measure import conditions, soak
 
 SHARE = 0.5
 """Share of the closed-loop throughput that is the default rate of `server`."""

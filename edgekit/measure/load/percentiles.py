@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgekit.device.measure import conditions
+from edgekit.device.measure.bench import PERCENTILES, summary
+from edgekit.device.measure.intervals import LEAST_ROUNDS, SEED, tail
 from edgekit.measure.load.scenarios import Percentile
-from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import PERCENTILES, summary
-from edgekit.runner.measure.intervals import LEAST_ROUNDS, SEED, tail
 
 BLOCKS = 30
 LEAST_IN_BLOCK = 10

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from edgekit.device.measure.conditions import Conditions
 from edgekit.measure.load.scenarios import Result
-from edgekit.runner.measure.conditions import Conditions
 
 PRECISION = 0.05
 CONFIRMATIONS = 3

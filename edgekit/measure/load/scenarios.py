@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from edgekit.core.errors import ConfigError
-from edgekit.runner.measure.conditions import Conditions
+from edgekit.device.measure.conditions import Conditions
 
 Scenario = Literal["single_stream", "server", "offline"]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)

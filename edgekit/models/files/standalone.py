@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from edgekit.device.measure.execution import execution
 from edgekit.models.files import input_layout, module
 from edgekit.models.files.input_layout import Layout
 from edgekit.models.files.interface import Run, Tensors
 from edgekit.models.files.wanted import ANY, Wanted
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.errors import BackendError
-from edgekit.runner.measure.execution import execution
 from edgekit.runner.native_stderr import quiet_native
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgekit.device.hardware.health import HOT_C
 from edgekit.report.field.reports import Report
-from edgekit.runner.device.health import HOT_C
 
 if TYPE_CHECKING:
     from edgekit.report.field.compare import Comparison

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from edgekit.device.monitor.histogram import BOUNDS_MS
 from edgekit.runner.errors import bounded_recursion
-from edgekit.runner.monitor.histogram import BOUNDS_MS
 
 GROUPS = ("bundle", "interpreter", "device", "latency_ms", "machine", "refused", "labels")
 NAMES = ("name", "version", "identity", "variant")

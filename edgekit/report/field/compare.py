@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgekit.device.monitor.counts import WHOLE
 from edgekit.report.field.latency import Ratio, percentile, ratio
 from edgekit.report.field.reports import Report
 from edgekit.report.formatting import milliseconds, span, times
-from edgekit.runner.monitor.counts import WHOLE
 
 SHARES = {"p50": 0.5, "p99": 0.99}
 NAMED = {

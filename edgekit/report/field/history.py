@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgekit.core.errors import DataError
+from edgekit.device.monitor.counts import WHOLE
 from edgekit.report.field.compare import Comparison, compare
 from edgekit.report.field.latency import percentile
 from edgekit.report.field.reports import Report
-from edgekit.runner.monitor.counts import WHOLE
 
 LEVELS = ("early", "sound", "doubtful", "wrong")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import NormalDist
 
-from edgekit.runner.monitor.histogram import BOUNDS_MS
+from edgekit.device.monitor.histogram import BOUNDS_MS
 
 CONFIDENCE = 0.99
 LOWEST_MS = BOUNDS_MS[0] / 1.15

@@ -1,4 +1,4 @@
-"""Field reports as `edgekit/runner/monitor/field_report.py` writes them, read and checked."""
+"""Field reports as `edgekit/device/monitor/field_report.py` writes them, read and checked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.errors import DataError
+from edgekit.device.monitor.counts import WHOLE
+from edgekit.device.monitor.field_report import FORMAT, KIND
+from edgekit.device.monitor.histogram import BOUNDS_MS
 from edgekit.report.field import checks
-from edgekit.runner.monitor.counts import WHOLE
-from edgekit.runner.monitor.field_report import FORMAT, KIND
-from edgekit.runner.monitor.histogram import BOUNDS_MS
 
 LARGEST_BYTES = 16_000_000
 

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
+from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.report.plots.style import ACCENT, DARK, NAMING, STYLE, Look, done, plain_ticks
-from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
 
 RANKS = {0.5: "p50", 0.9: "p90", 0.99: "p99"}
 LOOKS: dict[str, tuple[str, str]] = {"then": ("#333333", "--"), "now": (DARK, "-")}

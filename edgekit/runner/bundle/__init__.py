@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from edgekit.runner import cpu
 from edgekit.runner.bundle import archive, manifest_json, sha256
 from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
 from edgekit.runner.bundle.manifest import Manifest
-from edgekit.runner.device import cpu
 from edgekit.runner.errors import BundleError, TrustError
 
 

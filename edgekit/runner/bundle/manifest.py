@@ -109,7 +109,7 @@ class Manifest:
     `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
     the key is absent where they are not. `states` are fed back from sample to sample of a stream, and then the golden
     vectors are one stream; no key where there are none. `reference` names the member that says what validation looked
-    like (`runner/monitor/reference.py`); no key where the bundle has none. `architectures` are machines as `uname -m`
+    like (`device/monitor/reference.py`); no key where the bundle has none. `architectures` are machines as `uname -m`
     calls them; none means all.
     """
 

@@ -6,13 +6,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from edgekit.runner.inputs.windows import Place
     from edgekit.runner.model import Model
-    from edgekit.runner.monitor.metrics import Metrics
 
 
 def bundle(parser: argparse.ArgumentParser) -> None:
@@ -38,55 +36,8 @@ def interpreter(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def home(parser: argparse.ArgumentParser) -> None:
-    """Where the releases are."""
-    parser.add_argument(
-        "--home", metavar="DIR", help="of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
-    )
-
-
-def proof(parser: argparse.ArgumentParser) -> None:
-    """What a proof of a release may use, and how fast it has to be."""
-    group = parser.add_argument_group("the proof, in a process of its own")
-    group.add_argument(
-        "--latency-ms", metavar="MS", type=amount, help="most p50 of the model; 0: any (default: the bundle's budget)"
-    )
-    memory, seconds = within(64, 2**20), within(1, 86_400)
-    group.add_argument("--memory-mb", metavar="MB", type=memory, help="default: three quarters of what is available")
-    group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="processor time (default: 120)")
-    group.add_argument("--wall-s", metavar="S", type=seconds, default=300, help="time on the clock (default: 300)")
-    group.add_argument(
-        "--interpreter", metavar="NAME", type=known, help="default: the one that was chosen here, or the usual"
-    )
-
-
-def limits(options: argparse.Namespace) -> Any:
-    """What the arguments of `proof` ask for."""
-    from edgekit.runner.releases.proof import Limits
-
-    return Limits(options.memory_mb, options.cpu_s, options.wall_s, options.latency_ms)
-
-
-def amount(text: str) -> float:
-    """An argument that is a number from 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text}; use a number from 0")
-    return value
-
-
-def sha256(text: str) -> str:
-    """An argument that is a file's digest."""
-    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
-        raise argparse.ArgumentTypeError(f"got {text}; use the 64 hex digits that `sha256sum` prints")
-    return text
-
-
-def load(options: argparse.Namespace, metrics: Metrics | None = None) -> Model:
-    """The model that the arguments of `interpreter` ask for."""
+def load(options: argparse.Namespace, **more: Any) -> Model:
+    """The model that the arguments of `interpreter` ask for; `more` goes to `edgekit.runner.load`."""
     from edgekit.runner.loader import load
     from edgekit.runner.native_stderr import quiet_native
 
@@ -103,8 +54,7 @@ def load(options: argparse.Namespace, metrics: Metrics | None = None) -> Model:
             device=options.device,
             trial=not options.no_trial,
             on_progress=print_progress,
-            metrics=metrics,
-            monitor=getattr(options, "watch", None),
+            **more,
         )
 
 
@@ -127,18 +77,6 @@ def positive(text: str) -> int:
     if value == 0:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
     return value
-
-
-def within(least: int, most: int) -> Callable[[str], int]:
-    """An argument that is a whole number between two, both among them."""
-
-    def number(text: str) -> int:
-        value = int(text) if text.isdecimal() and len(text) < 20 else -1
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"got {text[:40]}; use a whole number from {least} to {most}")
-        return value
-
-    return number
 
 
 def threads(text: str) -> int:
@@ -202,40 +140,3 @@ def lines(found: Any, smoothed: Any = None) -> list[str]:
     alone = found.lines()[0]
     first, *rest = smoothed.lines()
     return [first if first == alone else f"{first} (this alone: {alone})", *rest]
-
-
-def facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
-    from edgekit.runner.device import emulation
-    from edgekit.runner.measure import bench
-
-    emulator, machine = emulation.emulator(), bench.machine()
-    return {
-        "bundle": options.bundle,
-        "sha256": model.bundle.sha256,
-        "interpreter": model.backend.name,
-        "version": model.backend.version,
-        "threads": model.threads,
-        "device": options.device or "CPU",
-        "architecture": machine["machine"],
-        "emulated": bool(emulator),
-        "machine": machine,
-        "comparable": not emulator,
-        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
-    }
-
-
-def print_facts(known: dict[str, Any]) -> None:
-    """The same, for people."""
-    machine = known["machine"]
-    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
-    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
-    for reason in known["why"]:
-        if reason not in known.get("disturbed", ()):  # those are printed after the figures
-            print(f"NOT COMPARABLE: {reason}")
-
-
-def print_disturbed(reasons: list[str]) -> None:
-    """One line where something else went on, none of a quiet machine."""
-    if reasons:
-        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")

@@ -7,7 +7,8 @@ import sys
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from edgekit.runner.commands import _field, _metrics, _shared, _stream, _watch
+from edgekit.runner import extension
+from edgekit.runner.commands import _shared, _stream
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes, masks)",
     )
     _stream.arguments(parser)
-    _metrics.arguments(parser)
-    _watch.arguments(parser)
-    _field.arguments(parser)
+    extension.find().add_predict_options(parser)
     _shared.interpreter(parser)
     parser.set_defaults(misuse=parser.error)
 
@@ -54,18 +53,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer an input."""
     _stream.check(options)
-    _field.check(options)
+    device = extension.find()
+    device.check_predict_options(options)
     if options.draw is not None:
         from edgekit.runner.commands import _draw
 
         _draw.check(options)
     if not options.stream and not options.inputs:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
-    with _field.ending(options), _metrics.shown(options.metrics) as metrics:
-        model = _shared.load(options, metrics)
+    with device.loading(options) as more:
+        model = _shared.load(options, **more)
         if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")
-        with _field.observed(model, options), _watch.said(model, options.watch):
+        with device.observing(model, options):
             if options.stream:
                 _stream.run(model, options)
             else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from edgekit.runner import extension
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import SelftestError
+from edgekit.runner.extension import LoadOptions
 
 HELP = "run the golden vectors and compare the scores"
 
@@ -18,19 +20,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """The report; SelftestError when the answers are others."""
-    if options.no_trial:
-        report = _shared.load(options).selftest()
-    else:
-        from edgekit.runner import admission
-        from edgekit.runner.autotune import prove
-
-        report = prove(
-            options.bundle,
-            admission.read(options.bundle),
-            options.threads,
-            options.interpreter,
-            options.device or "CPU",
-        )
+    choice = LoadOptions(options.threads, options.interpreter, options.device or "CPU", not options.no_trial)
+    report = extension.find().selftest(options.bundle, choice)
     if options.json:
         _shared.print_json(report.to_dict())
     else:

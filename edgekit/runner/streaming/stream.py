@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends import Backend, States
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
     from edgekit.runner.inputs.windows import Span
-    from edgekit.runner.monitor.observer import Observers
+    from edgekit.runner.observers import Observers
     from edgekit.runner.postprocess import Prediction
 
     class Model(Protocol):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgekit.core.errors import ConfigError
+from edgekit.device.autotune import prove
 from edgekit.runner import bundle as bundles
-from edgekit.runner.autotune import prove
 from edgekit.runner.backends import installed
 from edgekit.runner.bundle import Bundle
 from edgekit.runner.bundle.manifest import Manifest

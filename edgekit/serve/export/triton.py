@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgekit.core.errors import ConfigError, ConversionError
-from edgekit.runner import pyz
+from edgekit.device import pyz
 from edgekit.serve.export import _pbtxt, _readme
 from edgekit.serve.export._pbtxt import Config, Port
 from edgekit.serve.export._subjects import Export, Request, Subject

@@ -7,13 +7,13 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from edgekit.device.monitor import figures
+from edgekit.device.monitor.exposition import Family
+from edgekit.device.monitor.monitor import Monitor
+from edgekit.device.monitor.reference import read
+from edgekit.device.monitor.verdict import Verdict
 from edgekit.runner import bundle as bundles
 from edgekit.runner.errors import InputError, RunnerError
-from edgekit.runner.monitor import figures
-from edgekit.runner.monitor.exposition import Family
-from edgekit.runner.monitor.monitor import Monitor
-from edgekit.runner.monitor.reference import read
-from edgekit.runner.monitor.verdict import Verdict
 from edgekit.serve.log import log, where
 from edgekit.serve.repository import Entry
 

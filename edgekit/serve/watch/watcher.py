@@ -11,9 +11,9 @@ from typing import Any, Union
 
 import numpy as np
 
+from edgekit.device.monitor.monitor import Monitor
 from edgekit.runner.errors import BackendError, RunnerError
 from edgekit.runner.model import Model
-from edgekit.runner.monitor.monitor import Monitor
 from edgekit.serve.log import log, where
 
 TICK_S = 0.5

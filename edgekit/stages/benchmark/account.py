@@ -8,8 +8,8 @@ from typing import cast
 from edgekit.core.config import Budget
 from edgekit.core.rows.devices import DeviceClass, OnDeciding, on_deciding
 from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
+from edgekit.device.measure.intervals import Ratio
 from edgekit.measure.forecast import way_of
-from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark import limit
 from edgekit.stages.benchmark.timings import Timings
 

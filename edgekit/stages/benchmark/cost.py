@@ -17,10 +17,10 @@ from edgekit.core.config import truncated
 from edgekit.core.errors import ConfigError
 from edgekit.core.rows.cost import CallCost, CallCosts, Estimate
 from edgekit.data.paths import expand
+from edgekit.device.measure import intervals
 from edgekit.measure.energy import rapl
 from edgekit.measure.energy.meter import Meter
 from edgekit.measure.energy.source import Source, Unreadable
-from edgekit.runner.measure import intervals
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.benchmark.energy import ROUNDS, Drawn, measure
 from edgekit.stages.benchmark.timings import Timings

@@ -13,7 +13,7 @@ from edgekit.core.rows.decisions import Decision as DecisionRow
 from edgekit.core.rows.devices import DeviceClass
 from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
-from edgekit.runner.measure.intervals import RESOLUTION, too_wide
+from edgekit.device.measure.intervals import RESOLUTION, too_wide
 from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.account import (
     device_field,

@@ -20,8 +20,8 @@ from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
 from edgekit.core.rows.variants import CheckedVariant
 from edgekit.core.variants import Variant, members, open_variant
 from edgekit.data import Data
-from edgekit.measure.devices.deciding import deciding_hosts
-from edgekit.measure.devices.turns import Asked, Part, Sent, time_everywhere
+from edgekit.fleet.devices.deciding import deciding_hosts
+from edgekit.fleet.devices.turns import Asked, Part, Sent, time_everywhere
 from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec

@@ -15,10 +15,10 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
+from edgekit.device.measure.bench import FRESH_CALLS
+from edgekit.device.measure.intervals import LEAST_ROUNDS
 from edgekit.measure import lane
 from edgekit.measure.energy.source import Source
-from edgekit.runner.measure.bench import FRESH_CALLS
-from edgekit.runner.measure.intervals import LEAST_ROUNDS
 
 ROUNDS = LEAST_ROUNDS
 IDLE = ""

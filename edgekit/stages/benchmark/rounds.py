@@ -11,8 +11,8 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
 from edgekit.core.rows.variants import Facts
-from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
+from edgekit.device.measure import conditions
+from edgekit.device.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_speedups, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings

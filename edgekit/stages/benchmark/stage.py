@@ -18,16 +18,16 @@ from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, Var
 from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
+from edgekit.device.measure import conditions
+from edgekit.device.measure.bench import machine
+from edgekit.device.measure.execution import EXECUTED
+from edgekit.fleet.devices.deciding import deciding_hosts
 from edgekit.measure import lane
-from edgekit.measure.devices.deciding import deciding_hosts
 from edgekit.models import baseline as baselines
 from edgekit.models import store
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
-from edgekit.runner.measure import conditions
-from edgekit.runner.measure.bench import machine
-from edgekit.runner.measure.execution import EXECUTED
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import by_class, devices, examples
 from edgekit.stages.benchmark.config import LIBRARIES, Config

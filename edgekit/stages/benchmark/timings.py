@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from edgekit.runner.measure import intervals
-from edgekit.runner.measure.bench import summary
+from edgekit.device.measure import intervals
+from edgekit.device.measure.bench import summary
 
 Latencies = dict[str, dict[str, float]]
 

@@ -13,7 +13,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.cache_key import code_digests
 from edgekit.core.config import SHARED_FIELDS
 from edgekit.core.hashing import digest
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 
 
 def record(chain: Sequence[Artifact], last: str, config: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from edgekit.core.rows.streams import Streamed
 from edgekit.core.tasks import anomaly, detection
 from edgekit.core.variants import Variant, members, open_variant, read
 from edgekit.data import Data
+from edgekit.device import pyz
+from edgekit.device.monitor import reference
 from edgekit.models import store
 from edgekit.runner import bundle as bundles
-from edgekit.runner import pyz
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.monitor import reference
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import provenance, sbom, smoothing, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config

@@ -10,8 +10,8 @@ import numpy as np
 from edgekit.core.budget import BASELINE
 from edgekit.core.config import Budget
 from edgekit.core.errors import ConversionError
+from edgekit.device.measure import intervals
 from edgekit.measure.latency import CONFIDENCE, Timed
-from edgekit.runner.measure import intervals
 
 Beside = Sequence[Timed]
 """References of relative limits, timed in the same rounds: rivals by file name, and the float baseline by target."""

@@ -11,7 +11,7 @@ from edgekit.core import artifacts, progress
 from edgekit.core.rows.trained import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.runner.measure.bench import machine
+from edgekit.device.measure.bench import machine
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
 from edgekit.stages.distill.training import Student, Trainer, best_so_far

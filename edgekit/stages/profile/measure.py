@@ -14,12 +14,12 @@ from edgekit.core import progress
 from edgekit.core.config import cores
 from edgekit.core.rows.profiled import ThreadGain
 from edgekit.data import Data
+from edgekit.device.measure import conditions, intervals
+from edgekit.device.measure.bench import interleaved, machine
 from edgekit.measure import lane
 from edgekit.models.cost import Cost
 from edgekit.models.eager import eager_call, eager_input
 from edgekit.models.store import ModelSpec
-from edgekit.runner.measure import conditions, intervals
-from edgekit.runner.measure.bench import interleaved, machine
 from edgekit.stages.profile import runtimes, session
 from edgekit.stages.profile.config import Config
 from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast

@@ -18,12 +18,12 @@ from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.rows.profiled import Operator, Way
+from edgekit.device.measure import conditions, intervals
+from edgekit.device.measure.bench import growing
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
 from edgekit.models import baseline, store
 from edgekit.models.eager import eager_call, single_thread
-from edgekit.runner.measure import conditions, intervals
-from edgekit.runner.measure.bench import growing
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets import launch, profile
 

@@ -23,10 +23,10 @@ import numpy as np
 from edgekit.core import subprocesses
 from edgekit.core.errors import ModelError, StageError
 from edgekit.core.rows.profiled import Session, Stamped
+from edgekit.device.measure import intervals
+from edgekit.device.measure.bench import summary
 from edgekit.measure.eager_session import BARE
 from edgekit.runner import processes
-from edgekit.runner.measure import intervals
-from edgekit.runner.measure.bench import summary
 
 COLD = ("start Python", "import", "load", "warm-up")
 """Parts of a session that come once."""

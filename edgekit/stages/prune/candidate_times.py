@@ -18,11 +18,11 @@ from torch import nn
 from edgekit.core.errors import ConversionError
 from edgekit.core.hashing import write_json
 from edgekit.data import Data
+from edgekit.device.measure import intervals
+from edgekit.device.measure.bench import machine
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed
 from edgekit.models import store
-from edgekit.runner.measure import intervals
-from edgekit.runner.measure.bench import machine
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.latency import CALIBRATION_SAMPLES
 from edgekit.targets import evaluate

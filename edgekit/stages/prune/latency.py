@@ -20,13 +20,13 @@ from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.rows.pruned import Gain, Latencies, LatenciesFailed, PruneConditions, SparseLatency, StepLatency
 from edgekit.core.rows.trained import LostFile
 from edgekit.data import Data
+from edgekit.device.measure import conditions, intervals
+from edgekit.device.measure.bench import machine
+from edgekit.device.measure.execution import EXECUTED
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed, Times
 from edgekit.models import store
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.measure import conditions, intervals
-from edgekit.runner.measure.bench import machine
-from edgekit.runner.measure.execution import EXECUTED
 from edgekit.stages.prune.config import Config
 from edgekit.targets import evaluate
 

@@ -12,13 +12,13 @@ from edgekit.core import artifacts, lock
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ResourceError
 from edgekit.core.run_folder import working_folder
+from edgekit.core.terminal_progress import Watch, watching
 from edgekit.workbook import origin, state
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.shared_cache.cache import open_cache
 from edgekit.workbook.stage import RUN_LOCK
 from edgekit.workbook.stage_states import StageStates
 from edgekit.workbook.state import DataDigest, StageState
-from edgekit.workbook.watch import Watch, watching
 
 ENVIRONMENT = "EDGEKIT_CACHE"
 """Environment variable: URLs of shared caches with commas between them, for runs that name none."""

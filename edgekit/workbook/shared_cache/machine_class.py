@@ -15,7 +15,7 @@ from edgekit.core import replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import EdgekitError
 from edgekit.core.hashing import digest
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 
 Scope = Literal["bits", "times"]
 """What must agree: all that decides about bits, or that and all that decides about times."""

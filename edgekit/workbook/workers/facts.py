@@ -14,7 +14,7 @@ from edgekit import __version__
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.source_code import ROOT
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 
 LIBRARIES = (
     "ai-edge-litert",

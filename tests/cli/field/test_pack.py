@@ -18,8 +18,8 @@ from typer.testing import CliRunner, Result
 
 from edgekit import data
 from edgekit.cli.app import app
+from edgekit.device.monitor.doubtful import Doubtful
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.monitor.doubtful import Doubtful
 from edgekit.runner.postprocess.anomaly import Anomaly
 from edgekit.runner.postprocess.classification import Classification
 from edgekit.runner.postprocess.detection import Detection

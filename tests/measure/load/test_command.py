@@ -14,10 +14,10 @@ import pytest
 
 from edgekit.cli.load import TRIAL_S, Request
 from edgekit.core.errors import ConfigError
+from edgekit.device.measure.conditions import OTHERS
 from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
 from edgekit.runner import bundle
-from edgekit.runner.measure.conditions import OTHERS
 from tests.conftest import run_edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
 

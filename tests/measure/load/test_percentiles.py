@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError
+from edgekit.device.measure import conditions, intervals
 from edgekit.measure.load.percentiles import LEAST_IN_ROUND, noise, percentiles
 from edgekit.measure.load.scenarios import Load
-from edgekit.runner.measure import conditions, intervals
 
 
 def test_values_are_numpys() -> None:

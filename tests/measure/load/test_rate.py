@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edgekit.device.measure.conditions import Conditions
 from edgekit.measure.load.launch import Job, drive
 from edgekit.measure.load.rate import (
     CONFIRMATIONS,
@@ -25,7 +26,6 @@ from edgekit.measure.load.rate import (
 )
 from edgekit.measure.load.scenarios import Load
 from edgekit.measure.load.subjects import SubjectSpec
-from edgekit.runner.measure.conditions import Conditions
 
 CAPACITY, BOUND_MS = 1000.0, 10.0
 UNKNOWN: dict[str, Any] = {each.name: None for each in fields(Conditions)}

@@ -63,11 +63,11 @@ DEVICE = (
     ),
     Seed(
         "microseconds-called-milliseconds",
-        "runner/measure/bench.py",
+        "device/measure/bench.py",
         "nanoseconds[:done].ravel() / 1e6",
         "nanoseconds[:done].ravel() / 1e3",
         "every latency is a thousand times too high",
-        ("tests/runner/measure/test_bench.py",),
+        ("tests/device/measure/test_bench.py",),
     ),
     Seed(
         "directory-of-the-archive-not-compared",
@@ -103,27 +103,27 @@ DEVICE = (
     ),
     Seed(
         "trial-takes-wrong-answers",
-        "runner/autotune/compare.py",
+        "device/autotune/compare.py",
         'if report["ok"]:',
         'if report["vectors"]:',
         "the fastest interpreter wins although it answers wrongly",
-        ("tests/runner/autotune/test_autotune.py",),
+        ("tests/device/autotune/test_autotune.py",),
     ),
     Seed(
         "choice-outlives-its-interpreters",
-        "runner/autotune/choices.py",
+        "device/autotune/choices.py",
         "sound = sound and all(",
         "sound = sound or all(",
         "after an update of an interpreter the old measurement is followed",
-        ("tests/runner/autotune/test_autotune.py",),
+        ("tests/device/autotune/test_autotune.py",),
     ),
     Seed(
         "compiled-model-not-proven",
-        "runner/autotune/__init__.py",
+        "device/autotune/__init__.py",
         'return backend if delta <= manifest.golden["atol"] else None',
         "return backend if delta >= 0 else None",
         "a cache that answers wrongly is used",
-        ("tests/runner/autotune/test_autotune.py",),
+        ("tests/device/autotune/test_autotune.py",),
     ),
 )
 

@@ -15,19 +15,19 @@ MEASURING = (
     ),
     Seed(
         "stolen-time-not-told",
-        "runner/measure/conditions.py",
+        "device/measure/conditions.py",
         'time": _over(seen.steal_share, STEAL)',
         'time": _over(seen.steal_share, 1.0)',
         "times taken while the hypervisor held the cores back are compared",
-        ("tests/runner/measure/test_conditions.py",),
+        ("tests/device/measure/test_conditions.py",),
     ),
     Seed(
         "a-disturbed-result-is-compared",
-        "runner/measure/conditions.py",
+        "device/measure/conditions.py",
         '        elif each["disturbed"]:\n            found.append(',
         '        elif each["disturbed"] is None:\n            found.append(',
         "latencies of two results are set side by side although one was disturbed",
-        ("tests/runner/measure/test_conditions.py",),
+        ("tests/device/measure/test_conditions.py",),
     ),
     Seed(
         "what-is-fixed-is-saved-too",

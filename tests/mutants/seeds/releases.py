@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.seeds.seed import Seed
 
-KILLED = ("tests/runner/releases/test_killed.py",)
+KILLED = ("tests/device/releases/test_killed.py",)
 
 RELEASES = (
     Seed(
         "turned-without-a-rename",
-        "runner/releases/transitions.py",
+        "device/releases/transitions.py",
         "        os.replace(temporary, home.current)\n",
         "        remove(home.current)\n        os.replace(temporary, home.current)\n",
         "a device that is switched off at that moment has no release",
@@ -17,7 +17,7 @@ RELEASES = (
     ),
     Seed(
         "trial-written-after-the-turn",
-        "runner/releases/transitions.py",
+        "device/releases/transitions.py",
         "    records.write_trial(home, Trial(number, records.current(home), tries))\n    _turn(home, number)\n",
         "    trial = Trial(number, records.current(home), tries)\n"
         "    _turn(home, number)\n    records.write_trial(home, trial)\n",
@@ -26,7 +26,7 @@ RELEASES = (
     ),
     Seed(
         "release-built-in-its-place",
-        "runner/releases/installing.py",
+        "device/releases/installing.py",
         '    folder = home.releases / f".{number}.tmp"\n',
         "    folder = home.release(number)\n",
         "half a release stands where a whole one is expected",
@@ -34,18 +34,18 @@ RELEASES = (
     ),
     Seed(
         "try-spent-after-the-start",
-        "runner/releases/transitions.py",
+        "device/releases/transitions.py",
         "running._replace(tries=tries - 1, boot=boot",
         "running._replace(tries=tries, boot=boot",
         "a release that takes the machine down is started for ever",
-        ("tests/runner/releases/test_boot.py",),
+        ("tests/device/releases/test_boot.py",),
     ),
     Seed(
         "digest-of-a-release-not-compared",
-        "runner/releases/current.py",
+        "device/releases/current.py",
         "if hashlib.sha256(data).hexdigest() != sha256:",
         "if not data:",
         "a file that was put in a release's place is run",
-        ("tests/runner/releases/test_current.py",),
+        ("tests/device/releases/test_current.py",),
     ),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.mutants.seeds.seed import Seed
 
-SIGNED = ("tests/runner/releases/test_signed.py",)
+SIGNED = ("tests/device/releases/test_signed.py",)
 
 TRUST = (
     Seed(
         "floor-not-raised",
-        "runner/releases/records.py",
+        "device/releases/records.py",
         "        facts = trusted(home, number) if is_confirmed(home, number) else None\n",
         "        facts: Any = None\n",
         "an older release that somebody signed once is installed over the one that was confirmed",
@@ -17,7 +17,7 @@ TRUST = (
     ),
     Seed(
         "floor-asked-at-loads",
-        "runner/releases/current.py",
+        "device/releases/current.py",
         "        check_trust(home, self.number, None, self.sha256)\n",
         "        check_trust(home, self.number, records.floors(home), self.sha256)\n",
         "the release that a device has gone back to does not start",
@@ -25,15 +25,15 @@ TRUST = (
     ),
     Seed(
         "revoked-key-counts",
-        "runner/trust/__init__.py",
+        "device/trust/__init__.py",
         "        if key in rules.revoked:\n",
         "        if key in rules.revoked and name is None:\n",
         "a stolen key goes on signing, where its owner has another one",
-        ("tests/runner/trust/test_attackers.py", *SIGNED),
+        ("tests/device/trust/test_attackers.py", *SIGNED),
     ),
     Seed(
         "statement-about-any-bundle",
-        "runner/trust/__init__.py",
+        "device/trust/__init__.py",
         "    if about.sha256 != found:\n",
         "    if not about.sha256:\n",
         "a signature of one bundle lets another in",

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.device.monitor.histogram import place
 from edgekit.report.field.reports import Report
-from edgekit.runner.monitor.histogram import place
 from tests.conftest import ROOT
 
 EXAMPLES = ROOT / "notebooks" / "field"

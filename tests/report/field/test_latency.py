@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from edgekit.device.monitor.histogram import BOUNDS_MS, place
 from edgekit.report.field.latency import percentile, ratio
-from edgekit.runner.monitor.histogram import BOUNDS_MS, place
 
 
 def counts(values_ms: np.ndarray) -> list[int]:

@@ -106,7 +106,7 @@ def test_every_metric_that_is_read_is_given(prometheus: Prometheus, exported: Pa
     given = set(prometheus.get("label/__name__/values"))
     sources = [
         path.read_text()
-        for room in ("runner", "serve")
+        for room in ("runner", "device", "serve")
         for path in (ROOT / "edgekit" / room).rglob("*.py")
         if "export" not in path.parts
     ]

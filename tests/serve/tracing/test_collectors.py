@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
-from edgekit.runner import pyz
+from edgekit.device import pyz
 from edgekit.serve.tracing import delivery
 from tests.conftest import ROOT
 from tests.runner.conftest import samples as images

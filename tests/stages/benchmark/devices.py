@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.measure.devices.rig import Rig
+from tests.fleet.devices.rig import Rig
 
 SLOW = """
 import ai_edge_litert.interpreter as litert, time

@@ -14,11 +14,11 @@ import pytest
 from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.measure.devices import turns
+from edgekit.fleet.devices import turns
 from edgekit.report import checks, tables
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
-from tests.measure.devices.rig import Rig, address
+from tests.fleet.devices.rig import Rig, address
 from tests.stages.benchmark.devices import slowed
 
 pytestmark = pytest.mark.fleet

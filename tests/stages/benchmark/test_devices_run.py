@@ -15,7 +15,7 @@ import yaml
 
 from edgekit.core.run_folder import notebook_name
 from tests.conftest import TINY
-from tests.measure.devices.rig import Rig, need_rig
+from tests.fleet.devices.rig import Rig, need_rig
 from tests.stages.benchmark.devices import first_disturbed, slowed
 
 pytestmark = [pytest.mark.fleet, pytest.mark.slow]

@@ -17,7 +17,7 @@ import pytest
 
 from edgekit.core import progress, replay
 from edgekit.core.errors import ConfigError
-from edgekit.runner.measure import bench, conditions
+from edgekit.device.measure import bench, conditions
 from edgekit.stages.benchmark import rounds
 from edgekit.stages.benchmark.config import Config
 from edgekit.workbook.plan import load_plan

@@ -13,10 +13,10 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import TrustError
 from edgekit.data import load as load_data
+from edgekit.device.monitor import reference
+from edgekit.device.monitor.monitor import Monitor
 from edgekit.runner import load
 from edgekit.runner.model import Model
-from edgekit.runner.monitor import reference
-from edgekit.runner.monitor.monitor import Monitor
 from edgekit.stages import bundle as stage
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun

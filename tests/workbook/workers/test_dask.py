@@ -43,7 +43,7 @@ carrier.carry = fail
 
 
 OTHER_PROCESSOR = """
-from edgekit.runner.device import cpu
+from edgekit.runner import cpu
 cpu.name = lambda: "another processor"
 """
 

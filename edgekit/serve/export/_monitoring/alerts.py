@@ -5,7 +5,7 @@ Thresholds are constants here, and stand in the rules as numbers for whoever wan
 
 from __future__ import annotations
 
-from edgekit.runner.device.health import HOT_C
+from edgekit.device.hardware.health import HOT_C
 from edgekit.serve.export._monitoring.alert import PAGE, TICKET, Alert
 from edgekit.serve.export._monitoring.recording import BY, KNOWN, REFUSED, REQUEST
 

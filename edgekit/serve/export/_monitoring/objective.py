@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from edgekit.core.errors import ConfigError
-from edgekit.runner.monitor import histogram
+from edgekit.device.monitor import histogram
 
 P99 = "100ms"
 AVAILABILITY = "99.9"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.runner.device.health import HOT_C
+from edgekit.device.hardware.health import HOT_C
 from edgekit.serve.export._monitoring.objective import LATENCY_BUDGET, Objective
 from edgekit.serve.export._monitoring.panel import HEATMAP, STATES, Json, Panel, Query, Row
 from edgekit.serve.export._monitoring.recording import PART, QUANTILES, REFUSED, REQUEST

@@ -1,0 +1,1 @@
+"""What looks after a device: releases, trust, monitor, doctor, timing and tuning. The runner finds it by name."""

@@ -1,0 +1,51 @@
+"""A bundle that is to run: on a device in signed mode only one that its policy trusts, wherever the file lies."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from edgekit.runner import place
+from edgekit.runner.bundle import Bundle, read_bytes
+from edgekit.runner.bundle import read as read_any
+from edgekit.runner.errors import TrustError
+
+
+def read(path: str | os.PathLike[str]) -> Bundle:
+    """As `edgekit.runner.bundle.read`; also TrustError for a bundle that the device's policy does not trust.
+
+    Statement and signatures lie beside it. One that was installed here may be older than the confirmed release, any
+    other may not.
+    """
+    signed = place.signed(place.locate())
+    if not signed:
+        return read_any(path)
+    from edgekit.device import trust
+
+    if sys.platform == "win32":
+        trust.policy.check_private(Path(signed[0], place.TRUST))  # always refuses there
+    from edgekit.device.releases import current, records
+    from edgekit.device.releases.home import Home
+
+    file = Path(os.path.realpath(path))
+    data = trust.contents(file)
+    digest = trust.digests.hexdigest(data)
+    names = set()
+    for home in map(Home, signed):
+        try:
+            home.exists()
+            is_release = file.parent.parent == Path(os.path.realpath(home.releases))
+            floors = None if is_release else records.sound_floors(home)
+            names.add(trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest).name)
+        except TrustError as error:
+            raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
+        except OSError as error:
+            raise TrustError(
+                f"{error.filename}: cannot be read ({error.strerror}); this device is in signed mode, by {home.trust}: "
+                "let this user read the folder, or run as its owner"
+            ) from None
+    bundle = read_bytes(data, os.fspath(path))
+    for name in names:
+        trust.check_name(name, bundle.manifest.name, path)
+    return bundle

@@ -1,0 +1,114 @@
+"""Chooses the interpreter and the number of threads: measured once on this device with this bundle, then cached.
+
+Every load runs this file; only the first one needs `compare.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from edgekit.device.autotune import choices
+from edgekit.device.autotune.choices import Choice
+from edgekit.runner.errors import BackendError, InputError
+
+if TYPE_CHECKING:
+    from edgekit.device.autotune.launch import OnProgress
+    from edgekit.runner.bundle import Bundle
+    from edgekit.runner.model import Model
+    from edgekit.runner.selftest import SelftestReport
+
+
+LONGEST_SELFTEST_S = 1800.0
+
+
+def open_best(
+    path: str | os.PathLike[str],
+    bundle: Bundle,
+    threads: int | None,
+    interpreter: str | None,
+    device: str,
+    on_progress: OnProgress | None = None,
+) -> Model:
+    """Open a verified bundle the fastest way; the first time, measure which that is."""
+    name = choices.key(bundle.identity, (interpreter, threads, device))
+    choice = choices.get(name)
+    if choice is not None:
+        try:
+            return _open(bundle, name, choice)
+        except (BackendError, InputError):  # what was proven once no longer opens: numpy or a library has changed
+            choices.remove(name)
+    from edgekit.device.autotune import compare
+
+    winner = compare.find(path, bundle, threads, interpreter, device, on_progress)
+    return _open(bundle, name, compare.store(path, name, winner, bundle, device, on_progress))
+
+
+def prove(
+    path: str | os.PathLike[str],
+    bundle: Bundle,
+    threads: int | None = None,
+    interpreter: str | None = None,
+    device: str = "CPU",
+) -> SelftestReport:
+    """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
+    from edgekit.runner import bundle as bundles
+    from edgekit.runner.backends import check_threads, installed
+
+    bundles.check_architecture(bundle.manifest)
+    check_threads(1 if threads is None else threads)
+    choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
+    if choice is not None:
+        return _proof(path, bundle.identity, choice)
+    faults: list[str] = []
+    for usual in installed(bundle.manifest.target, interpreter):
+        try:
+            return _proof(path, bundle.identity, Choice(usual, threads or 1, device, {}))
+        except BackendError as error:
+            faults.append(str(error))
+    raise BackendError("; ".join(faults))
+
+
+def _proof(path: str | os.PathLike[str], identity: str, choice: Choice) -> SelftestReport:
+    from edgekit.device.autotune.launch import Child, name_fault
+    from edgekit.runner.selftest import SelftestReport
+
+    with Child(path, identity, limit_s=LONGEST_SELFTEST_S) as child:
+        try:
+            child.ask("open", interpreter=choice.interpreter, threads=choice.threads, device=choice.device)
+            return SelftestReport(**child.ask("selftest"))
+        except BackendError as error:
+            raise BackendError(name_fault(choice.interpreter, str(error))) from None
+
+
+def _open(bundle: Bundle, name: str, choice: Choice) -> Model:
+    from edgekit.runner.model import Model, open_model
+
+    if choice.blob:
+        restored = _restored(bundle, name, choice)
+        if restored is not None:
+            return Model(bundle, restored, choice.threads, choice.device)
+        choices.remove(name)
+    return open_model(bundle, choice.threads, choice.interpreter, choice.device)
+
+
+def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
+    """The model from its compiled form, if that still gives the first golden answer."""
+    import numpy as np
+
+    from edgekit.runner.backends import openvino
+    from edgekit.runner.model import Model
+
+    blob = choices.compiled(name, choice)
+    if blob is None:
+        return None
+    manifest = bundle.manifest
+    try:
+        ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
+        backend = openvino.restore(blob, *ends, choice.threads, choice.device, states)
+        model = Model(bundle, backend, choice.threads, choice.device)
+        inputs, outputs = model.golden()
+        delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()
+    except BackendError:
+        return None
+    return backend if delta <= manifest.golden["atol"] else None

@@ -1,0 +1,88 @@
+"""`predict --keep` and `--report`: what goes from the field back to the desk."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.commands import _shared
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What is kept and reported; nothing is unless it is asked for."""
+    group = parser.add_argument_group("from the field back to the desk")
+    group.add_argument("--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled")
+    group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="the most of a day (default: 100)")
+    group.add_argument(
+        "--keep-bytes", metavar="B", type=_shared.positive, help="the most that all take (default: 100000000)"
+    )
+    group.add_argument(
+        "--report", metavar="FILE", help="write a field report as JSON, each minute and at the end: FILE.json"
+    )
+
+
+def check(options: argparse.Namespace) -> None:
+    """Exit code 2 for options that do not belong together."""
+    if options.keep is None and (options.keep_per_day or options.keep_bytes):
+        options.misuse("--keep-per-day and --keep-bytes are for --keep")
+    if options.keep == "":
+        options.misuse("--keep: name a folder")
+    if options.report is not None and not options.report.endswith(".json"):
+        options.misuse(f"--report {options.report}: name a file that ends in .json")
+
+
+@contextmanager
+def ending(options: argparse.Namespace) -> Iterator[None]:
+    """Of what observes: SIGTERM, which stops services, ends like Ctrl-C, and warnings are lines as all others are."""
+    wanted = options.metrics or options.watch or options.keep or options.report
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(*_: Any) -> None:
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: _shared.warn(str(message))
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+@contextmanager
+def observed(model: Model, options: argparse.Namespace) -> Iterator[None]:
+    """Observe what is asked for, and write the last of it in the end."""
+    try:
+        _attach(model, options)
+        yield
+    finally:
+        model.observers.close()
+
+
+def _attach(model: Model, options: argparse.Namespace) -> None:
+    """Add what is asked for to the model's observers."""
+    if options.keep is not None:
+        from edgekit.device.monitor import doubtful
+
+        model.observers.add(
+            doubtful.Doubtful.of(
+                model,
+                options.keep,
+                per_day=options.keep_per_day or doubtful.PER_DAY,
+                most_bytes=options.keep_bytes or doubtful.MOST_BYTES,
+            )
+        )
+    if options.report is not None:
+        from edgekit.device.monitor.field_report import FieldReport
+
+        model.observers.add(FieldReport(model, options.report))

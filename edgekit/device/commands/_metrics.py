@@ -1,0 +1,39 @@
+"""`--metrics`: what the model does, for Prometheus, in a file or on a port of this machine."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from edgekit.runner.commands import _shared
+
+if TYPE_CHECKING:
+    from edgekit.device.monitor.metrics import Metrics
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Where they go."""
+    parser.add_argument(
+        "--metrics",
+        metavar="WHERE",
+        help="show figures to Prometheus: FILE.prom for node-exporter's textfile collector, or 127.0.0.1:PORT",
+    )
+
+
+@contextmanager
+def shown(where: str | None) -> Iterator[Metrics | None]:
+    """Metrics for a model to be loaded, closed behind it; None where none are asked for."""
+    if where is None:
+        yield None
+        return
+    from edgekit.device.monitor.metrics import Metrics
+
+    metrics = Metrics(where, on_problem=_shared.warn)
+    try:
+        if not where.endswith(".prom"):
+            _shared.warn(f"metrics at {metrics.where}")
+        yield metrics
+    finally:
+        metrics.close()

@@ -1,0 +1,78 @@
+"""`--watch`: whether inputs and answers still look like validation's, said while they come."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.commands import _shared
+
+if TYPE_CHECKING:
+    from edgekit.device.monitor.verdict import Verdict
+    from edgekit.runner.model import Model
+
+EVERY = 64
+"""Answers between two looks."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Whether it is wanted."""
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="say on standard error whether the model is still right: whenever that changes, and at the end",
+    )
+
+
+@contextmanager
+def said(model: Model, wanted: bool) -> Iterator[None]:
+    """Watch a model that was loaded with a monitor; the last verdict, with its golden vectors, comes at the end."""
+    if not wanted:
+        yield
+        return
+    watcher = Watcher(model.monitor)
+    model.observers.add(watcher)
+    try:
+        yield
+    finally:
+        model.observers.remove(watcher)
+        model.monitor.canary()
+        watcher.say(model.monitor.verdict())
+
+
+class Watcher:
+    """An observer that says what changes in a monitor's verdict."""
+
+    def __init__(self, monitor: Any) -> None:
+        self._monitor, self._since = monitor, 0
+        self._last: Any = "early"
+
+    def answered(self, raw: Any, outputs: Any, prediction: Any) -> None:
+        """See `Observer`."""
+        self._look()
+
+    def refused(self, error: Any) -> None:
+        """See `Observer`."""
+        self._look()
+
+    def dropped(self, count: int) -> None:
+        """See `Observer`."""
+
+    def close(self) -> None:
+        """See `Observer`."""
+
+    def say(self, verdict: Verdict) -> None:
+        """One line on standard error."""
+        _shared.warn(f"still right? {verdict.level}: {verdict.reason}")
+
+    def _look(self) -> None:
+        self._since += 1
+        if self._since < EVERY:
+            return
+        self._since, verdict = 0, self._monitor.verdict()
+        alarms = sorted(each.statistic for each in verdict.findings if each.alarm)
+        if (verdict.level, alarms) != self._last:
+            self._last = verdict.level, alarms
+            self.say(verdict)

@@ -1,0 +1,99 @@
+"""`edgerun bench`: how fast is the model here, does it stay so, and is it faster than another?"""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "time the model on this device"
+ROUNDS = 10
+CALLS = 1000
+WARMUP = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several take turns")
+    _shared.as_json(parser)
+    parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
+    parser.add_argument("--warmup", metavar="N", type=_shared.count, help=f"untimed calls a round (default: {WARMUP})")
+    parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
+    several = parser.add_argument_group("several bundles, or one with --rounds, in turns")
+    several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
+    several.add_argument("--samples", action="store_true", help="with --json: the time of every call, nanoseconds")
+    soak = parser.add_argument_group("over time, at a fixed rate")
+    soak.add_argument("--minutes", metavar="N", type=_above_zero, help="measure for so long, window by window")
+    soak.add_argument(
+        "--rate", metavar="R", type=_above_zero, help="calls a second (default: half of what a short trial reaches)"
+    )
+    soak.add_argument("--window", metavar="S", type=_above_zero, help="seconds (default: a twentieth of the time)")
+    _shared.interpreter(parser)
+    parser.set_defaults(misuse=parser.error)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Percentiles of the model alone and of a whole answer; or one of the other questions."""
+    if len(options.bundle) > 1 or options.rounds:
+        if options.compare or options.minutes or options.rate or options.window:
+            options.misuse("bundles that take turns have rounds; leave out --compare, --minutes, --rate and --window")
+        from edgekit.device.commands import _turns
+
+        _turns.run(options)
+        return
+    if options.samples:
+        options.misuse("--samples is for bundles that take turns; name several, or give --rounds")
+    options.bundle = options.bundle[0]
+    if options.compare and options.minutes:
+        options.misuse("--compare and --minutes are two different measurements; ask for one")
+    if options.compare and (options.calls or options.warmup is not None or options.no_trial):
+        options.misuse("--compare times rounds of its own; leave out --calls, --warmup and --no-trial")
+    if options.minutes and (options.calls or options.warmup is not None):
+        options.misuse("--minutes measures for a time; leave out --calls and --warmup")
+    if not options.minutes and (options.rate or options.window):
+        options.misuse("--rate and --window belong to --minutes N")
+    if options.compare:
+        from edgekit.device.commands import _compare
+
+        _compare.run(options)
+    elif options.minutes:
+        from edgekit.device.commands import _soak
+
+        _soak.run(options)
+    else:
+        _calls(options)
+
+
+def _calls(options: argparse.Namespace) -> None:
+    from edgekit.device.measure import bench, conditions
+
+    model = _shared.load(options)
+    raw = model.golden()[0][0]
+    x = model.prepare(raw)
+    wanted, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
+    rounds = min(ROUNDS, wanted)
+    calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
+    with conditions.Watch() as watch:
+        samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.sample)
+    figures = {name: bench.summary(taken) for name, taken in samples.items()}
+    known = _device.facts(options, model)
+    seen = conditions.to_record(watch.result(conditions.noise(samples["execute"], rounds)))
+    reasons = known["why"] + seen["disturbed"]
+    known.update(seen, comparable=not reasons, why=reasons)
+    if options.json:
+        _shared.print_json({**known, **figures})
+        return
+    _device.print_facts(known)
+    columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
+    print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
+    for name, row in figures.items():
+        print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
+    _device.print_disturbed(seen["disturbed"])
+
+
+def _above_zero(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}; use a number above 0")
+    return value

@@ -1,0 +1,65 @@
+"""`edgerun boot`: the release to start now. On trial, a try is spent first; without one left, the way back is taken."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from edgekit.device.commands import _device
+from edgekit.runner.errors import BackendError, ReleaseError
+
+if TYPE_CHECKING:
+    from edgekit.device.releases.home import Home
+
+HELP = "spend a try of a release on trial, then print its path or start a program with it"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    _device.home(parser)
+    parser.usage = "%(prog)s [options] [-- PROGRAM ...]"
+    parser.set_defaults(program=[])
+
+
+def _begin(home: Home) -> int:
+    """The release to start: a confirmed one where no try can be counted, because this user can write nothing there."""
+    from edgekit.device.releases import transitions
+    from edgekit.runner.files import READ_ONLY
+
+    if home.exists() and not home.is_mine():
+        number = transitions.untried(home)
+        if number is None:
+            raise ReleaseError(
+                f"{home.root}: no release is confirmed, and its owner alone can try one; run as its owner"
+            )
+        return number
+    try:
+        with home.locked():
+            return transitions.begin(home, transitions.boot_id())
+    except OSError as error:
+        number = transitions.untried(home) if error.errno in READ_ONLY else None
+        if number is None:
+            raise
+        return number
+
+
+def run(options: argparse.Namespace) -> None:
+    """The path of its bundle; with a program, that takes the place of this process."""
+    from edgekit.device.releases import current
+    from edgekit.device.releases.home import locate
+
+    home = locate(options.home)
+    number = _begin(home)
+    release = current.Release.at(home, number)
+    release.read()
+    if not options.program:
+        print(release.path)
+        return
+    words = [word.replace("{bundle}", release.path) for word in options.program]
+    sys.stdout.flush()
+    try:
+        os.execvpe(words[0], words, release.environment())
+    except OSError as error:
+        raise BackendError(f"{words[0]}: cannot be started: {error.strerror or error}") from None

@@ -1,0 +1,25 @@
+"""`edgerun confirm`: the release on trial is the one to keep."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "keep the release that is on trial"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
+    _device.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """What is current then."""
+    from edgekit.device.releases import summary, transitions
+    from edgekit.device.releases.home import locate
+
+    summary.change(locate(options.home), options.json, lambda home: transitions.confirm(home, options.release))

@@ -1,0 +1,53 @@
+"""`edgerun doctor`: will it run here, and if not, which line repairs it? Imports no numpy and no interpreter."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import DoctorError
+
+HELP = "report what would keep a bundle from running here, with the command that fixes it"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="BUNDLE", nargs="?", help="a file that ends in .edge.zip (default: none)")
+    parser.add_argument(
+        "--interpreter", metavar="NAME", type=_shared.known, help="the one that must work (default: any that can)"
+    )
+    parser.add_argument("--device", metavar="NAME", help="OpenVINO's device that must work: CPU, GPU or NPU")
+    parser.add_argument(
+        "--input", metavar="FILE", help="a kind of file that must be readable as a sample; only its name is looked at"
+    )
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print facts and findings; DoctorError when one of them blocks."""
+    from edgekit.device import doctor
+    from edgekit.device.doctor import report, subject
+    from edgekit.device.hardware import facts
+
+    wanted = subject.read(options.bundle) if options.bundle else None
+    case = doctor.Case(facts.gather(), wanted, options.interpreter, options.device, options.input, _verifier())
+    findings = doctor.examine(case)
+    if options.json:
+        _shared.print_json(report.to_dict(case, findings))
+    else:
+        for line in report.text(case, findings):
+            print(line)
+    if doctor.blocks(findings):
+        codes = ", ".join(sorted({each.code for each in findings if each.severity == doctor.ERROR}))
+        raise DoctorError(f"doctor: it would not run here ({codes}); see the fixes above")
+
+
+def _verifier() -> str:
+    """What keeps signatures from being verified here; empty where releases need not be signed."""
+    from edgekit.runner import place
+
+    if not place.signed(place.locate()):
+        return ""
+    from edgekit.device.trust import ssh_keygen
+
+    return ssh_keygen.fault()

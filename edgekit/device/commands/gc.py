@@ -1,0 +1,35 @@
+"""`edgerun gc`: frees the disk of releases and files that no command will ask for."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "remove old releases, and files that belong to none"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "--keep", metavar="N", type=_shared.count, default=2,
+        help="besides the current release and the one before (default: 2)",
+    )  # fmt: skip
+    _device.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """What was removed."""
+    from edgekit.device.releases import cleaning, transitions
+    from edgekit.device.releases.home import locate
+
+    home = locate(options.home)
+    with home.locked():
+        transitions.recover(home)
+        removed, freed = cleaning.clean(home, options.keep)
+    if options.json:
+        _shared.print_json({"removed": removed, "bytes": freed})
+    else:
+        print(f"removed {len(removed)} releases, {freed:,} bytes in all")

@@ -1,0 +1,46 @@
+"""`edgerun install`: a bundle becomes a release that has proven itself here, on trial."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+from edgekit.runner.errors import InputError
+
+HELP = "prove a bundle on this device and put it on trial"
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundle", metavar="BUNDLE", help="a file, or the sha256 of one that was received")
+    parser.add_argument(
+        "--tries", metavar="N", type=_device.within(1, 1000), default=3, help="starts it has (default: 3)"
+    )
+    parser.add_argument("--statement", metavar="SHA256", type=_device.sha256, help="that was signed, received too")
+    parser.add_argument(
+        "--signature", metavar="SHA256", type=_device.sha256, action="append", default=[], help="of it; may be repeated"
+    )
+    _device.proof(parser)
+    _device.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """What is current then; an error leaves the device as it was."""
+    from edgekit.device.releases import summary
+    from edgekit.device.releases.home import locate
+    from edgekit.device.releases.installing import Wanted, from_file, install
+
+    home, path = locate(options.home), Path(options.bundle)
+    if SHA256.fullmatch(options.bundle):
+        wanted = Wanted(options.bundle, options.statement, tuple(options.signature))
+    elif path.is_file():
+        wanted = from_file(home, path)
+    else:
+        raise InputError(f"{path}: no such file, and no sha256 of 64 hex digits")
+    install(home, wanted, options.tries, _device.limits(options), options.interpreter, _shared.warn)
+    summary.show(home, options.json)

@@ -1,0 +1,30 @@
+"""`edgerun rollback`: back to the release that was confirmed before."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "go back to the release that was confirmed before"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("--why", metavar="TEXT", default="taken back by hand", help="kept with the release")
+    parser.add_argument(
+        "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
+    )
+    _device.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """What is current then; ReleaseError where there is nothing to go back to."""
+    from edgekit.device.releases import summary, transitions
+    from edgekit.device.releases.home import locate
+
+    summary.change(
+        locate(options.home), options.json, lambda home: transitions.roll_back(home, options.why, options.release)
+    )

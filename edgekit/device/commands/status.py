@@ -1,0 +1,24 @@
+"""`edgerun status`: which release is current, and what became of the others."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "say which release is current, and what became of the others"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    _device.home(parser)
+    _shared.as_json(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """A line for each thing to know, or JSON with all of it."""
+    from edgekit.device.releases import summary
+    from edgekit.device.releases.home import locate
+
+    summary.show(locate(options.home), options.json)

@@ -1,0 +1,34 @@
+"""`edgerun watch`: a program on the current release, looked after; under systemd, or alone."""
+
+from __future__ import annotations
+
+import argparse
+
+from edgekit.device.commands import _device
+from edgekit.runner.commands import _shared
+
+HELP = "start a program with the current release, check that, and confirm it or take it back"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "--confirm-after", metavar="S", type=_device.amount, default=60.0,
+        help="a release on trial is kept when it was healthy so long (default: 60)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--every", metavar="S", type=_device.amount, default=300.0, help="between two checks (default: 300)"
+    )
+    _device.proof(parser)
+    _device.home(parser)
+    parser.usage = "%(prog)s [options] [-- PROGRAM ...]"
+    parser.set_defaults(program=[])
+
+
+def run(options: argparse.Namespace) -> None:
+    """Until it is stopped, or its program ends by itself with code 0."""
+    from edgekit.device.releases.home import locate
+    from edgekit.device.releases.watch import Options, Watcher
+
+    how = (options.confirm_after, options.every, _device.limits(options), options.interpreter)
+    Watcher(locate(options.home), Options(tuple(options.program), *how), _shared.warn).run()

@@ -1,0 +1,71 @@
+"""GPU and NPU: a device that the user pinned needs OpenVINO, its plug-in, a driver and permission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgekit.device.doctor import ERROR, Case, Finding, advice
+
+DEVICES = ("CPU", "GPU", "NPU")
+OPENVINO_PICKS = ("AUTO", "HETERO", "MULTI", "BATCH")  # it chooses among the others itself
+DRIVERS = {
+    "GPU": "sudo apt install -y intel-opencl-icd ocl-icd-libopencl1",
+    "NPU": "install Intel's linux-npu-driver release for this kernel (6.6 or newer), then: sudo modprobe intel_vpu",
+}
+
+
+def known_device(case: Case) -> Iterator[Finding]:
+    known = (*DEVICES, *OPENVINO_PICKS)
+    if case.device and case.device.partition(":")[0].partition(".")[0] not in known:
+        yield Finding("device-unknown", ERROR, f"--device {case.device}: no such device", f"use {', '.join(DEVICES)}")
+
+
+def device_needs_openvino(case: Case) -> Iterator[Finding]:
+    device = _pinned(case)
+    if not device:
+        return
+    if case.interpreter not in (None, "openvino"):
+        cause = f"--device {device} works with openvino only, not with {case.interpreter}"
+        yield Finding("device-interpreter", ERROR, cause, "leave --interpreter away, or leave --device away")
+    elif case.target == "tflite":
+        cause = f"--device {device} is for openvino and onnx bundles; this one is tflite"
+        yield Finding("device-interpreter", ERROR, cause, "use the openvino bundle of the same run, or --device CPU")
+
+
+def plugin(case: Case) -> Iterator[Finding]:
+    device, found = _pinned(case), case.facts.has("openvino")
+    if not device or not found or device in case.facts.plugins:
+        return
+    cause, fix = f"the installed openvino {found.version} has no plug-in for the {device}", "use --device CPU"
+    if case.facts.machine == "x86_64":  # elsewhere there is none to install
+        fix = advice.install(case.facts, "--force-reinstall", "openvino")
+    yield Finding(f"{device.lower()}-plugin", ERROR, cause, fix)
+
+
+def driver(case: Case) -> Iterator[Finding]:
+    """The kernel's device node, for a GPU also an OpenCL driver."""
+    device, facts = _pinned(case), case.facts
+    if not device:
+        return
+    nodes, place = (facts.render_nodes, "/dev/dri/renderD*") if device == "GPU" else (facts.accel_nodes, "/dev/accel/*")
+    closed = [node for node in nodes if node in facts.closed_nodes]
+    if not nodes:
+        yield Finding(
+            f"{device.lower()}-driver", ERROR, f"no {device} driver is loaded: there is no {place}", DRIVERS[device]
+        )
+    elif device == "GPU" and not facts.opencl_drivers:
+        cause = "the GPU has no OpenCL driver: /etc/OpenCL/vendors names none"
+        yield Finding("gpu-opencl", ERROR, cause, DRIVERS["GPU"])
+    elif len(closed) == len(nodes):
+        cause = f"this user may not open {closed[0]}"
+        yield Finding(
+            f"{device.lower()}-permission", ERROR, cause, 'sudo usermod -aG render "$USER", then log in again'
+        )
+
+
+def _pinned(case: Case) -> str | None:
+    first = (case.device or "").partition(".")[0]  # GPU.1 is the second of them
+    return first if first in ("GPU", "NPU") else None
+
+
+CHECKS = (known_device, device_needs_openvino, plugin, driver)

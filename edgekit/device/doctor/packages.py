@@ -1,0 +1,217 @@
+"""Python, numpy and the interpreters: what is missing, and what does not go together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from edgekit.device.doctor import ERROR, WARNING, Case, Finding, advice, wheels
+from edgekit.runner.inputs import READERS
+
+OLDEST_PYTHON, OLDEST_NUMPY = (3, 9), (1, 22)
+PICTURES = tuple(suffix for suffix, reader in READERS.items() if reader == "picture")
+ANOTHER_PYTHON = "sudo apt install -y python3 python3-venv"
+
+
+def python_too_old(case: Case) -> Iterator[Finding]:
+    if case.facts.python < OLDEST_PYTHON:
+        cause = f"Python {_dotted(case.facts.python)} is older than the 3.9 that the runner needs"
+        yield Finding("python-too-old", ERROR, cause, f"{ANOTHER_PYTHON}, on a system that has 3.9 or newer")
+
+
+def numpy_missing(case: Case) -> Iterator[Finding]:
+    if not case.facts.has("numpy"):
+        fix = _with_numpy(case)
+        if not case.installed:
+            fix = advice.best(case.facts, case.interpreters) or fix
+        elif advice.makes_venv(case.facts) and case.facts.apt:
+            fix = "sudo apt install -y python3-numpy"
+        yield Finding("numpy-missing", ERROR, "numpy is not installed", fix)
+
+
+def numpy_too_old(case: Case) -> Iterator[Finding]:
+    numpy = case.facts.has("numpy")
+    if numpy and numpy.release and numpy.release < OLDEST_NUMPY:
+        cause = f"numpy {numpy.version} is older than the 1.22 that the runner needs"
+        yield Finding("numpy-too-old", ERROR, cause, _with_numpy(case, ">=1.22"))
+
+
+def numpy_2(case: Case) -> Iterator[Finding]:
+    """Interpreters built against numpy 1 import beside numpy 2, and then crash or give wrong outputs."""
+    numpy = case.facts.has("numpy")
+    for name in case.installed if numpy and numpy.release >= (2,) else []:
+        found = case.facts.has(wheels.of(name))
+        if found and found.release < wheels.NUMPY_2_FROM.get(found.name, ()):
+            cause = f"{found.name} {found.version} was built for numpy 1 and fails with numpy {numpy.version}"  # type: ignore[union-attr]
+            yield Finding(f"numpy-2-{found.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
+
+
+def no_interpreter(case: Case) -> Iterator[Finding]:
+    """None of those that would do is installed; the fix is the first that has a wheel here."""
+    if case.installed or not case.interpreters or case.facts.python < OLDEST_PYTHON:
+        return
+    line = advice.best(case.facts, case.interpreters)
+    if not line:
+        yield from _no_wheel(case)
+    elif case.interpreters == ["openvino"]:
+        yield Finding("openvino-missing", ERROR, f"openvino is not installed; {_wanted(case)} needs it", line)
+    else:
+        cause = f"no interpreter for {_wanted(case)} is installed"
+        yield Finding("no-interpreter", ERROR, cause, line)
+
+
+def _no_wheel(case: Case) -> Iterator[Finding]:
+    """Why none of the interpreters can be installed: the Python, the C library or the processor."""
+    facts = case.facts
+    for name in case.interpreters:
+        distribution = wheels.of(name)
+        rows = wheels.rows(distribution, facts.architecture)
+        first, last = wheels.pythons(distribution)
+        if facts.musl or not rows:
+            continue  # platforms.py says so, once for all of them
+        if not first <= facts.python[1] <= last:
+            age = "newer" if facts.python[1] > last else "older"
+            cause = f"Python {_dotted(facts.python)} is {age} than any {distribution} wheel (3.{first} to 3.{last})"
+            yield Finding("python-without-wheel", ERROR, cause, _other_python(case, name, first, last), name)
+        elif fitting := [row for row in rows if row.first <= facts.python[1] <= row.last]:
+            least = min(row.glibc[facts.architecture] for row in fitting)
+            cause = (
+                f"{distribution} needs glibc 2.{least} on {facts.architecture}; this system has {_dotted(facts.glibc)}"
+            )
+            fix = "install Raspberry Pi OS 12 (bookworm), Debian 12, Ubuntu 22.04 or newer on the device"
+            yield Finding("glibc-too-old", ERROR, cause, fix, name)
+
+
+def installed_glibc(case: Case) -> Iterator[Finding]:
+    """An installed wheel that asks for a newer C library than the system has: an upgrade gone back, a copied card."""
+    for name in case.installed if case.facts.glibc else []:
+        found = case.facts.has(wheels.of(name))
+        needed = [need for tag in (found.tags if found else ()) if (need := _glibc_of(tag))]
+        if found and needed and min(needed) > case.facts.glibc[:2]:
+            has = _dotted(case.facts.glibc)
+            cause = f"{found.name} {found.version} needs glibc {_dotted(min(needed))}; this system has {has}"
+            fix = advice.interpreter(case.facts, name) or "install Raspberry Pi OS 12 (bookworm) or newer on the device"
+            yield Finding("glibc-too-old", ERROR, cause, fix, name)
+
+
+def foreign_wheel(case: Case) -> Iterator[Finding]:
+    """A wheel for another processor or another Python: an environment copied from a PC, or left by an upgrade."""
+    for name in ["numpy", *case.installed]:
+        distribution = "numpy" if name == "numpy" else wheels.of(name)
+        found = case.facts.has(distribution)
+        if not found or not found.tags or case.facts.system != "Linux":
+            continue
+        again = advice.install(case.facts, "--force-reinstall", "--no-cache-dir", distribution)
+        whose = None if name == "numpy" else name
+        platforms = {tag.rpartition("-")[2] for tag in found.tags}
+        if not any(each == "any" or each.endswith(f"_{case.facts.architecture}") for each in platforms):
+            cause = f"the installed {distribution} is for {min(platforms)}; this machine is {case.facts.architecture}"
+            yield Finding("wheel-architecture", ERROR, cause, again, whose)
+        elif not any(_fits_python(tag, case.facts.python) for tag in found.tags):
+            theirs, mine = found.tags[0].partition("-")[0], _dotted(case.facts.python)
+            cause = f"the installed {distribution} is for {theirs}; this is Python {mine}"
+            yield Finding("wheel-python", ERROR, cause, again, whose)
+
+
+def only_tensorflow(case: Case) -> Iterator[Finding]:
+    if case.installed == ["tensorflow"] and case.target == "tflite" and not case.interpreter:
+        line = advice.best(case.facts, ["litert", "tflite_runtime"])
+        if line:
+            cause = "only tensorflow is installed for tflite: it works, but is slow to start"
+            yield Finding("only-tensorflow", WARNING, cause, line)
+
+
+def slow_tflite_runtime(case: Case) -> Iterator[Finding]:
+    line = advice.interpreter(case.facts, "litert")
+    if line and case.installed == ["tflite_runtime"] and not case.interpreter:
+        cause = "tflite-runtime is several times slower at int8 than ai-edge-litert"
+        yield Finding("slow-interpreter", WARNING, cause, line)
+
+
+def pillow_missing(case: Case) -> Iterator[Finding]:
+    """An error when a picture was given, a warning when the bundle takes pictures."""
+    picture = case.input is not None and PurePath(case.input).suffix.lower() in PICTURES
+    if not case.facts.has("pillow") and (picture or (case.subject and case.subject.kind == "image")):
+        what = f"{case.input} is a picture" if picture else "the bundle takes pictures"
+        rest = "" if picture else " (.npy works)"
+        fix = advice.install(case.facts, "pillow")
+        if case.installed and advice.makes_venv(case.facts) and case.facts.apt:
+            fix = "sudo apt install -y python3-pil"
+        yield Finding("pillow-missing", ERROR if picture else WARNING, f"{what} and Pillow is not installed{rest}", fix)
+
+
+def unreadable_input(case: Case) -> Iterator[Finding]:
+    """A file whose ending nothing here reads, or not as a sample of this bundle."""
+    if case.input is None:
+        return
+    known = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
+    suffix = PurePath(case.input).suffix.lower()
+    if suffix not in known:
+        cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
+        made = [f"OUT{ending}" for ending in (".png", ".wav") if ending in known]
+        fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(made)}{')' * (len(made) - 1)}"
+        yield Finding("input-unreadable", ERROR, cause, fix if made else f"save it as {known[-1]}")
+
+
+def _wanted(case: Case) -> str:
+    if case.interpreter:
+        return f"--interpreter {case.interpreter}"
+    return f"--device {case.device}" if case.device in ("GPU", "NPU") else f"{case.target or 'any'} models"
+
+
+def _with_numpy(case: Case, bound: str = "", only: str | None = None) -> str:
+    """The line that puts numpy right; where that takes a new environment, the interpreters go along."""
+    facts = case.facts
+    kept = [found for name in ([only] if only else case.installed) if (found := facts.has(wheels.of(name)))]
+    if kept and all(found.release < wheels.NUMPY_2_FROM.get(found.name, ()) for found in kept) and "<2" not in bound:
+        bound = f"{bound},<2" if bound else "<2"
+    along = [f"{found.name}=={found.version}" for found in kept] if advice.makes_venv(facts) else []
+    return advice.install(facts, f"numpy{bound}", *along)
+
+
+def _other_python(case: Case, name: str, first: int, last: int) -> str:
+    """What to do where a pinned interpreter has no wheel: the sibling that has one, else another Python."""
+    others = [each for each in wheels.for_target(case.target or wheels.INTERPRETERS[name][1][0]) if each != name]
+    line = advice.best(case.facts, others)
+    if line:
+        sibling = next(each for each in others if advice.interpreter(case.facts, each))
+        return f"{line}  # and use --interpreter {sibling}"
+    return advice.other_python(case.facts, name, last)
+
+
+def ssh_keygen(case: Case) -> Iterator[Finding]:
+    """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
+    if case.verifier:
+        cause, _, fix = case.verifier.rpartition("; ")
+        yield Finding("ssh-keygen", ERROR if "not found" in cause else WARNING, cause, fix)
+
+
+def _glibc_of(tag: str) -> tuple[int, int] | None:
+    """The C library of a platform tag such as cp311-cp311-manylinux_2_34_aarch64; None: it says none."""
+    platform = tag.rpartition("-")[2]
+    for legacy, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1", 5)):
+        if platform.startswith(legacy):
+            return 2, minor
+    words = platform.split("_")
+    if words[0] == "manylinux" and len(words) > 3 and words[1].isdigit() and words[2].isdigit():
+        return int(words[1]), int(words[2])
+    return None
+
+
+def _fits_python(tag: str, python: tuple[int, ...]) -> bool:
+    interpreter, abi = (*tag.split("-"), "")[:2]
+    mine = f"cp3{python[1]}"
+    if abi == "abi3" and interpreter.startswith("cp3") and interpreter[3:].isdigit():
+        return int(interpreter[3:]) <= python[1]
+    return interpreter.startswith("py") or mine in interpreter.split(".")
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers[:2]))
+
+
+CHECKS = (
+    python_too_old, numpy_missing, numpy_too_old, numpy_2, no_interpreter, installed_glibc, foreign_wheel,
+    only_tensorflow, slow_tflite_runtime, pillow_missing, unreadable_input, ssh_keygen,
+)  # fmt: skip

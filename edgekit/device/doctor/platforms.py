@@ -1,0 +1,94 @@
+"""Processor, C library and memory: what no package can change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgekit.device.doctor import ERROR, WARNING, Case, Finding, advice, wheels
+from edgekit.runner import cpu
+
+ARM_32 = ("armv6l", "armv7l", "armv8l", "arm")
+ARM_64, X86_64 = "aarch64", "x86_64"
+NEEDED = {"tensorflow": ("sse4_1", "avx"), "openvino": ("sse4_1",)}
+"""Instructions that wheels for x86-64 are built with; without them the process dies on the first one."""
+BASE_MIB = {"litert": 45, "tflite_runtime": 45, "onnxruntime": 60, "openvino": 105, "tensorflow": 450}
+"""Resident memory of a process with this interpreter open, the model not counted."""
+COPIES = 3  # of the model: as read, as the interpreter keeps it, and repacked for its kernels
+SYSTEM_64 = "put the 64-bit Raspberry Pi OS on the card (aarch64; any Pi 3 or newer runs it)"
+
+
+def musl(case: Case) -> Iterator[Finding]:
+    if case.facts.musl and not case.installed:
+        cause = "the C library is musl (Alpine); no interpreter has wheels for it"
+        fix = "use a system with glibc: Raspberry Pi OS, Debian, Ubuntu, or the image python:3.11-slim-bookworm"
+        yield Finding("musl", ERROR, cause, fix)
+
+
+def bits_32(case: Case) -> Iterator[Finding]:
+    """32-bit Arm has wheels of tflite-runtime 2.14 only, for Python 3.8 to 3.11 and glibc 2.34 or newer."""
+    facts = case.facts
+    if facts.machine in ARM_32:
+        code, what = "arm-32-bit", f"this is 32-bit Arm ({facts.machine})"
+    elif facts.bits == 32 and facts.machine in (ARM_64, X86_64):
+        code, what = "python-32-bit", f"a 32-bit Python on a 64-bit kernel ({facts.machine})"
+    else:
+        return
+    fix = "install a 64-bit Python" if facts.machine == X86_64 else SYSTEM_64
+    lite = wheels.newest("tflite-runtime", facts.python, facts.architecture, facts.glibc)
+    if case.installed or (lite and "tflite_runtime" in case.interpreters):
+        yield Finding(code, WARNING, f"{what}: only tflite-runtime has wheels, and its int8 is slow", fix)
+    else:
+        yield Finding(code, ERROR, f"{what}: no interpreter that would do has wheels for it", fix)
+
+
+def unknown_machine(case: Case) -> Iterator[Finding]:
+    facts = case.facts
+    known = {machine for wheel in wheels.WHEELS for machine in wheel.glibc}
+    if facts.system == "Linux" and facts.machine not in (*known, *ARM_32) and not case.installed:
+        cause = f"no interpreter has wheels for {facts.machine}"
+        yield Finding("architecture-unknown", ERROR, cause, "use a device with an Arm (aarch64) or x86-64 processor")
+
+
+def bundle_architecture(case: Case) -> Iterator[Finding]:
+    made_for = case.subject.architectures if case.subject else ()
+    mine = cpu.SAME.get(case.facts.machine.lower(), case.facts.machine)
+    if made_for and mine not in {cpu.SAME.get(each, each) for each in made_for}:
+        cause = f"the bundle was made for {', '.join(made_for)}; this machine is {case.facts.machine}"
+        yield Finding("bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}")
+
+
+def instructions(case: Case) -> Iterator[Finding]:
+    if case.facts.machine != X86_64 or not case.facts.instructions:
+        return  # where the kernel does not say, nothing can be said
+    for name in case.installed:
+        lacking = [each for each in NEEDED.get(wheels.of(name), ()) if each not in case.facts.instructions]
+        if lacking:
+            cause = f"this processor lacks {', '.join(lacking)}, which the {wheels.of(name)} wheel is built with"
+            others = [each for each in wheels.for_target(case.target or "tflite") if not NEEDED.get(wheels.of(each))]
+            line = advice.best(case.facts, others) or "run the bundle on a newer processor"
+            yield Finding("instructions-missing", ERROR, cause, line, name)
+
+
+def memory(case: Case) -> Iterator[Finding]:
+    """What the model and the lightest interpreter that would do need, against what the machine has."""
+    reading = case.facts.reading
+    names = case.installed or case.interpreters
+    if not case.subject or not reading or reading.total_bytes is None or not names:
+        return
+    lightest = min(names, key=lambda name: BASE_MIB[name])
+    needed = BASE_MIB[lightest] * 2**20 + COPIES * case.subject.model_bytes
+    for word, size, severity in (("has", reading.total_bytes, ERROR), ("has free", reading.available_bytes, WARNING)):
+        if size is not None and size < needed:
+            cause = f"the model needs about {_mib(needed)} in {lightest}; this machine {word} {_mib(size)}"
+            fix = "prune or quantize the model, or use a device with more memory"
+            if severity == WARNING:
+                fix = "close other programs, or: sudo apt install -y zram-tools"
+            yield Finding("memory", severity, cause, fix)
+            return
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+CHECKS = (musl, bits_32, unknown_machine, bundle_architecture, instructions, memory)

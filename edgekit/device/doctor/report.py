@@ -1,0 +1,180 @@
+"""The doctor's answer: one dictionary for JSON, and the same for reading at 80 columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from edgekit.device.doctor import ERROR, Case, Finding, blocks, wheels
+
+NAMES = {"asimddp": "dotprod", "asimdhp": "fp16"}
+
+
+def to_dict(case: Case, findings: list[Finding]) -> dict[str, Any]:
+    """Everything that was found out."""
+    facts, subject = case.facts, case.subject
+    return {
+        "ok": not blocks(findings),
+        "findings": [finding.to_dict() for finding in findings],
+        "device": {
+            "machine": facts.machine,
+            "system": facts.system,
+            "libc": _libc(case),
+            "processor": facts.processor,
+            "instructions": list(facts.instructions),
+            "emulator": facts.emulator or None,
+            "cores": facts.cores,
+            "gpu": list(facts.render_nodes),
+            "npu": list(facts.accel_nodes),
+            **(facts.reading.to_dict() if facts.reading else {}),
+        },
+        "python": {
+            "version": ".".join(map(str, facts.python)),
+            "executable": facts.executable,
+            "bits": facts.bits,
+            "externally_managed": facts.externally_managed and not facts.in_venv,
+            "numpy": _version(case, "numpy"),
+            "pillow": _version(case, "pillow"),
+        },
+        "interpreters": [interpreter(case, name, findings) for name in wheels.PREFERENCE],
+        "bundle": subject and {"path": subject.path, "target": subject.target, "model_bytes": subject.model_bytes},
+    }
+
+
+def interpreter(case: Case, name: str, findings: list[Finding]) -> dict[str, Any]:
+    """What one interpreter could do here. `state`: ready, blocked, not asked, installable or no wheel."""
+    facts, distribution = case.facts, wheels.of(name)
+    wheel = wheels.newest(distribution, facts.python, facts.architecture, facts.glibc)
+    installed = _version(case, distribution)
+    ailing = any(each.interpreter == name and not each.code.startswith("slow") for each in findings)
+    general = any(each.severity == ERROR and each.interpreter is None for each in findings)
+    state = ("blocked" if ailing or general else "ready") if installed else ("installable" if wheel else "no wheel")
+    if facts.system != "Linux" and not installed:
+        state = "not installed"  # the table of wheels is Linux's
+    if case.target and name not in case.interpreters:
+        state = "not asked"
+    targets = list(wheels.INTERPRETERS[name][1])
+    newest = wheel.version if wheel else None
+    return {
+        "name": name,
+        "distribution": distribution,
+        "installed": installed,
+        "wheel": newest,
+        "state": state,
+        "targets": targets,
+    }
+
+
+def text(case: Case, findings: list[Finding]) -> Iterator[str]:
+    """Lines for a person."""
+    yield "device"
+    yield from _rows(_device(case))
+    yield "python"
+    yield from _rows(_python(case))
+    yield "interpreters"
+    for row in (interpreter(case, name, findings) for name in wheels.PREFERENCE):
+        has = row["installed"] or "-"
+        note = {"installable": f"installable ({row['wheel']})", "no wheel": "no wheel for this device"}.get(
+            row["state"], row["state"]
+        )
+        yield f"  {row['name']:<15} {has:<11} {note:<25} {', '.join(row['targets'])}"
+    if case.subject:
+        yield "bundle"
+        yield from _rows(_bundle(case))
+    for number, finding in enumerate(findings):
+        yield ""
+        yield f"{finding.severity:<8} {finding.cause}  [{finding.code}]"
+        said = number > 0 and findings[number - 1].fix == finding.fix
+        yield f"{'    fix':<8} {'the same' if said else finding.fix}"
+    errors = sum(finding.severity == ERROR for finding in findings)
+    warnings = len(findings) - errors
+    yield ""
+    yield (
+        f"{_count(errors, 'finding')} of {len(findings)} block" + ("s" if errors == 1 else "")
+        if errors
+        else ("nothing blocks" + (f", {_count(warnings, 'warning')}" if warnings else ""))
+    )
+
+
+def _device(case: Case) -> Iterator[tuple[str, str]]:
+    facts, reading = case.facts, case.facts.reading
+    yield "machine", ", ".join(each for each in (facts.machine, facts.system, _libc(case)) if each)
+    yield "processor", facts.processor or "the kernel does not say"
+    yield "has", " ".join(NAMES.get(each, each) for each in facts.instructions) or "the kernel does not say"
+    yield "cores", "unknown" if facts.cores is None else f"{facts.cores:g}"
+    if not reading:
+        return
+    mhz = f"{reading.frequency_mhz:,.0f}" if reading.frequency_mhz else "?"
+    most = f" of {reading.frequency_max_mhz:,.0f}" if reading.frequency_max_mhz else ""
+    yield "frequency", f"{mhz}{most} MHz, governor {reading.governor or 'not shown'}"
+    degrees = "not shown" if reading.temperature_c is None else f"{reading.temperature_c:.0f} °C"
+    words = {None: "throttling not shown", True: "throttled", False: "not throttled"}
+    yield (
+        "temperature",
+        f"{degrees}, {words[reading.throttled if reading.throttled is not None else reading.throttled_since_boot]}",
+    )
+    free, total, mine = (_mib(size) for size in (reading.available_bytes, reading.total_bytes, reading.resident_bytes))
+    yield "memory", f"{free} of {total} MiB free, this process {mine} MiB"
+    if facts.render_nodes or facts.accel_nodes:
+        yield "accelerators", ", ".join((*facts.render_nodes, *facts.accel_nodes))
+
+
+def _python(case: Case) -> Iterator[tuple[str, str]]:
+    facts = case.facts
+    yield "version", f"{'.'.join(map(str, facts.python))}, {facts.bits} bits, {facts.executable}"
+    if facts.externally_managed and not facts.in_venv:
+        yield "packages", "belong to the system (PEP 668): pip works in a virtual environment only"
+    for name in ("numpy", "pillow"):
+        yield name, _version(case, name) or "not installed"
+
+
+def _bundle(case: Case) -> Iterator[tuple[str, str]]:
+    subject = case.subject
+    if subject is None:
+        return
+    yield "file", os.path.basename(subject.path)
+    if subject.target is None:
+        return
+    yield "model", f"{subject.target}, {subject.model_bytes:,} bytes, takes {subject.kind.rstrip('s')}s"
+    if subject.needs:
+        names = sorted({each.name for each in subject.needs.operators})
+        shown = ", ".join(names[:4]) + (f", … ({len(names)})" if len(names) > 4 else "")
+        yield "operators", shown
+        if subject.needs.opsets:
+            yield "opsets", ", ".join(f"{name} {version}" for name, version in subject.needs.opsets)
+
+
+def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
+    for word, value in rows:
+        yield from _wrapped(f"  {word:<15} ", value)
+
+
+def _wrapped(head: str, value: str, width: int = 80) -> Iterator[str]:
+    """Words of a value, in lines of at most `width` columns where words allow it."""
+    line = head
+    for word in value.split(" "):
+        if len(line) + len(word) > width and line.strip() and len(line) > len(head):
+            yield line.rstrip()
+            line = " " * len(head)
+        line += word + " "
+    yield line.rstrip()
+
+
+def _libc(case: Case) -> str:
+    if case.facts.glibc:
+        return "glibc " + ".".join(map(str, case.facts.glibc))
+    return "musl" if case.facts.musl else ""
+
+
+def _version(case: Case, distribution: str) -> str | None:
+    found = case.facts.has(distribution)
+    return found.version if found else None
+
+
+def _mib(size: int | None) -> str:
+    return "?" if size is None else f"{size / 2**20:,.0f}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")

@@ -1,0 +1,169 @@
+"""What this package adds to the runner, which finds it as `EXTENSION`; see `edgekit.runner.extension`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.errors import InputError
+from edgekit.runner.extension import Extension, LoadOptions
+
+if TYPE_CHECKING:
+    import argparse
+    import os
+
+    from edgekit.device.monitor.doubtful import Doubtful
+    from edgekit.device.monitor.monitor import Monitor
+    from edgekit.runner.bundle import Bundle
+    from edgekit.runner.model import Model
+    from edgekit.runner.selftest import SelftestReport
+
+
+class DeviceExtension(Extension):
+    """Signed mode, releases, tuning, metrics and the monitor."""
+
+    commands = ("edgekit.device.commands",)
+
+    def read(self, path: str | os.PathLike[str]) -> Bundle:
+        """See `Extension`; a device in signed mode reads what its policy trusts."""
+        from edgekit.device import admission
+
+        return admission.read(path)
+
+    def load(self, path: str | os.PathLike[str], options: LoadOptions) -> Model:
+        """See `Extension`."""
+        if options.metrics is None:
+            return self._load(path, options)
+        from edgekit.device.monitor.metrics import Metrics
+
+        shared = isinstance(options.metrics, Metrics)
+        metrics = options.metrics if shared else Metrics(options.metrics)  # before the trial, which takes a while
+        try:
+            model = self._load(path, options)
+        except BaseException:
+            if not shared:
+                metrics.close()
+            raise
+        metrics.add(model, is_last=not shared)
+        return model
+
+    def _load(self, path: str | os.PathLike[str], options: LoadOptions) -> Model:
+        from edgekit.runner.bundle import check_architecture, read_bytes
+
+        release = None
+        if path == "current":
+            from edgekit.device.releases import current
+
+            release = current.find()
+            path = release.path
+            bundle = read_bytes(release.read(), path)
+        else:
+            bundle = self.read(path)
+        check_architecture(bundle.manifest)
+        samples, monitor = _samples(bundle, options.keep), _monitor(bundle, options.monitor)
+        model = _open(path, bundle, options)
+        model.release = release
+        if samples is not None:
+            model.observers.add(samples)
+        if monitor is not None:
+            monitor.attach(model)
+            model.monitor = monitor
+            model.observers.add(monitor)
+        return model
+
+    def selftest(self, path: str | os.PathLike[str], options: LoadOptions) -> SelftestReport:
+        """See `Extension`; in a child process, as the tuning run chose, unless `trial` is False."""
+        if not options.trial:
+            return super().selftest(path, options)
+        from edgekit.device.autotune import prove
+
+        return prove(path, self.read(path), options.threads, options.interpreter, options.device)
+
+    def add_predict_options(self, parser: argparse.ArgumentParser) -> None:
+        """See `Extension`."""
+        from edgekit.device.commands import _field, _metrics, _watch
+
+        for module in (_metrics, _watch, _field):
+            module.arguments(parser)
+
+    def check_predict_options(self, options: argparse.Namespace) -> None:
+        """See `Extension`."""
+        from edgekit.device.commands import _field
+
+        _field.check(options)
+
+    @contextmanager
+    def loading(self, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+        """See `Extension`."""
+        from edgekit.device.commands import _field, _metrics
+
+        with _field.ending(options), _metrics.shown(options.metrics) as metrics:
+            yield {"metrics": metrics, "monitor": options.watch}
+
+    @contextmanager
+    def observing(self, model: Model, options: argparse.Namespace) -> Iterator[None]:
+        """See `Extension`."""
+        from edgekit.device.commands import _field, _watch
+
+        with _field.observed(model, options), _watch.said(model, options.watch):
+            yield
+
+    def add_verify_options(self, parser: argparse.ArgumentParser) -> None:
+        """See `Extension`."""
+        parser.add_argument(
+            "--trust",
+            metavar="DIR",
+            help="folder with a signed policy: refuse what nobody signed who may (default: none)",
+        )
+
+    def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
+        """See `Extension`; with `--trust`, the bytes that were checked are those that are then read."""
+        if not options.trust:
+            return super().verified(options)
+        from pathlib import Path
+
+        from edgekit.device import trust
+        from edgekit.runner import bundle
+
+        data = trust.contents(Path(options.bundle))
+        sha256 = bundle.sha256.hexdigest(data)
+        trusted = trust.check(Path(options.bundle), Path(options.trust), {}, sha256=sha256, remember=False)
+        read = bundle.read_bytes(data, options.bundle)
+        trust.check_name(trusted.name, read.manifest.name, options.bundle)
+        return read, trusted
+
+
+def _open(path: str | os.PathLike[str], bundle: Bundle, options: LoadOptions) -> Model:
+    if options.trial:
+        from edgekit.device import autotune
+
+        return autotune.open_best(
+            path, bundle, options.threads, options.interpreter, options.device, options.on_progress
+        )
+    from edgekit.runner.model import open_model
+
+    return open_model(bundle, 1 if options.threads is None else options.threads, options.interpreter, options.device)
+
+
+def _samples(bundle: Bundle, keep: str | os.PathLike[str] | None) -> Doubtful | None:
+    if keep is None:
+        return None
+    from edgekit.device.monitor.doubtful import Doubtful
+
+    return Doubtful(bundle.manifest, bundle.identity, keep)
+
+
+def _monitor(bundle: Bundle, monitor: bool | Monitor | None) -> Monitor | None:
+    if monitor is None or monitor is False:
+        return None
+    from edgekit.device.monitor.monitor import Monitor
+
+    if isinstance(monitor, Monitor):
+        return monitor
+    if monitor is not True:
+        raise InputError(f"monitor: got {monitor!r}; use True or a Monitor")
+    return Monitor.of_bundle(bundle)
+
+
+EXTENSION = DeviceExtension()

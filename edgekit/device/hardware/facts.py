@@ -1,0 +1,194 @@
+"""What this device and its Python are, read without importing anything that could crash.
+
+Distributions are read off the `.dist-info` folders on `sys.path`, hardware off `/proc`, `/sys` and `/dev`.
+`paths` and `root` are parameters so that any device can be seeded as a tree of files.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgekit.device.hardware import emulation, health
+from edgekit.runner import cpu
+
+PLUGINS = {"GPU": "libopenvino_intel_gpu_plugin.so", "NPU": "libopenvino_intel_npu_plugin.so"}
+
+
+OTHER_NAMES = {
+    "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-training"),
+    "tensorflow": ("tensorflow-cpu", "tensorflow-gpu", "tensorflow-aarch64", "tensorflow-cpu-aws", "tensorflow-rocm"),
+}
+"""Distributions that bring the same package."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A distribution as pip left it: `tags` are those of its WHEEL file, such as cp311-cp311-manylinux_2_27_x86_64."""
+
+    name: str
+    version: str
+    tags: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """The version's leading numbers; () where it has none."""
+        return release(self.version)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One device and one Python. `glibc` and `musl` are () where the system is not built on them."""
+
+    python: tuple[int, ...]
+    executable: str = "python3"
+    bits: int = 64
+    system: str = "Linux"
+    machine: str = "x86_64"
+    glibc: tuple[int, ...] = ()
+    musl: bool = False
+    in_venv: bool = False
+    externally_managed: bool = False
+    can_make_venv: bool = True
+    apt: bool = False  # this Python is the system's, and apt installs for it
+    distributions: dict[str, Installed] = field(default_factory=dict)
+    opsets: tuple[int, ...] = ()  # that the installed openvino defines
+    plugins: tuple[str, ...] = ()  # devices that the installed openvino has a plug-in for, beside the CPU
+    processor: str = ""
+    instructions: tuple[str, ...] = ()
+    emulator: str = ""
+    frequency_driver: str = ""
+    cores: float | None = None
+    render_nodes: tuple[str, ...] = ()
+    closed_nodes: tuple[str, ...] = ()  # device nodes that this user may not open
+    accel_nodes: tuple[str, ...] = ()
+    opencl_drivers: tuple[str, ...] = ()
+    reading: health.Reading | None = None
+
+    @property
+    def architecture(self) -> str:
+        """What wheels are chosen by: a 32-bit Raspberry Pi OS has a 64-bit kernel and says aarch64 all the same."""
+        narrow = {"aarch64": "armv7l", "x86_64": "i686"}
+        return narrow.get(self.machine, self.machine) if self.bits == 32 else self.machine
+
+    def has(self, distribution: str) -> Installed | None:
+        """The installed distribution of that name, or None."""
+        names = (distribution, *OTHER_NAMES.get(distribution, ()))
+        return next((self.distributions[name] for name in names if name in self.distributions), None)
+
+
+def gather(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/") -> Facts:
+    """Facts of this process; `paths` stand in for `sys.path`, `root` for the file system's root."""
+    base = Path(root)
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    found = distributions(sys.path if paths is None else paths)
+    package = Path(found["openvino"].folder) / "openvino" if "openvino" in found else None
+    render, accel = _nodes(base, "dev/dri", "renderD"), _nodes(base, "dev/accel", "accel")
+    return Facts(
+        python=tuple(sys.version_info[:3]),
+        executable=sys.executable or "python3",
+        bits=struct.calcsize("P") * 8,
+        system=platform.system(),
+        machine=platform.machine(),
+        glibc=glibc(),
+        musl=any(base.glob("lib/ld-musl-*.so.1")) and not glibc(),
+        in_venv=sys.prefix != sys.base_prefix,
+        externally_managed=(stdlib / "EXTERNALLY-MANAGED").is_file(),
+        can_make_venv=(stdlib / "ensurepip").is_dir(),
+        apt=(base / "usr/bin/apt").exists() and os.path.dirname(sys.executable or "") == "/usr/bin",
+        distributions=found,
+        opsets=_opsets(package) if package else (),
+        plugins=tuple(name for name, file in PLUGINS.items() if package and (package / "libs" / file).is_file()),
+        processor=cpu.name(),
+        instructions=tuple(cpu.instructions()),
+        emulator=emulation.emulator() or _other_kernel(base),
+        frequency_driver=health.frequency_driver(base),
+        cores=health.cores(base),
+        render_nodes=render,
+        accel_nodes=accel,
+        closed_nodes=tuple(node for node in (*render, *accel) if not os.access(node, os.R_OK | os.W_OK)),
+        opencl_drivers=_nodes(base, "etc/OpenCL/vendors", ""),
+        reading=health.read(base),
+    )
+
+
+def distributions(paths: Sequence[str]) -> dict[str, Installed]:
+    """Installed distributions by their normalised name; the first on the path wins, as it does for an import."""
+    found: dict[str, Installed] = {}
+    for path in paths:
+        try:
+            names = sorted(os.listdir(path or "."))
+        except OSError:  # an archive, or a folder that is not there
+            continue
+        for entry in names:
+            stem, _, suffix = entry.rpartition(".")
+            if suffix not in ("dist-info", "egg-info") or "-" not in stem:
+                continue
+            name, version = stem.split("-")[:2]
+            name = name.lower().replace("_", "-").replace(".", "-")
+            if name not in found:
+                found[name] = Installed(name, version, _tags(Path(path or ".") / entry / "WHEEL"), str(path or "."))
+    return found
+
+
+def release(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: (2, 14, 0) of "2.14.0rc1"."""
+    numbers = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def _other_kernel(base: Path) -> str:
+    """The processor that the kernel runs on, where it is not the one that Python reports; else empty."""
+    try:
+        kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace", encoding="utf-8")[:40]
+    except OSError:
+        return ""
+    arm = platform.machine().startswith(("aarch64", "arm"))
+    other = {"cpu:type:x86": arm, "cpu:type:aarch64": platform.machine() == "x86_64"}
+    return next((f"{name[9:]} emulation" for name, odd in other.items() if odd and kind.startswith(name)), "")
+
+
+def glibc() -> tuple[int, ...]:
+    """Version of the C library where it is glibc, else ()."""
+    if not hasattr(os, "confstr"):
+        return ()
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        return ()
+    return release(version) if name == "glibc" else ()
+
+
+def _tags(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(line.partition(":")[2].strip() for line in lines if line.startswith("Tag:"))
+
+
+def _opsets(package: Path) -> tuple[int, ...]:
+    names = (each.name[len("opset") :] for each in package.glob("opset*") if each.is_dir())
+    return tuple(sorted(int(number) for number in names if number.isdigit()))
+
+
+def _nodes(base: Path, folder: str, prefix: str) -> tuple[str, ...]:
+    try:
+        names = sorted(os.listdir(base / folder))
+    except OSError:
+        return ()
+    return tuple(str(base / folder / name) for name in names if name.startswith(prefix))

@@ -1,0 +1,230 @@
+"""Other activity on the machine during a measurement, and whether two results may be compared.
+
+    with conditions.Watch() as watch:
+        samples_ms = bench.interleaved(calls, rounds, calls_per_round, warmup, on_round=watch.sample)
+    seen = watch.result(conditions.noise(samples_ms["a"], rounds))
+    conditions.disturbances(seen)      # reasons in words, none of a quiet machine
+
+What the kernel does not show is None: unknown, never guessed. The yardstick is a piece of work that is always the same.
+It shows a change of pace where a virtual machine hides the clock. It also distinguishes two machines of one name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from edgekit.device.hardware import emulation, health
+from edgekit.device.measure import counters, intervals
+from edgekit.runner import cpu
+
+OTHERS = 0.05
+"""Share of the cores' time that others may take: an idle system's own services stay below one hundredth."""
+STEAL = 0.02
+"""Share that the hypervisor may withhold: as much moves one call in fifty, and no median."""
+PREEMPTED_PER_S = 50.0
+"""Someone on the same core interrupts several hundred times a second, an idle system's services a few times."""
+CLOCK = 0.05
+"""By how much the clock may change: steps are 100 MHz of 2 to 4 GHz, so one is allowed and two are not."""
+PACE = 0.10
+"""By how much the yardstick may: its own looks differ by a few hundredths on a quiet machine."""
+NOISE = 0.05
+"""By how much the rounds of one variant may spread: 0.005 to 0.02 is usual where nothing else runs."""
+SHORTEST_S = 0.5
+"""The kernel counts in hundredths of a second: of a shorter time, shares would be made of rounding."""
+MACHINE = {
+    "host": "host",
+    "cpu": "processor",
+    "cores": "cores",
+    "machine": "architecture",
+    "system": "system",
+    "python": "Python",
+    "numpy": "numpy",
+    "threads": "threads",
+    "device": "device",
+    "governor": "governor",
+    "emulator": "emulator",
+    "calls_per_round": "calls in a round",
+    "warmup_per_round": "untimed calls before them",
+}
+"""Keys of a result's `conditions` that must be equal for latencies to be compared, and their names in messages."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Activity on the machine from before the first call to after the last; None where the machine does not show it.
+
+    Shares are of the time of all cores that this process may use. `pace_ms` is the median time of the yardstick.
+    `pace_change` and `clock_change` compare slow samples with fast ones: 0.1 is 10 %.
+    """
+
+    seconds: float
+    others_share: float | None  # taken by processes that are not the measured one
+    steal_share: float | None  # withheld by the hypervisor
+    preempted_per_s: float | None  # times that the measured process was put aside for another
+    quota_stops: int | None  # times that its cgroup's quota stopped it
+    load_before: float | None  # mean of one minute
+    load_after: float | None
+    governor: str | None
+    clock_mhz: float | None  # of the fastest core, the median of all looks
+    clock_change: float | None
+    throttled: bool | None
+    temperature_before_c: float | None
+    temperature_after_c: float | None
+    pace_ms: float
+    pace_change: float
+    noise: float | None = None  # spread of the rounds' p50s, see `noise`
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+class Watch:
+    """A context manager around a measurement. `root` is for tests.
+
+    `children`: the work is done by child processes, which have ended by then. Else they are strangers like any other.
+    """
+
+    def __init__(self, children: bool = False, root: str | os.PathLike[str] = "/") -> None:
+        self._children, self._root = children, root
+        self._paces_ms: list[float] = []
+        self._clocks_mhz: list[float] = []
+
+    def __enter__(self) -> Watch:
+        self._before, self._load_before = health.read(self._root), counters.load()
+        self.sample()
+        self._started = counters.read(self._children, self._root)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended = counters.read(self._children, self._root)
+        self.sample()
+        self._after, self._load_after = health.read(self._root), counters.load()
+
+    def sample(self, _round: int = 0) -> None:
+        """Between two rounds: the clock and the yardstick, a few milliseconds."""
+        self._paces_ms.append(counters.yardstick_ms())
+        clock_mhz = health.fastest_core_mhz(self._root)
+        if clock_mhz is not None:
+            self._clocks_mhz.append(clock_mhz)
+
+    def result(self, noise: float | None = None) -> Conditions:
+        """The conditions, after the measurement."""
+        start, end = self._started, self._ended
+        seconds = end.at_s - start.at_s
+        capacity_s = cpu.usable() * seconds
+        busy_s, steal_s, preempted, stops = (
+            _grown(getattr(start, name), getattr(end, name)) if seconds >= SHORTEST_S or name == "quota_stops" else None
+            for name in ("busy_s", "steal_s", "preempted", "quota_stops")
+        )
+        clocks = self._clocks_mhz[1:] or self._clocks_mhz  # before the first call the clock may still be asleep
+        return Conditions(
+            seconds=seconds,
+            others_share=None if busy_s is None else max(busy_s - (end.own_s - start.own_s), 0) / capacity_s,
+            steal_share=None if steal_s is None else steal_s / capacity_s,
+            preempted_per_s=None if preempted is None else preempted / seconds,
+            quota_stops=None if stops is None else int(stops),
+            load_before=self._load_before,
+            load_after=self._load_after,
+            governor=self._after.governor,
+            clock_mhz=median(clocks) if clocks else None,
+            clock_change=_change(clocks),
+            throttled=health.throttled_between(self._before, self._after),
+            temperature_before_c=self._before.temperature_c,
+            temperature_after_c=self._after.temperature_c,
+            pace_ms=median(self._paces_ms),
+            pace_change=_change(self._paces_ms) or 0.0,
+            noise=noise,
+        )
+
+
+def noise(samples_ms: np.ndarray, rounds: int) -> float | None:
+    """How much the rounds' p50s spread, as a share: 1.4826 times their median absolute deviation, over their median.
+
+    `samples_ms` (rounds * calls,) as `bench.interleaved` gives them; None of fewer rounds than an interval needs.
+    """
+    if rounds < intervals.LEAST_ROUNDS:
+        return None
+    return spread(intervals.round_p50s(samples_ms, rounds))
+
+
+def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
+    """The same of p50s, (rounds,): a standard deviation that outliers do not move, over the median."""
+    middle = float(np.median(p50s_ms))
+    return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - middle)) / middle)
+
+
+def disturbances(seen: Conditions) -> list[str]:
+    """Reasons not to rely on a measurement, in words with the figures; empty if there is none."""
+    changed = f"the clock changed by {seen.clock_change or 0:.0%}"
+    reasons = {
+        f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(seen.others_share, OTHERS),
+        f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _over(seen.steal_share, STEAL),
+        f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, PREEMPTED_PER_S),
+        f"stopped {seen.quota_stops} times by the quota of its cgroup": _over(seen.quota_stops, 0),
+        f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, CLOCK),
+        f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
+        "the processor throttled, or was short of voltage": bool(seen.throttled),
+        f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(seen.pace_change, PACE),
+        f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, NOISE),
+    }
+    return [words for words, true in reasons.items() if true]
+
+
+def to_record(seen: Conditions) -> dict[str, Any]:
+    """The conditions as a result stores them, beside `bench.machine()`."""
+    known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
+    return {**known, "seen": seen.to_dict(), "disturbed": disturbances(seen)}
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Why latencies of two results must not be compared, from their `conditions`; empty where they may be.
+
+    `interpreters` (versions by name) need to agree on what both have. What only one of the two knows is a difference.
+    """
+    found = [
+        f"{words}: {_named(first.get(key))} and {_named(second.get(key))}"
+        for key, words in MACHINE.items()
+        if first.get(key) != second.get(key)
+    ]
+    versions = [each.get("interpreters") or {} for each in (first, second)]
+    found += [
+        f"{name}: {versions[0][name]} and {versions[1][name]}"
+        for name in sorted(set(versions[0]) & set(versions[1]))
+        if versions[0][name] != versions[1][name]
+    ]
+    paces_ms = [each["seen"]["pace_ms"] for each in (first, second) if each.get("seen")]
+    if len(paces_ms) == 2 and max(paces_ms) > (1 + PACE) * min(paces_ms):
+        found.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
+    for which, each in (("first", first), ("second", second)):
+        if each.get("disturbed") is None:
+            found.append(f"no other activity on the machine was recorded during the {which}; measure it again")
+        elif each["disturbed"]:
+            found.append(f"the {which} was disturbed: {'; '.join(each['disturbed'])}")
+    return found
+
+
+def _over(value: float | None, limit: float) -> bool:
+    return value is not None and value > limit
+
+
+def _named(value: Any) -> str:
+    return "unknown" if value is None else str(value)
+
+
+def _change(values: Sequence[float]) -> float | None:
+    """How far the high values lie above the low ones; of many, a tenth at either end is left out."""
+    if not values:
+        return None
+    low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.LEAST_ROUNDS else (min(values), max(values))
+    return float(high / low - 1)
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before

@@ -1,0 +1,193 @@
+"""Calls at a fixed rate for minutes: what the latency does over time, and the machine under it.
+
+The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency runs
+from that moment. A closed loop waits for each answer before it asks again, and so leaves out just the calls that would
+have met a slow moment: "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013, and his load generator
+wrk2, https://github.com/giltene/wrk2, which measures in this way). There is one worker: a call that is due while
+another runs begins late, and its latency says so.
+
+Arrivals pause while the machine is looked at between two windows, so that the instrument is in no latency.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgekit.device.hardware import health
+from edgekit.runner.errors import InputError
+
+LEAST_CALLS = 20
+"""Of fewer calls in a window, percentiles mean nothing."""
+SPIN_S = 200e-6
+"""How long before a call is due the sleep ends and the waiting begins: a sleep ends some 60 µs late."""
+ROUNDING_S = 1e-9
+"""By how much sums of intervals may miss the end of a window."""
+PERCENTILES = (50, 90, 95, 99, 100)
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Calls that ended between two looks at the machine. `waiting` of them were due at its end and had not begun."""
+
+    start_s: float
+    seconds: float
+    calls: int
+    waiting: int
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    service_p50_ms: float  # from the actual start: what the call itself takes
+    temperature_c: float | None = None
+    frequency_mhz: float | None = None
+    governor: str | None = None
+    throttled: bool | None = None
+    resident_bytes: int | None = None
+
+    @property
+    def rate_per_s(self) -> float:
+        return self.calls / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "rate_per_s": self.rate_per_s}
+
+
+@dataclass
+class Soak:
+    """What was asked for, and the windows measured; `cut_short` when Ctrl-C came before the end."""
+
+    rate_per_s: float
+    seconds: float
+    window_s: float
+    windows: list[Window] = field(default_factory=list)
+    cut_short: bool = False
+
+
+def capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Calls a second in a closed loop, after a few to warm up."""
+    call()
+    begun, calls = clock(), 0
+    while calls < LEAST_CALLS and clock() - begun < seconds:
+        call()
+        calls += 1
+    begun, calls = clock(), 0
+    while (taken := clock() - begun) < seconds or calls < 3:
+        call()
+        calls += 1
+    return calls / taken
+
+
+def plan(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
+    """A soak to `run`, in windows of equal length: of `window_s`, or else a twentieth of the time, a minute at most."""
+    for what, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{what}: got {value:g}; use a number above 0")
+    least_s = LEAST_CALLS / rate_per_s
+    length_s = min(max(seconds / 20, 1.0, least_s), max(60.0, least_s)) if window_s is None else window_s
+    if length_s < least_s * (1 - 1e-9):
+        raise InputError(
+            f"window: {length_s:g} s at {rate_per_s:g} per s hold {length_s * rate_per_s:.3g} calls, percentiles need "
+            f"{LEAST_CALLS}; use windows of {least_s:.3g} s or more, or a higher rate"
+        )
+    if length_s > seconds * (1 + 1e-9):
+        raise InputError(f"window: {length_s:.3g} s do not fit into {seconds:g} s; measure longer")
+    return Soak(rate_per_s, seconds, seconds / round(seconds / length_s))
+
+
+def run(
+    call: Call,
+    soak: Soak,
+    on_window: Callable[[Window], object] | None = None,
+    look: Callable[[], health.Reading] = health.read,
+    clock: Callable[[], float] = time.perf_counter,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Soak:
+    """Fill in the windows; Ctrl-C ends the measurement, not what was measured."""
+    try:
+        _measure(call, soak, on_window, look, clock, sleep)
+    except KeyboardInterrupt:
+        soak.cut_short = True
+    return soak
+
+
+def _measure(call: Call, soak: Soak, on_window: Any, look: Any, clock: Any, sleep: Any) -> None:
+    interval_s, windows = 1 / soak.rate_per_s, round(soak.seconds / soak.window_s)
+    latencies, services = array("d"), array("d")  # emptied after each window: an instrument must not grow
+    number, closed, window_start_s = 0, 0, 0.0
+    before = look()
+    origin = clock()  # moves on with every pause
+    while True:
+        now, due_s = clock(), number * interval_s
+        end_s = max(now - origin, due_s)
+        if end_s >= (closed + 1) * soak.window_s - ROUNDING_S:
+            end_s = max((closed + 1) * soak.window_s, now - origin)
+            closed = int((end_s + ROUNDING_S) / soak.window_s)
+            if latencies:
+                after = look()
+                waiting = max(0, int((end_s + ROUNDING_S) * soak.rate_per_s) - number)
+                window = _window(window_start_s, end_s, waiting, latencies, services, before, after)
+                soak.windows.append(window)
+                if on_window is not None:
+                    on_window(window)
+                del latencies[:], services[:]
+                before, window_start_s = after, end_s
+                origin += clock() - now
+            if closed >= windows:
+                return
+            continue
+        due = origin + due_s
+        _wait(due, clock, sleep)
+        started = clock()
+        call()
+        ended = clock()
+        latencies.append(ended - due)
+        services.append(ended - started)
+        number += 1
+
+
+def _wait(until: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
+    """Asleep as long as a sleep can be trusted, then watching the clock."""
+    left = until - clock()
+    if left > SPIN_S:
+        sleep(left - SPIN_S)
+    while clock() < until:
+        pass
+
+
+def _window(
+    start_s: float,
+    end_s: float,
+    waiting: int,
+    latencies: array[float],
+    services: array[float],
+    before: health.Reading,
+    after: health.Reading,
+) -> Window:
+    p50, p90, p95, p99, most = np.percentile(np.array(latencies) * 1e3, PERCENTILES).tolist()
+    return Window(
+        start_s=start_s,
+        seconds=end_s - start_s,
+        calls=len(latencies),
+        waiting=waiting,
+        p50_ms=p50,
+        p90_ms=p90,
+        p95_ms=p95,
+        p99_ms=p99,
+        max_ms=most,
+        service_p50_ms=float(np.median(np.array(services)) * 1e3),
+        temperature_c=after.temperature_c,
+        frequency_mhz=after.frequency_mhz,
+        governor=after.governor,
+        throttled=health.throttled_between(before, after),
+        resident_bytes=after.resident_bytes,
+    )

@@ -1,0 +1,97 @@
+"""What a monitor has seen, as JSON of a few kB that can be merged with that of other devices or other days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import log10
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    from edgekit.device.monitor.reference import Reference
+
+FORMAT = 1
+BINS = 16
+"""Of the histogram of ranks: each holds a sixteenth of the reference."""
+BAD = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+"""What a sketch that was edited raises."""
+COUNTS = ("samples", "refused", "failed", "dropped")
+
+
+def check(sketch: Mapping[str, Any], reference: Reference) -> None:
+    """InputError unless it is a sketch of this reference's statistics."""
+    try:
+        fits = sketch["format"] == FORMAT and sketch["reference"] == reference.digest
+        fits = fits and list(sketch["statistics"]) == reference.names
+    except (KeyError, TypeError):
+        fits = False
+    if not fits:
+        raise InputError("sketch: got none of this bundle; give one of `Monitor.sketch` of the same bundle")
+
+
+def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One of several of the same bundle: counts are added, and of the latest windows the strangest are kept.
+
+    Their evidence is corrected for having been chosen among so many.
+    """
+    if not sketches:
+        raise InputError("sketches: got none; give at least one")
+    first = sketches[0]
+    try:
+        if any(each["reference"] != first["reference"] for each in sketches):
+            raise InputError("sketches: got those of different bundles; merge those of one bundle alone")
+        parts = sum(each["parts"] for each in sketches)
+        chosen = log10(parts / min(each["parts"] for each in sketches))
+        merged: dict[str, Any] = {"format": FORMAT, "reference": first["reference"], "parts": parts}
+        merged |= {name: sum(each[name] for each in sketches) for name in COUNTS}
+        merged["statistics"] = {
+            name: _statistic([each["statistics"][name] for each in sketches], chosen) for name in first["statistics"]
+        }
+        _add_classes(merged, sketches, chosen)
+        merged["recent"] = _recent([each["recent"] for each in sketches])
+        changes = [each["confidence"] for each in sketches if each.get("confidence")]
+        merged["confidence"] = max(changes, key=lambda each: abs(each["before"] - each["since"]), default=None)
+        canaries = [each["canary"] for each in sketches if each.get("canary")]
+        merged["canary"] = _canary(canaries) if canaries else None
+    except BAD as error:
+        raise InputError(f"sketches: one is none ({type(error).__name__}: {error}); give those of `sketch`") from None
+    return merged
+
+
+def _statistic(parts: Sequence[Mapping[str, Any]], chosen: float) -> dict[str, Any]:
+    bins = [sum(each) for each in zip(*(part["bins"] for part in parts))]
+    found: dict[str, Any] = {"bins": bins, "sum": sum(part["sum"] for part in parts)}
+    latest = [part["latest"] for part in parts if part.get("latest")]
+    if latest:
+        most = max(latest, key=lambda each: max(each["evidence"]))
+        found["latest"] = {**most, "evidence": [max(0.0, each - chosen) for each in most["evidence"]]}
+    return found
+
+
+def _add_classes(merged: dict[str, Any], sketches: Sequence[Mapping[str, Any]], chosen: float) -> None:
+    if sketches[0].get("classes") is None:
+        return
+    merged["classes"] = {name: sum(each["classes"][name] for each in sketches) for name in sketches[0]["classes"]}
+    latest: dict[str, list[float]] = {}
+    for sketch in sketches:
+        for label, (here, there, evidence) in sketch["classes_latest"].items():
+            if label not in latest or evidence - chosen > latest[label][2]:
+                latest[label] = [here, there, max(0.0, evidence - chosen)]
+    merged["classes_latest"] = latest
+
+
+def _recent(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    most = max(parts, key=lambda each: each["refused"] / max(1, each["of"]))
+    return dict(most)
+
+
+def _canary(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    failed = [each for each in parts if not each["ok"]]
+    times = [each["last_success_s"] for each in parts if each["last_success_s"] is not None]
+    return {
+        **(failed or parts)[0],
+        "runs": sum(each["runs"] for each in parts),
+        "failures": sum(each["failures"] for each in parts),
+        "last_success_s": max(times, default=None),
+    }

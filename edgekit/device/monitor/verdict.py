@@ -1,0 +1,137 @@
+"""Is it still right? One word, a reason in words, and the findings that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edgekit.device.monitor.comparison import ALARM, ENOUGH
+from edgekit.device.monitor.words import of_class, of_statistic
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    from edgekit.device.monitor.reference import Reference
+    from edgekit.runner.bundle.manifest import Manifest
+
+REFUSED = 0.05, 8
+"""Share, and number, of the last samples from which on refusals are an alarm."""
+LEVELS = ("early", "sound", "doubtful", "wrong")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`evidence` is −log10 of the p-value, corrected for all tests and all looks; an `alarm` from 1 on.
+
+    `here` is the mean of the window, `there` the middle half of the reference; of a class, shares of all answers.
+    """
+
+    statistic: str
+    evidence: float
+    alarm: bool
+    here: float | None
+    there: tuple[float, float] | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`level` is early (fewer than 64 samples), sound, doubtful or wrong: the golden vectors are not answered."""
+
+    level: str
+    reason: str
+    samples: int
+    findings: list[Finding] = field(default_factory=list)
+    canary: dict[str, Any] | None = None
+
+    @property
+    def health(self) -> int:
+        """−1 too early to say, 0 sound, 1 doubtful, 2 wrong."""
+        return LEVELS.index(self.level) - 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "findings": [dict(vars(each)) for each in self.findings]}
+
+    @classmethod
+    def of(cls, manifest: Manifest, reference: Reference | Mapping[str, Any], sketch: Mapping[str, Any]) -> Verdict:
+        """What a sketch says, one of `Monitor.sketch` or of `Monitor.merge`.
+
+        Raises
+        ------
+        InputError
+            The sketch is none of this bundle.
+        """
+        from edgekit.device.monitor.reference import Reference, parse
+        from edgekit.device.monitor.sketch import BAD, check
+
+        known = reference if isinstance(reference, Reference) else parse(reference, manifest)
+        check(sketch, known)
+        try:
+            return cls._of(known, sketch)
+        except BAD as error:
+            raise InputError(f"sketch: it was edited or cut short ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _of(cls, known: Reference, sketch: Mapping[str, Any]) -> Verdict:
+        findings = [*_statistics(known, sketch), *_classes(known, sketch)]
+        findings += [each for each in (_confidence(sketch), _refused(sketch)) if each is not None]
+        findings.sort(key=lambda each: (-each.alarm, -each.evidence))
+        samples, canary = int(sketch["samples"]), sketch.get("canary")
+        alarms = [each for each in findings if each.alarm]
+        if canary is not None and not canary["ok"]:
+            return cls(
+                "wrong", f"golden vectors are not answered as recorded: {canary['reason']}", samples, findings, canary
+            )
+        if alarms:
+            more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""
+            return cls("doubtful", alarms[0].text + more, samples, findings, canary)
+        if samples < ENOUGH:
+            return cls("early", f"{samples} samples are too few to say; {ENOUGH} are needed", samples, findings, canary)
+        return cls("sound", f"{samples:,} samples look like those of validation", samples, findings, canary)
+
+
+def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
+    found, last = [], reference.quantiles.shape[1] - 1
+    for place, name in enumerate(reference.names):
+        latest = sketch["statistics"][name].get("latest")
+        if latest is None:
+            continue
+        there = tuple(reference.quantiles[place, [last // 4, last - last // 4]].tolist())
+        location, spread = latest["evidence"]
+        evidence = max(location, spread)
+        moved = location >= min(spread, ALARM)
+        more = latest["rank"] > 0.5 if moved else latest["spread"] > 0.5
+        text = of_statistic(name, moved, bool(more), latest["mean"], there)
+        found.append(Finding(name, evidence, evidence >= ALARM, latest["mean"], there, text))
+    return found
+
+
+def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
+    found = []
+    for label, (here, there, evidence) in (sketch.get("classes_latest") or {}).items():
+        text = of_class(label, here, there)
+        found.append(Finding(f"class:{label}", evidence, evidence >= ALARM, here, (there, there), text))
+    return found
+
+
+def _confidence(sketch: Mapping[str, Any]) -> Finding | None:
+    """What ADWIN or Page and Hinkley's test found, which know nothing of validation."""
+    change = sketch.get("confidence")
+    if change is None:
+        return None
+    text = (
+        f"confidence moved from {change['before']:.3g} to {change['since']:.3g} about sample {change['at']:,} "
+        f"({change['by']})"
+    )
+    return Finding("confidence_change", ALARM * change["alarm"], change["alarm"], change["since"], None, text)
+
+
+def _refused(sketch: Mapping[str, Any]) -> Finding | None:
+    recent = sketch["recent"]
+    if not recent["refused"]:
+        return None
+    share = recent["refused"] / recent["of"]
+    alarm = share > REFUSED[0] and recent["refused"] >= REFUSED[1]
+    text = f"{share:.0%} of the last {recent['of']} inputs got no answer, the last of them because of {recent['why']}"
+    return Finding("refused", ALARM * alarm, alarm, share, None, text)

@@ -1,0 +1,71 @@
+"""Builds `edgerun.pyz`, the runner, the device package and the server in one file: the same sources, the same bytes."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import os
+import zipfile
+from pathlib import Path
+
+from edgekit.runner.bundle.archive import REGULAR_FILE
+from edgekit.runner.files import write_atomically
+
+NAME = "edgerun.pyz"
+EPOCH = (1980, 1, 1, 0, 0, 0)
+UNIX = 3
+SHEBANG = b"#!/usr/bin/env python3\n"
+EDGEKIT = Path(__file__).resolve().parent.parent
+START = EDGEKIT / "runner" / "_start.py"
+SMALL = ("__init__.py", "runner/**/*.py")
+WHOLE = (
+    *SMALL,
+    "device/**/*.py",
+    "serve/*.py",
+    "serve/tracing/*.py",
+    "serve/watch/*.py",
+    "serve/protocol_buffers/__init__.py",
+    "serve/protocol_buffers/descriptors.py",
+)
+
+
+def sources(small: bool = False) -> dict[str, Path]:
+    """The files of the archive by their names in it, but for its `__main__.py`, which is made of `_start.py`."""
+    paths = [path for pattern in (SMALL if small else WHOLE) for path in EDGEKIT.glob(pattern)]
+    return {path.relative_to(EDGEKIT.parent).as_posix(): path for path in paths}
+
+
+def build(path: str | os.PathLike[str], small: bool = False) -> str:
+    """Write the archive, executable, and return its sha256. A small one holds the runner alone."""
+    files = {name: source.read_bytes() for name, source in sources(small).items()}
+    digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
+    files["__main__.py"] = (
+        START.read_text(encoding="utf-8").replace('DIGEST = ""', f'DIGEST = "{digest[:16]}"').encode()
+    )
+    buffer = io.BytesIO()
+    buffer.write(SHEBANG)
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = UNIX
+            entry.external_attr = REGULAR_FILE
+            archive.writestr(entry, files[name])
+    target = Path(path)
+    write_atomically(target, buffer.getvalue())
+    target.chmod(0o755)
+    return hashlib.sha256(buffer.getvalue()).hexdigest()
+
+
+def main() -> None:
+    """`python -m edgekit.device.pyz PATH [--small]`."""
+    parser = argparse.ArgumentParser("edgekit.device.pyz", description="Build the runner as one file.")
+    parser.add_argument("path", metavar="PATH", nargs="?", default=NAME, help=f"the file to write (default: {NAME})")
+    parser.add_argument("--small", action="store_true", help="only what loads a bundle and answers")
+    options = parser.parse_args()
+    print(f"{build(options.path, options.small)}  {options.path}")
+
+
+if __name__ == "__main__":
+    main()

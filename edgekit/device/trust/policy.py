@@ -1,0 +1,191 @@
+"""The policy: who may sign bundles for this device. It is itself signed, by a root key that lies offline.
+
+The folder holds `root.pub`, `policy.json` and `policy.json.sig`. While a policy is replaced, the signature of the new
+one lies there first, named after its digest, so that replacing `policy.json` is the one step that counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edgekit.device.trust import ssh_keygen, sshsig
+from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, whole
+from edgekit.runner import place
+from edgekit.runner.bundle import sha256
+from edgekit.runner.bundle.manifest_rules import is_member
+from edgekit.runner.errors import TrustError
+from edgekit.runner.files import write_atomically
+
+FORMAT = 1
+NAMESPACE = "edgekit-policy"
+POLICY, SIGNATURE, ROOT = "policy.json", "policy.json.sig", "root.pub"
+SEEN = "seen.json"
+FILES = (POLICY, ROOT, SEEN)
+"""How the names of the files begin that are believed."""
+MODE = 0o644
+"""Of what is written there, whatever the umask lets through: everybody may read it, and its owner alone change it."""
+KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}
+LARGEST = 64 * 1024
+MOST_SIGNATURES = 16
+COPY = "copy the folder again from where `edgekit trust` made it"
+
+
+class Signer(NamedTuple):
+    """A key that may sign, `TYPE BASE64`, and when it ends, in seconds since 1970; None: with the policy."""
+
+    key: str
+    expires_s: float | None
+
+
+class Policy(NamedTuple):
+    """A policy whose signature holds. Times are in seconds since 1970; `minimum` has the least counter by bundle."""
+
+    version: int
+    epoch: int
+    time_s: float
+    expires_s: float
+    threshold: int
+    signers: Mapping[str, Signer]
+    revoked: tuple[str, ...]
+    minimum: Mapping[str, int]
+    sha256: str
+
+    def signer(self, key: str) -> str | None:
+        """The name that a key has here."""
+        return next((name for name, signer in self.signers.items() if signer.key == key), None)
+
+
+def read(folder: Path) -> Policy:
+    """The policy of a folder, verified; TrustError for one that the root key did not sign. Its expiry is not looked at.
+
+    The root key is `root.pub`; nothing else in the folder is believed.
+    """
+    found = read_files(folder)
+    try:
+        return verified(*found, root_key(folder))
+    except TrustError:
+        again = read_files(folder)
+        if again == found:
+            raise
+        return verified(*again, root_key(folder))  # it was replaced between the two reads
+
+
+def read_files(folder: Path) -> tuple[bytes, bytes]:
+    """The bytes of a policy and of its signature, not understood yet."""
+    data = read_small(folder / POLICY, LARGEST, COPY)
+    pending = _pending(folder, data)
+    path = pending if os.path.lexists(pending) else folder / SIGNATURE
+    return data, read_small(path, sshsig.LARGEST_SIGNATURE, COPY)
+
+
+def root_key(folder: Path) -> str:
+    """The root's public key, `TYPE BASE64`; its file has one spelling too."""
+    path = folder / ROOT
+    data = read_small(path, sshsig.LARGEST_KEY, COPY)
+    key = sshsig.public_key(data.decode("utf-8", "replace"), str(path))
+    if data != f"{key}\n".encode():
+        raise TrustError(f"{path}: not as `edgekit trust init` writes it: type, key, one line end; {COPY}")
+    return key
+
+
+def verified(data: bytes, armour: bytes, root: str) -> Policy:
+    """The policy in `data`, read only after the root's signature held."""
+    found = sshsig.signing_key(armour, NAMESPACE, SIGNATURE)
+    if found != root:
+        raise TrustError(
+            f"{SIGNATURE}: signed by {sshsig.fingerprint(found)}, not by the root {sshsig.fingerprint(root)}; {COPY}"
+        )
+    ssh_keygen.verify([ssh_keygen.Signature(data, armour, NAMESPACE, "root", root, None, SIGNATURE)])
+    return parsed(data)
+
+
+def check_private(folder: Path) -> None:
+    """TrustError for a folder in which others could put another policy, or whose files they could change."""
+    if sys.platform == "win32":
+        raise TrustError(
+            f"{folder}: on Windows edgekit cannot tell who may write there, so a policy would protect nothing; "
+            "run signed bundles on Linux, for example in WSL 2"
+        )
+    try:
+        known = place.owners(str(folder.parent))
+        every = [(folder, os.stat(folder))]
+        for path in (folder / name for name in sorted(os.listdir(folder)) if name.startswith(FILES)):
+            with suppress(FileNotFoundError):  # a command that replaces the policy removes some
+                every.append((path, os.lstat(path)))
+    except OSError as error:
+        raise TrustError(f"{error.filename}: cannot be read ({error.strerror}); {COPY}") from None
+    for path, facts in every:
+        if facts.st_mode & 0o022 or facts.st_uid not in known:
+            mode, what = f"{facts.st_mode & 0o777:o}", "there" if path == folder else "it"
+            raise TrustError(
+                f"{path}: others can write {what} (user {facts.st_uid}, mode {mode}); look inside, then chmod go-w"
+            )
+
+
+def write(folder: Path, data: bytes, armour: bytes) -> None:
+    """Put a verified policy in place of the one that is there: whatever interrupts it, one of the two is whole."""
+    pending = _pending(folder, data)
+    write_atomically(pending, armour, MODE)
+    write_atomically(folder / POLICY, data, MODE)
+    os.replace(pending, folder / SIGNATURE)
+    for name in os.listdir(folder):
+        if name.startswith(f"{SIGNATURE}."):  # of one that was interrupted
+            with suppress(OSError):
+                os.unlink(folder / name)
+
+
+def parsed(data: bytes) -> Policy:
+    """What a policy says; TrustError for the first thing that does not hold together."""
+    values = parse(data, POLICY)
+    if values.get("format") != FORMAT:
+        raise TrustError(f"{POLICY}: format {str(values.get('format'))[:20]!r}, this edgekit reads {FORMAT}; update it")
+    need_keys(values, KEYS, POLICY)
+    signers = {name: _signer(name, each) for name, each in _object(values, "signers").items()}
+    if len({signer.key for signer in signers.values()}) != len(signers):
+        raise TrustError(f"{POLICY}: signers: two of them have one key; each needs its own")
+    revoked = values["revoked"]
+    if not isinstance(revoked, list):
+        raise TrustError(f"{POLICY}: revoked: got {str(revoked)[:60]!r}; needed a list of keys")
+    minimum = {name: whole(least, 0, f"{POLICY}: minimum.{name}") for name, least in _object(values, "minimum").items()}
+    threshold = whole(values["threshold"], 1, f"{POLICY}: threshold")
+    if threshold > MOST_SIGNATURES:
+        raise TrustError(f"{POLICY}: threshold: got {threshold}; at most {MOST_SIGNATURES} signatures are read")
+    return Policy(
+        whole(values["version"], 1, f"{POLICY}: version"),
+        whole(values["epoch"], 1, f"{POLICY}: epoch"),
+        seconds(values["time"], f"{POLICY}: time"),
+        seconds(values["expires"], f"{POLICY}: expires"),
+        threshold,
+        signers,
+        tuple(sshsig.public_key(str(key), f"{POLICY}: revoked") for key in revoked),
+        minimum,
+        sha256.hexdigest(data),
+    )
+
+
+def is_name(name: str) -> bool:
+    """Whether a signer or a bundle may be called so: nothing that means more to ssh-keygen, or to a path."""
+    return is_member(name) and "/" not in name and len(name) <= 100
+
+
+def _signer(name: str, values: Any) -> Signer:
+    where = f"{POLICY}: signers.{name}"
+    need_keys(values, {"key", "expires"}, where)
+    key = sshsig.public_key(str(values["key"]), where)
+    return Signer(key, None if values["expires"] is None else seconds(values["expires"], f"{where}.expires"))
+
+
+def _object(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    found = values[key]
+    if not isinstance(found, dict) or not all(map(is_name, found)):
+        raise TrustError(f"{POLICY}: {key}: got {str(found)[:60]!r}; needed names of letters, digits, '.', '_' and '-'")
+    return found
+
+
+def _pending(folder: Path, data: bytes) -> Path:
+    return folder / f"{SIGNATURE}.{sha256.hexdigest(data)[:16]}"

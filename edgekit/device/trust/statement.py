@@ -1,0 +1,84 @@
+"""The signed statement about a bundle: an in-toto statement whose SLSA provenance has edgekit's own part.
+
+It lies beside the bundle as `X.edge.zip.intoto.json`, and its signatures as `….sig`, `….sig.2` and so on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from edgekit.device.trust import sshsig
+from edgekit.device.trust.policy import MOST_SIGNATURES, is_name
+from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, whole
+from edgekit.runner.errors import TrustError
+
+NAMESPACE = "edgekit-bundle"
+SUFFIX, SIGNATURE_SUFFIX = ".intoto.json", ".sig"
+TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+RELEASE = "edgekit_release"
+"""Key of edgekit's part in the predicate; SLSA asks extensions to be spelled VENDOR_NAME."""
+LARGEST = 256 * 1024
+SIGN = "make it with `edgekit sign`, and copy it beside the bundle"
+
+
+class Statement(NamedTuple):
+    """What a release says about a bundle. Times are in seconds since 1970."""
+
+    sha256: str
+    name: str
+    epoch: int
+    counter: int
+    time_s: float
+    expires_s: float
+
+
+def beside(bundle: Path) -> Path:
+    """Where the statement about a bundle lies."""
+    return bundle.with_name(bundle.name + SUFFIX)
+
+
+def signatures_beside(statement: Path) -> list[Path]:
+    """The signatures of a statement that are there, in the order of their numbers."""
+    names = [statement.name + SIGNATURE_SUFFIX]
+    names += [f"{names[0]}.{number}" for number in range(1, MOST_SIGNATURES + 1)]
+    return [path for path in map(statement.with_name, names) if os.path.lexists(path)]
+
+
+def read(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
+    """The bytes of a bundle's statement and of each signature, none of them understood yet."""
+    path = beside(bundle)
+    data = read_small(path, LARGEST, SIGN)
+    found = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN) for each in signatures_beside(path)}
+    if not found:
+        raise TrustError(f"{path}{SIGNATURE_SUFFIX}: not there, so nobody has signed; {SIGN}")
+    return data, found
+
+
+def parsed(data: bytes, where: str) -> Statement:
+    """What a verified statement says; TrustError where it is none about a bundle."""
+    values = parse(data, where)
+    need_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
+    for key, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
+        if values[key] != wanted:
+            raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, needed {wanted!r}; sign again")
+    try:
+        (subject,) = values["subject"]
+        digest, release = subject["digest"]["sha256"], values["predicate"][RELEASE]
+    except (TypeError, ValueError, KeyError):
+        raise TrustError(f"{where}: needs one subject with its sha256, and {RELEASE}; sign again") from None
+    need_keys(release, {"name", "epoch", "counter", "time", "expires"}, f"{where}: {RELEASE}")
+    if not isinstance(release["name"], str) or not is_name(release["name"]):
+        raise TrustError(f"{where}: name: got {str(release['name'])[:60]!r}; needed the name of a bundle")
+    times = (seconds(release["time"], f"{where}: time"), seconds(release["expires"], f"{where}: expires"))
+    if times[0] >= times[1]:
+        raise TrustError(f"{where}: expires at {release['expires']}, before its time {release['time']}; sign again")
+    return Statement(
+        str(digest),
+        release["name"],
+        whole(release["epoch"], 1, f"{where}: epoch"),
+        whole(release["counter"], 0, f"{where}: counter"),
+        *times,
+    )

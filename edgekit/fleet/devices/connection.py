@@ -1,0 +1,259 @@
+"""One SSH connection to a device, by asyncssh: the user's config, keys, agent and jump hosts, host keys strictly.
+
+asyncssh is imported where it is used: the extra `fleet` may be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgekit.core.errors import ConfigError
+from edgekit.fleet.devices import host_keys, words
+from edgekit.fleet.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
+from edgekit.fleet.devices.inventory import Host
+
+if TYPE_CHECKING:
+    import asyncssh
+
+CONNECT_S = 20.0
+"""Until a device has let us in."""
+KEEPALIVE_S, KEEPALIVE_COUNT = 10.0, 3
+"""A line that is dead without having been cut is noticed within their product."""
+MOST_BYTES = 1 << 20
+"""Of what a command may answer."""
+PIECE_BYTES = 1 << 15
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command on a device ended, and what it said."""
+
+    code: int
+    out: bytes
+    said: bytes
+    signal: str = ""
+
+    def check(self) -> Answer:
+        """Itself; DeviceError with the last line that it said where it failed."""
+        if self.code != 0:
+            how = f"was killed there ({self.signal})" if self.signal else f"ended with exit code {self.code}"
+            raise DeviceError(words.last_line(self.said) or how, self.code)
+        return self
+
+
+class Network:
+    """What all connections share: the host keys that are known, read once for all."""
+
+    def __init__(self, connect_s: float = CONNECT_S) -> None:
+        need_asyncssh()
+        logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log what strangers send
+        self._connect_s = connect_s
+        self._known = host_keys.KnownHosts()
+
+    @contextlib.asynccontextmanager
+    async def connection(self, host: Host) -> AsyncIterator[Connection]:
+        """A connection, closed behind; `failures` says what else may happen."""
+        opened = await self.open(host)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    async def open(self, host: Host) -> Connection:
+        """The same; the caller closes it."""
+        import asyncssh
+
+        known, offer = self._known.of(host), host_keys.Offer()
+        given = {"port": host.port, "username": host.user}
+        try:
+            async with asyncio.timeout(self._connect_s):
+                made = await asyncssh.connect(
+                    host.host,
+                    known_hosts=known,
+                    client_factory=lambda: offer.client(),
+                    keepalive_interval=KEEPALIVE_S,
+                    keepalive_count_max=KEEPALIVE_COUNT,
+                    **{key: value for key, value in given.items() if value is not None},
+                )
+        except TimeoutError:
+            raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise HostKeyError(host_keys.explain(host, offer, offer.is_known(known, host), error.reason)) from None
+        except asyncssh.KeyExchangeFailed as error:
+            await self._check_kind_of_key(host, known)
+            raise Refused(f"{host.address}: {words.plain(error.reason)}; update its sshd") from None
+        except asyncssh.PermissionDenied:
+            raise Refused(
+                f"{host.address}: does not let this user in; `ssh-copy-id {host.ssh_words}` brings your key "
+                "there, or name another user, or start an agent that has the key"
+            ) from None
+        except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {words.plain(error)}") from None
+        except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
+            if offer.connected:
+                await self._check_kind_of_key(host, known)
+            raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
+        return Connection(host, made)
+
+    async def _check_kind_of_key(self, host: Host, known: Any) -> None:
+        """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
+        import asyncssh
+
+        offer, key = host_keys.Offer(), None
+        port = host.port or ()
+        with contextlib.suppress(Exception):  # as above: whatever a stranger's bytes do to asyncssh
+            async with asyncio.timeout(self._connect_s):
+                key = await asyncssh.get_server_host_key(host.host, port)
+        if key is not None and offer.is_known(known, host):
+            offer.offer(key)
+            if not offer.is_known(known, host, key):
+                raise HostKeyError(host_keys.explain(host, offer, True, ""))
+
+
+class Connection:
+    """A device that has let us in."""
+
+    def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
+        self.host, self._connection = host, connection
+
+    def close(self) -> None:
+        """At once; nothing is waited for."""
+        self._connection.abort()
+
+    async def start(self, command: Sequence[str]) -> Process:
+        """A command with all three of its streams."""
+        import asyncssh
+
+        try:
+            made = await self._connection.create_process(words.command(command), encoding=None, request_pty=False)
+        except (asyncssh.Error, OSError) as error:
+            raise Cut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
+        return Process(self.host, made)
+
+    async def run(
+        self,
+        command: Sequence[str],
+        data: bytes = b"",
+        within_s: float = 60.0,
+        most: int = MOST_BYTES,
+        beat_s: float | None = None,
+    ) -> Answer:
+        """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough.
+
+        With `beat_s` its standard input stays open, and is given a byte so often, while somebody here still listens.
+        """
+        process = await self.start(command)
+        beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None
+        try:
+            async with asyncio.timeout(within_s):
+                process.write(data)
+                if beats is None:
+                    process.write_eof()
+                out, said = await asyncio.gather(process.read_all(most), process.read_said())
+                return Answer(await process.code(), out, said, process.signal)
+        except TimeoutError:
+            raise Unreachable(f"{self.host.address}: no answer within {within_s:g} s") from None
+        finally:
+            if beats:
+                beats.cancel()
+            process.close()
+
+
+class Process:
+    """A command that runs on a device."""
+
+    def __init__(self, host: Host, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self.host, self._process = host, process
+
+    def write(self, data: bytes) -> None:
+        """Give it some of its input; nothing happens where it has ended."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        """Until there is room for more; at once where it has ended."""
+        import asyncssh
+
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await self._process.stdin.drain()
+
+    async def beat(self, every_s: float) -> None:
+        """Give it a byte now and then, for ever."""
+        while True:
+            self.write(b"\n")
+            await asyncio.sleep(every_s)
+
+    def write_eof(self) -> None:
+        """That was all."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.write_eof()
+
+    async def read(self) -> bytes:
+        """What has come of its output; empty at the end, be it that of the line."""
+        import asyncssh
+
+        try:
+            data: bytes = await self._process.stdout.read(PIECE_BYTES)
+        except (asyncssh.Error, OSError):
+            return b""
+        return data
+
+    async def read_all(self, most: int) -> bytes:
+        """Its whole output; DeviceError where that is more than any command answers."""
+        found = bytearray()
+        while data := await self.read():
+            found += data
+            if len(found) > most:
+                raise DeviceError(f"answers with more than {most:,} bytes, which no command does", 8)
+        return bytes(found)
+
+    async def read_said(self) -> bytes:
+        """The end of what it says on standard error."""
+        import asyncssh
+
+        found = b""
+        with contextlib.suppress(asyncssh.Error, OSError):
+            while data := await self._process.stderr.read(PIECE_BYTES):
+                found = (found + data)[-PIECE_BYTES:]
+        return found
+
+    async def code(self) -> int:
+        """Its exit code, a signal's as 128 and more. Cut where there is none: asyncssh raises nothing then."""
+        import asyncssh
+
+        with contextlib.suppress(asyncssh.Error, OSError):
+            await self._process.wait_closed()
+        code, by_signal = self._process.exit_status, self._process.exit_signal
+        if code is None and by_signal is None:
+            raise Cut(f"{self.host.address}: the line was cut")
+        return 128 if code is None or code < 0 else code
+
+    @property
+    def signal(self) -> str:
+        """The signal that ended it, as SIGKILL; empty where none did."""
+        found = self._process.exit_signal
+        return f"SIG{words.plain(found[0], 20)}" if found else ""
+
+    def close(self) -> None:
+        """At once."""
+        self._process.close()
+
+
+def need_asyncssh() -> None:
+    """ConfigError where the extra is not installed."""
+    try:
+        import asyncssh  # noqa: F401  (a question)
+    except ImportError as error:
+        raise ConfigError(
+            f"edgekit fleet: {error.name or 'asyncssh'} is not installed: pip install asyncssh packaging"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    text = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return words.plain(text, 120)

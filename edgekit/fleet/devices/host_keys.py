@@ -1,0 +1,96 @@
+"""Whose host keys are known, strictly: which files are read, and what is said of a key that nobody knows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgekit.core.errors import ConfigError
+from edgekit.fleet.devices import words
+from edgekit.fleet.devices.inventory import Host
+
+if TYPE_CHECKING:
+    import asyncssh
+
+FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", "/etc/ssh/ssh_known_hosts")
+CONFIG = "~/.ssh/config"
+
+
+class KnownHosts:
+    """Files of known hosts, each read once for all connections."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, ...], Any] = {}
+
+    def of(self, host: Host) -> Any:
+        """Never None, with which asyncssh would check nothing, as it does for `UserKnownHostsFile none`."""
+        import asyncssh
+
+        files: Any = ()
+        if os.path.exists(os.path.expanduser(CONFIG)):
+            try:
+                files = asyncssh.SSHClientConnectionOptions(
+                    host=host.host, username=host.user or (), config=(), client_keys=None, agent_path=None
+                ).known_hosts
+            except (asyncssh.ConfigParseError, OSError, ValueError) as error:
+                raise ConfigError(f"{CONFIG}: {words.plain(error)}") from None
+        named = FILES if files == () or files == [] else files or ()
+        paths = [os.path.expanduser(str(path)) for path in named]
+        there = tuple(path for path in paths if Path(path).is_file())
+        if there not in self._read:
+            try:
+                self._read[there] = asyncssh.read_known_hosts(there)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"{', '.join(there)}: {words.plain(error)}; remove the line") from None
+        return self._read[there]
+
+
+class Offer:
+    """The key that a device offered and nobody knows."""
+
+    def __init__(self) -> None:
+        self.connected, self.offered = False, ""
+        self._place: tuple[str, str, int] | None = None
+
+    def client(self) -> Any:
+        """For one connection."""
+        import asyncssh
+
+        notes = self
+
+        class Client(asyncssh.SSHClient):
+            def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+                notes.connected = True
+
+            def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+                notes.offer(key, (host, addr, port))
+                return False
+
+        return Client()
+
+    def offer(self, key: asyncssh.SSHKey, place: tuple[str, str, int] | None = None) -> None:
+        """It has this key."""
+        self.offered, self._place = f"{key.get_algorithm()} {key.get_fingerprint()}", place
+
+    def is_known(self, known: Any, host: Host, key: asyncssh.SSHKey | None = None) -> bool:
+        """Whether some key of the device is known, or this one."""
+        import asyncssh
+
+        name, address, port = self._place or (host.host, host.host, host.port or 22)
+        found = asyncssh.match_known_hosts(known, name, address, port if port != 22 else None)
+        return any(found[:2]) if key is None else key in found[0]
+
+
+def explain(host: Host, offer: Offer, known: bool, reason: str) -> str:
+    """What is wrong with it, and what to do; `known`: another key of the device is."""
+    place = f"[{host.host}]:{host.port}" if host.port not in (None, 22) else host.host
+    offered = f" {offer.offered}" if offer.offered else ""
+    if known:
+        return (
+            f"{host.address}: its host key{offered} is not the one that known_hosts has: it was made anew, or somebody "
+            f"stands between; look at that device, then `ssh-keygen -R '{place}'`"
+        )
+    if offered:
+        return f"{host.address}: its host key{offered} is not known; `ssh {host.ssh_words}` once, and compare it there"
+    return f"{host.address}: its host key is not taken ({words.plain(reason)}); look at that device"

@@ -1,0 +1,188 @@
+"""Which wheels of a folder a device needs: for its Python, processor and C library, without what is there already."""
+
+from __future__ import annotations
+
+import email
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.markers import default_environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from edgekit.core.errors import ConfigError
+from edgekit.device.doctor import wheels as known
+from edgekit.fleet.devices.facts import Facts
+from edgekit.fleet.devices.failures import DeviceError
+from edgekit.runner import cpu
+
+OLDEST_GLIBC = 5
+LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+NARROW = {"aarch64": "armv7l", "x86_64": "i686"}
+"""Of a 32-bit Python on a 64-bit kernel."""
+OLDEST_NUMPY = ">=1.22"
+NO_INTERPRETER = 5
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A file of a wheelhouse."""
+
+    path: Path
+    name: str
+    version: Version
+    tags: frozenset[Tag]
+
+    def requirements(self) -> list[Requirement]:
+        """What it needs in turn."""
+        with zipfile.ZipFile(self.path) as archive:
+            member = next((name for name in archive.namelist() if name.endswith(".dist-info/METADATA")), None)
+            if member is None:
+                raise ConfigError(f"{self.path}: has no METADATA; fetch it again")
+            message = email.message_from_bytes(archive.read(member))
+        return [Requirement(text) for text in message.get_all("Requires-Dist", [])]
+
+
+def read_folder(folder: Path) -> list[Wheel]:
+    """All wheels in a folder; ConfigError where there is no such folder, or none in it."""
+    if not folder.is_dir():
+        raise ConfigError(f"--wheels {folder}: no such folder; `pip download` fills one")
+    found = []
+    for path in sorted(folder.glob("*.whl")):
+        try:
+            name, version, _, tags = parse_wheel_filename(path.name)
+        except (InvalidWheelFilename, InvalidVersion):
+            raise ConfigError(f"{path}: not the name of a wheel; fetch it again") from None
+        found.append(Wheel(path, name, version, tags))
+    if not found:
+        raise ConfigError(f"--wheels {folder}: holds no wheel; `pip download` fetches some")
+    return found
+
+
+def missing(facts: Facts, target: str) -> list[str]:
+    """Distributions that a bundle of this target lacks on a device: numpy, an interpreter, both or none."""
+    there = {canonicalize_name(name) for name in facts.distributions}
+    interpreters = [known.of(name) for name in known.for_target(target)]
+    lacking = [] if "numpy" in there else ["numpy"]
+    return lacking if any(name in there for name in interpreters) else [*lacking, interpreters[0]]
+
+
+def choose(house: list[Wheel], facts: Facts, target: str) -> list[Wheel]:
+    """Wheels to bring so that a bundle of this target runs; DeviceError where the folder does not hold them."""
+    lacking = missing(facts, target)
+    fitting = [wheel for wheel in house if wheel.tags & tags(facts)]
+    wanted = [Requirement(f"numpy{OLDEST_NUMPY}")] if "numpy" in lacking else []
+    if lacking and lacking != ["numpy"]:
+        names = [known.of(name) for name in known.for_target(target)]
+        held = {wheel.name for wheel in fitting}
+        wanted.insert(0, Requirement(next((name for name in names if name in held), names[0])))
+    return list(_resolved(wanted, fitting, facts).values())
+
+
+def _resolved(wanted: list[Requirement], house: list[Wheel], facts: Facts) -> dict[str, Wheel]:
+    """The newest of each that fits all that is asked of it; what is on the device and fits stays."""
+    asked: dict[str, SpecifierSet] = {}
+    found: dict[str, Wheel] = {}
+    environment = _environment(facts)
+    waiting = list(wanted)
+    while waiting:
+        one = waiting.pop(0)
+        if one.marker is not None and not one.marker.evaluate(environment):
+            continue
+        name = canonicalize_name(one.name)
+        asked[name] = asked.get(name, SpecifierSet()) & one.specifier & _beside(one.name)
+        if name in found and found[name].version in asked[name]:
+            continue
+        if name not in found and _is_there(name, asked[name], facts):
+            continue
+        fits = [wheel for wheel in house if wheel.name == name and wheel.version in asked[name]]
+        if not fits:
+            raise DeviceError(_lacking(name, asked[name], facts), NO_INTERPRETER)
+        found[name] = max(fits, key=lambda wheel: wheel.version)
+        try:
+            waiting += found[name].requirements()
+        except (InvalidRequirement, zipfile.BadZipFile) as error:
+            raise ConfigError(f"{found[name].path}: cannot be read ({error}); fetch it again") from None
+        if known.NUMPY_2_FROM.get(name, ()) > found[name].version.release:
+            waiting.append(Requirement("numpy<2"))
+    return found
+
+
+def _beside(name: str) -> SpecifierSet:
+    return SpecifierSet(OLDEST_NUMPY if canonicalize_name(name) == "numpy" else "")
+
+
+def _is_there(name: str, asked: SpecifierSet, facts: Facts) -> bool:
+    for there, version in facts.distributions.items():
+        if canonicalize_name(there) == name:
+            try:
+                return asked.contains(Version(version), prereleases=True)
+            except InvalidVersion:
+                return False
+    return False
+
+
+def tags(facts: Facts) -> frozenset[Tag]:
+    """Every tag of a wheel that the device's Python takes."""
+    python, platforms = facts.python[:2], list(_platforms(facts))
+    if facts.implementation != "CPython":
+        return frozenset()
+    interpreter = f"cp{python[0]}{python[1]}"
+    return frozenset(
+        [*cpython_tags(python, platforms=platforms), *compatible_tags(python, interpreter, platforms=platforms)]
+    )
+
+
+def machine(facts: Facts) -> str:
+    """The processor as wheels call it."""
+    name = cpu.SAME.get(facts.machine, facts.machine)
+    return NARROW.get(name, name) if facts.bits == 32 else name
+
+
+def _platforms(facts: Facts) -> Iterator[str]:
+    """The newest first; those of PEP 600, and the three names from before it."""
+    architecture = machine(facts)
+    kind, _, version = facts.libc.partition(" ")
+    numbers = version.split(".")
+    if kind == "glibc" and len(numbers) > 1 and numbers[0] == "2" and numbers[1].isdecimal():
+        for minor in range(min(int(numbers[1]), 200), OLDEST_GLIBC - 1, -1):
+            yield f"manylinux_2_{minor}_{architecture}"
+            if minor in LEGACY:
+                yield f"{LEGACY[minor]}_{architecture}"
+    elif kind == "musl":
+        yield from (f"musllinux_1_{minor}_{architecture}" for minor in (2, 1, 0))
+    yield f"linux_{architecture}"
+
+
+def _environment(facts: Facts) -> Mapping[str, str]:
+    """For the markers of requirements; extras are never asked for."""
+    return {
+        **{key: str(value) for key, value in default_environment().items()},
+        "python_version": ".".join(map(str, facts.python[:2])),
+        "python_full_version": facts.dotted,
+        "implementation_name": facts.implementation.lower(),
+        "platform_python_implementation": facts.implementation,
+        "platform_machine": facts.machine,
+        "platform_system": facts.system,
+        "sys_platform": facts.system.lower(),
+        "os_name": "posix",
+        "extra": "",
+    }
+
+
+def _lacking(name: str, asked: SpecifierSet, facts: Facts) -> str:
+    version = "".join(map(str, facts.python[:2]))
+    return (
+        f"needs a wheel of {name}{asked} for CPython {'.'.join(map(str, facts.python[:2]))} on {machine(facts)} "
+        f"({facts.libc or 'no known C library'}), and the folder has none; fetch it with `pip download "
+        f"--only-binary :all: --python-version {version} --platform {_platform(facts)} -d DIR {name}`"
+    )
+
+
+def _platform(facts: Facts) -> str:
+    return next(iter(_platforms(facts)))

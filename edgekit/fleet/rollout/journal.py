@@ -1,0 +1,113 @@
+"""What is known of a fleet between two commands: a file beside hosts.yaml, and one command at a time.
+
+It is a note and no truth: every device is asked, and the note is for those that cannot be. Where it cannot be written,
+the command goes on without it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from edgekit.core import lock
+from edgekit.core.hashing import write_json
+from edgekit.fleet.devices.inventory import Host, Inventory
+from edgekit.fleet.rollout.outcomes import ARRIVED, CONFIRMED, SENDING, SENT, UNREACHABLE, WAITING, Outcome
+from edgekit.runner.errors import bounded_recursion
+
+FOLDER = ".edgekit/fleet"
+FORMAT = 1
+EVERY_S = 0.5
+"""So often it is written at most: 500 devices change their states thousands of times."""
+LARGEST_BYTES = 64 << 20
+ADVICE = "that folder is needed beside hosts.yaml: repair it, or copy hosts.yaml into a folder of yours"
+
+
+class Journal:
+    """By host: which parcel it has, where it was, and how far it is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hosts = _read(path)
+        self._written = 0.0
+        self._changed = self._warned = False
+
+    def state(self, host: Host, key: str) -> str:
+        """How far this device is with the parcel, for all that is known: waiting, sent or confirmed."""
+        found = self._hosts.get(host.name, {})
+        if (found.get("identity"), found.get("key")) != (host.identity, key):
+            return WAITING
+        state = found.get("state")
+        return CONFIRMED if state == CONFIRMED else SENT if state in ARRIVED else WAITING
+
+    def known(self, host: Host, key: str) -> str:
+        """The same in words, with the release that it was; empty where nothing is known."""
+        state, release = self.state(host, key), self._hosts.get(host.name, {}).get("release")
+        if state == WAITING:
+            return ""
+        which = f" as release {release}" if state == CONFIRMED and isinstance(release, int) else ""
+        return f"it had confirmed that{which} before" if state == CONFIRMED else "the bundle was sent there before"
+
+    def note(self, outcome: Outcome, key: str) -> None:
+        """How far a device is by now; one that is only asked, or cannot be, is as far as it was."""
+        if outcome.state in (SENDING, UNREACHABLE) and self.state(outcome.host, key) != WAITING:
+            return
+        facts = {"state": outcome.state, "release": outcome.release, "why": outcome.why}
+        self._hosts[outcome.host.name] = {
+            "identity": outcome.host.identity,
+            "key": key,
+            **facts,
+            "at": int(time.time()),
+        }
+        self._changed = True
+        if time.monotonic() - self._written >= EVERY_S:
+            self.write()
+
+    def forget(self, host: Host) -> None:
+        """Nothing is known of a device any more."""
+        self._changed = self._hosts.pop(host.name, None) is not None or self._changed
+
+    def write(self) -> None:
+        """What was noted since the last time; a warning, once, where that cannot be."""
+        if not self._changed:
+            return
+        try:
+            write_json(self._path, {"format": FORMAT, "hosts": self._hosts})
+        except OSError as error:
+            if not self._warned:
+                print(
+                    f"edgekit: {self._path}: cannot be written ({error.strerror}); going on without it", file=sys.stderr
+                )
+            self._warned = True
+        else:
+            self._changed = False
+        self._written = time.monotonic()
+
+
+@contextmanager
+def opened(inventory: Inventory, who: str) -> Iterator[Journal]:
+    """That of an inventory, written at the end; ResourceError where another command is at work on the same fleet."""
+    folder = inventory.path.resolve().parent / FOLDER
+    with lock.hold(folder / f"{inventory.path.name}.lock", who, advice=ADVICE):
+        journal = Journal(folder / f"{inventory.path.name}.json")
+        try:
+            yield journal
+        finally:
+            journal.write()
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            return {}
+        with bounded_recursion():
+            found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    hosts = found.get("hosts") if isinstance(found, dict) and found.get("format") == FORMAT else None
+    return {name: each for name, each in hosts.items() if isinstance(each, dict)} if isinstance(hosts, dict) else {}

@@ -1,0 +1,69 @@
+"""`edgekit fleet status`: the current release of each device, and why others failed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edgekit.fleet.devices.commands import status_there
+from edgekit.fleet.devices.facts import Facts, Status
+from edgekit.fleet.devices.line import Line
+from edgekit.fleet.rollout import outcomes, table
+from edgekit.fleet.rollout.fleet import Chosen, ask
+from edgekit.fleet.rollout.outcomes import REFUSED, REFUSED_CODE, Outcome
+
+STATES = {"none": "no release", "trial": outcomes.ON_TRIAL, "confirmed": outcomes.CONFIRMED}
+
+
+def run(chosen: Chosen, as_json: bool) -> int:
+    """The exit code of the worst device: that of one that is unreachable, or does not answer as it should."""
+    seen = dict[str, tuple[Facts, Status]]()
+
+    async def look(line: Line, found: Facts, before: Outcome) -> Outcome:
+        status = await status_there(line, found)
+        seen[before.host.name] = found, status
+        if status.refused:
+            return before.to(REFUSED, release=status.current, why=status.refused, exit_code=REFUSED_CODE)
+        return before.to(STATES[status.state], release=status.current)
+
+    ended = ask(chosen, "fleet status", look, as_json, lines=False)
+    if as_json:
+        for outcome in ended:
+            print(json.dumps(_record(outcome, seen.get(outcome.host.name)), sort_keys=True))
+    else:
+        table.show(
+            ("host", "class", "state", "release", "bundle", "signed", "why"),
+            [_row(outcome, seen.get(outcome.host.name)) for outcome in ended],
+        )
+    return outcomes.worst(ended)
+
+
+def _record(outcome: Outcome, seen: tuple[Facts, Status] | None) -> dict[str, Any]:
+    facts, status = seen or (None, Status())
+    now = status.release(status.current)
+    more = (
+        {"python": facts.dotted, "machine": facts.machine, "home": facts.home, "signed": status.signed} if facts else {}
+    )
+    failed = {str(each.number): each.why for each in status.releases if each.why}
+    return {
+        **outcome.record(now.sha256 if now else ""),
+        **more,
+        "name": now.name if now else "",
+        "version": now.version if now else "",
+        "failed": failed,
+    }
+
+
+def _row(outcome: Outcome, seen: tuple[Facts, Status] | None) -> tuple[str, ...]:
+    status = seen[1] if seen else Status()
+    now = status.release(status.current)
+    failed = [f"release {each.number} failed: {each.why}" for each in status.releases[-1:] if each.why]
+    return (
+        outcome.host.name,
+        outcome.host.device_class,
+        outcome.state,
+        str(status.current or ""),
+        f"{now.name} {now.version}".strip() if now else "",
+        "yes" if status.signed else "",
+        outcome.why or "; ".join(failed),
+    )

@@ -1,0 +1,142 @@
+"""Changes of a policy: each reads the present one, verifies it, and writes the next version signed by the root."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError
+from edgekit.device.trust import policy, sshsig
+from edgekit.device.trust.policy import Policy, Signer
+from edgekit.device.trust.signed_json import spelled
+from edgekit.fleet.signing import signing
+from edgekit.runner.errors import TrustError
+from edgekit.runner.files import make_folder, write_atomically
+
+DAY_S = 86_400
+DAYS = 365
+
+
+def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
+    """The first version, which trusts nobody yet; TrustError where a policy lies there."""
+    if (folder / policy.POLICY).exists():
+        raise TrustError(
+            f"{folder}: holds a policy already; change it with `edgekit trust add`, or take another folder"
+        )
+    now_s = _now()
+    first = Policy(1, 1, now_s, now_s + days * DAY_S, threshold, {}, (), {}, "")
+    key = signing.public_half(root)
+    data = encoded(first)
+    armour = signing.sign(data, root, policy.NAMESPACE)
+    made = policy.verified(data, armour, key)
+    make_folder(folder)
+    write_atomically(folder / policy.ROOT, f"{key}\n".encode(), policy.MODE)
+    policy.write(folder, data, armour)
+    return made
+
+
+def add(folder: Path, root: Path, name: str, key: Path, until_s: float | None) -> Policy:
+    """One more signer."""
+    present = policy.read(folder)
+    if name in present.signers:
+        raise ConfigError(f"{name}: is a signer already; `edgekit trust rotate` gives a signer another key")
+    if until_s is not None and until_s <= _now():
+        raise ConfigError(f"{name}: until {spelled(until_s)}, which has passed; give a later day, or none")
+    signers = {**present.signers, _name(name): Signer(_new_key(present, key), until_s)}
+    return _write(folder, root, present._replace(signers=signers))
+
+
+def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, int]) -> Policy:
+    """Keys that count no longer, and the least counters that bundles may have."""
+    present = policy.read(folder)
+    keys = [_signer(present, name).key for name in names]
+    left = {name: signer for name, signer in present.signers.items() if name not in names}
+    for name, counter in below.items():
+        if counter < present.minimum.get(name, 0):
+            raise ConfigError(
+                f"--below {name}={counter}: the policy has {present.minimum[name]} already; it only rises"
+            )
+    minimum = {**present.minimum, **{_name(name): counter for name, counter in below.items()}}
+    return _write(folder, root, present._replace(signers=left, revoked=_union(present, keys), minimum=minimum))
+
+
+def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | None, days: int) -> Policy:
+    """A new epoch: counters begin anew, earlier signatures install nothing, replaced keys are revoked."""
+    present = policy.read(folder)
+    ended = [_signer(present, name).key for name in keys]
+    signers = dict(present.signers)
+    for name, path in keys.items():
+        signers[name] = Signer(_new_key(present._replace(signers=signers), path), None)
+    changed = present._replace(
+        epoch=present.epoch + 1,
+        signers=signers,
+        revoked=_union(present, ended),
+        minimum={},
+        threshold=threshold or present.threshold,
+    )
+    return _write(folder, root, changed, days)
+
+
+def renew(folder: Path, root: Path, days: int) -> Policy:
+    """The same policy, with a later end."""
+    return _write(folder, root, policy.read(folder), days)
+
+
+def encoded(changed: Policy) -> bytes:
+    """The file as it is signed; `policy.parsed` reads it."""
+    signers = {
+        name: {"key": signer.key, "expires": None if signer.expires_s is None else spelled(signer.expires_s)}
+        for name, signer in changed.signers.items()
+    }
+    times = {"time": spelled(changed.time_s), "expires": spelled(changed.expires_s)}
+    lists = {"signers": signers, "revoked": list(changed.revoked), "minimum": dict(changed.minimum)}
+    numbers = {"version": changed.version, "epoch": changed.epoch, "threshold": changed.threshold}
+    values = {"format": policy.FORMAT, **numbers, **times, **lists}
+    return (json.dumps(values, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -> Policy:
+    """Sign with the root that the folder names, verify as a device does, and only then replace."""
+    now_s = max(_now(), changed.time_s)
+    expires_s = changed.expires_s if days is None else now_s + days * DAY_S
+    data = encoded(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))
+    if len(data) > policy.LARGEST:
+        raise TrustError(
+            f"{folder}: the policy would have {len(data)} bytes, devices read {policy.LARGEST}; begin anew"
+        )
+    armour = signing.sign(data, root, policy.NAMESPACE)
+    made = policy.verified(data, armour, policy.root_key(folder))
+    policy.write(folder, data, armour)
+    return made
+
+
+def _name(name: str) -> str:
+    if not policy.is_name(name):
+        raise ConfigError(f"{name[:60]}: not a name; use letters, digits, '.', '_' and '-'")
+    return name
+
+
+def _signer(present: Policy, name: str) -> Signer:
+    if name not in present.signers:
+        raise ConfigError(f"{name}: no signer of this policy; it has {', '.join(present.signers) or 'none'}")
+    return present.signers[name]
+
+
+def _new_key(present: Policy, path: Path) -> str:
+    key = signing.read_public(path)
+    if key in present.revoked:
+        raise ConfigError(f"{path}: {sshsig.fingerprint(key)} was revoked; make another key with ssh-keygen")
+    owner = present.signer(key)
+    if owner is not None:
+        raise ConfigError(f"{path}: {sshsig.fingerprint(key)} is the key of {owner}; each signer needs its own")
+    return key
+
+
+def _union(present: Policy, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*present.revoked, *keys]))
+
+
+def _now() -> float:
+    return float(int(time.time()))

@@ -1,0 +1,127 @@
+"""`edgekit sign` and `edgekit verify`: a bundle with its statement and signatures beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError
+from edgekit.device import trust
+from edgekit.device.trust import policy, sshsig, statement
+from edgekit.device.trust.policy import MOST_SIGNATURES, Policy
+from edgekit.device.trust.signed_json import spelled
+from edgekit.device.trust.statement import SIGNATURE_SUFFIX, Statement
+from edgekit.fleet.signing import signing
+from edgekit.fleet.signing import statement as provenance
+from edgekit.fleet.signing.policy_change import DAY_S
+from edgekit.runner import bundle as bundles
+from edgekit.runner.errors import TrustError
+from edgekit.runner.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of `edgekit sign`; `counter` None: the seconds since 1970, which rise by themselves."""
+
+    bundle: Path
+    key: Path
+    trust: Path
+    counter: int | None = None
+    days: int = 365
+    cosign: bool = False
+
+
+def sign(request: Request) -> Iterator[str]:
+    """Write the statement and the first signature, or one signature more; lines that say what was signed."""
+    rules = policy.read(request.trust)
+    now_s = float(int(time.time()))
+    trust.check_unexpired("policy.json", rules.expires_s, now_s, "`edgekit trust renew` gives it a later end")
+    _check_signer(rules, signing.public_half(request.key), now_s)
+    data = trust.contents(request.bundle)
+    found = bundles.read_bytes(data, str(request.bundle))
+    digest = bundles.sha256.hexdigest(data)
+    path = statement.beside(request.bundle)
+    if request.cosign:
+        text, armours = statement.read(request.bundle)
+        about = _check_same(request, text, digest, rules)
+        trust.check_name(about.name, found.manifest.name, request.bundle)
+    else:
+        counter = int(now_s) if request.counter is None else request.counter
+        expires_s = now_s + request.days * DAY_S
+        about = Statement(digest, found.manifest.name, rules.epoch, counter, now_s, expires_s)
+        text, armours = provenance.build(request.bundle, found, about), {}
+    trust.check_unexpired(str(path), about.expires_s, now_s, "sign it for more days, without --cosign")
+    yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
+    yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {spelled(about.expires_s)}"
+    armour = signing.sign(text, request.key, statement.NAMESPACE)
+    one = rules._replace(threshold=1)
+    place = _place(path, armours, armour)
+    signed = trust.count_signers(one, text, {**armours, place: armour}, now_s)  # as a device will
+    trust.check_minimum(about, rules, str(path))
+    trust.check_floor(about, rules, None, str(path))
+    replaced = 0 if request.cosign else _replace_statement(path, text)
+    write_atomically(place, armour)
+    yield f"signed by   {', '.join(signed)}; {rules.threshold} must sign"
+    yield f"wrote       {path} and {place.name}{f'; {replaced} earlier signatures removed' if replaced else ''}"
+
+
+def verify(bundle: Path, folder: Path) -> Iterator[str]:
+    """As a device does that has seen nothing yet, and the SBOM beside the bundle too."""
+    data = trust.contents(bundle)
+    found = trust.check(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
+    trust.check_name(found.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
+    text, _ = statement.read(bundle)
+    sbom = provenance.check_sbom(bundle, text)
+    yield f"verified    {bundle.name}, sha256 {found.sha256}"
+    yield f"signed by   {', '.join(found.signers)} at {spelled(found.statement_time)}"
+    yield f"release     {found.name} epoch {found.epoch}, counter {found.counter}, until {spelled(found.expires)}"
+    yield f"SBOM        {sbom}"
+
+
+def _check_signer(rules: Policy, key: str, now_s: float) -> None:
+    """TrustError for a key that no device would count, before anybody is asked for a passphrase."""
+    name, shown = rules.signer(key), sshsig.fingerprint(key)
+    if name is None or key in rules.revoked:
+        word = "is revoked" if key in rules.revoked else "is no signer of this policy"
+        raise TrustError(f"{shown} {word}; it has {', '.join(rules.signers) or 'none'}; see `edgekit trust add`")
+    expires_s = rules.signers[name].expires_s
+    if expires_s is not None:
+        trust.check_unexpired(f"signer {name}", expires_s, now_s, "`edgekit trust rotate` gives it another key")
+
+
+def _check_same(request: Request, text: bytes, digest: str, rules: Policy) -> Statement:
+    """What the statement that lies there says, as text that its next signer is shown; it must be about this bundle."""
+    if request.counter is not None:
+        raise ConfigError(f"--counter {request.counter}: a co-signer signs the counter that stands there; leave it out")
+    about = statement.parsed(text, str(statement.beside(request.bundle)))
+    if about.sha256 != digest:
+        raise TrustError(f"{request.bundle}: the statement beside it is about another bundle; sign without --cosign")
+    if about.epoch != rules.epoch:
+        raise TrustError(
+            f"{request.bundle}: signed in epoch {about.epoch}, now is {rules.epoch}; sign without --cosign"
+        )
+    return about
+
+
+def _place(path: Path, armours: dict[Path, bytes], armour: bytes) -> Path:
+    """Where the next signature goes; TrustError where this key has signed already."""
+    keys = [sshsig.signing_key(each, statement.NAMESPACE, str(where)) for where, each in armours.items()]
+    if sshsig.signing_key(armour, statement.NAMESPACE, "") in keys:
+        raise TrustError(f"{path}: this key has signed already; a co-signer needs another one")
+    names = ["", *(f".{number}" for number in range(2, MOST_SIGNATURES + 1))]
+    places = (path.with_name(f"{path.name}{SIGNATURE_SUFFIX}{name}") for name in names)
+    free = next((place for place in places if place not in armours), None)
+    if free is None:
+        raise TrustError(f"{path}: has {len(armours)} signatures, no more are read; sign without --cosign")
+    return free
+
+
+def _replace_statement(path: Path, text: bytes) -> int:
+    """How many signatures of the earlier one were removed. They go first: in between, nobody has signed."""
+    earlier = statement.signatures_beside(path)
+    for old in earlier:
+        old.unlink()
+    write_atomically(path, text)
+    return len(earlier)

@@ -1,0 +1,40 @@
+"""The canary: one golden vector of several that is answered otherwise is told until it is answered right."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgekit.device.monitor.canary import Canary
+from edgekit.runner import bundle
+from edgekit.runner.loader import load
+from tests.serve import cached
+
+OUTPUTS = "golden/outputs.npy"
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    """Of a model that answers its second golden vector otherwise than was recorded."""
+    path = cached.tiny(tmp_path)
+    found = bundle.read(path)
+    outputs = np.load(io.BytesIO(found.members[OUTPUTS]))
+    outputs[1] += 1
+    np.save(changed := io.BytesIO(), outputs)
+    bundle.write(other := tmp_path / "other.edge.zip", found.manifest, {**found.members, OUTPUTS: changed.getvalue()})
+    return Canary(load(other, trial=False))
+
+
+def test_a_vector_that_failed_is_told_until_it_is_answered_right(canary: Canary) -> None:
+    told = []
+    for _ in range(2 * canary.vectors):
+        canary.one()
+        assert canary.last is not None
+        told.append(canary.last.ok)
+    assert told == [True] + [False] * (2 * canary.vectors - 1)
+    assert canary.last is not None and str(canary.last.reason).startswith("golden vector 1: ")
+    assert (canary.runs, canary.failures) == (2 * canary.vectors, 2)
+    assert not canary.all().ok

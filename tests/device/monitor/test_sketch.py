@@ -1,0 +1,94 @@
+"""Sketches of several devices are merged into one, which says what any of them would."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from edgekit.device.monitor import reference
+from edgekit.device.monitor.monitor import Monitor
+from edgekit.device.monitor.verdict import Verdict
+from edgekit.runner.errors import InputError
+
+from .watched import manifest, stream
+
+MADE = manifest("picture")
+REFERENCE = reference.record(MADE, *stream(MADE, 500, 0))
+
+
+def sketch(seed: int, dark: bool = False, samples: int = 256) -> dict[str, Any]:
+    found = Monitor(MADE, REFERENCE)
+    raws, outputs = stream(MADE, samples, seed)
+    found.observe(raws // 3 if dark else raws, outputs)
+    made: dict[str, Any] = json.loads(json.dumps(found.sketch()))
+    return made
+
+
+def test_counts_are_added_and_the_sound_stay_sound() -> None:
+    merged = Monitor.merge([sketch(seed) for seed in range(1, 5)])
+    verdict = Verdict.of(MADE, REFERENCE, merged)
+    assert verdict.level == "sound" and verdict.samples == 1024
+    assert sum(merged["statistics"]["brightness"]["bins"]) == 1024
+    assert sum(merged["classes"].values()) == 1024
+
+
+def test_one_of_many_that_changed_is_seen_in_the_sum() -> None:
+    merged = Monitor.merge([*(sketch(seed) for seed in range(1, 5)), sketch(9, dark=True)])
+    verdict = Verdict.of(MADE, REFERENCE, merged)
+    assert verdict.level == "doubtful" and "darker" in " ".join(each.text for each in verdict.findings if each.alarm)
+
+
+def test_evidence_is_less_where_it_was_chosen_among_many() -> None:
+    alone = sketch(9, dark=True)
+    merged = Monitor.merge([*(sketch(seed) for seed in range(1, 10)), alone])
+    one, all_ = (each["statistics"]["brightness"]["latest"]["evidence"][0] for each in (alone, merged))
+    assert all_ == pytest.approx(one - 1)
+
+
+def test_the_order_of_merging_does_not_matter() -> None:
+    parts = [sketch(1), sketch(2), sketch(9, dark=True)]
+    assert Monitor.merge(parts)["samples"] == Monitor.merge([Monitor.merge(parts[:2]), parts[2]])["samples"]
+    assert (
+        Monitor.merge(parts)["statistics"]["noise"]["bins"] == Monitor.merge(parts[::-1])["statistics"]["noise"]["bins"]
+    )
+
+
+def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
+    other = manifest("audio")
+    strange = Monitor(other, reference.record(other, *stream(other, 64, 0))).sketch()
+    for parts in ([], [sketch(1), strange], [sketch(1), {"statistics": {}}], [{}, {}], [{"a": 1}]):
+        with pytest.raises(InputError):
+            Monitor.merge(parts)
+    with pytest.raises(InputError, match="none of this bundle"):
+        Verdict.of(MADE, REFERENCE, strange)
+
+
+def test_sketches_of_two_versions_of_a_bundle_are_kept_apart() -> None:
+    newer = reference.record(MADE, *stream(MADE, 500, 77))
+    other = Monitor(MADE, newer)
+    other.observe(*stream(MADE, 256, 3))
+    with pytest.raises(InputError, match="different bundles"):
+        Monitor.merge([sketch(1), other.sketch()])
+    with pytest.raises(InputError, match="none of this bundle"):
+        Verdict.of(MADE, REFERENCE, other.sketch())
+
+
+@pytest.mark.parametrize("bad", [None, "x", [], {}, [1], 10**400, float("nan")])
+def test_a_sketch_that_was_edited_is_refused_or_judged(bad: Any) -> None:
+    sound = sketch(1)
+    sound["recent"] = {"refused": 3, "of": 9, "why": "x"}
+    sound["canary"] = {"ok": True, "reason": None, "runs": 1, "failures": 0, "last_success_s": 1.0}
+    inner = [("recent", "refused"), ("recent", "of"), ("statistics", "noise"), ("canary", "ok"), ("classes", "star")]
+    for places in [(name,) for name in sound] + inner:
+        edited = json.loads(json.dumps(sound))
+        where = edited
+        for each in places[:-1]:
+            where = where[each]
+        where[places[-1]] = bad
+        with suppress(InputError):
+            assert Verdict.of(MADE, REFERENCE, edited).reason
+        with suppress(InputError):
+            assert Verdict.of(MADE, REFERENCE, Monitor.merge([sound, edited])).reason

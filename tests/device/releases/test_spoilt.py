@@ -1,0 +1,21 @@
+"""`spoilt.py` spoils the call that the runner makes: else the tests of `make fleet` plant nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.device.releases.device import ROOT, Device
+from tests.device.releases.spoilt import spoil
+
+
+@pytest.mark.parametrize("reason", ["answers wrongly here", "onnxruntime failed while running the model"])
+def test_a_sound_bundle_is_refused_where_the_interpreter_is_spoilt(
+    reason: str, empty: Device, sound: dict[str, Path], tmp_path: Path
+) -> None:
+    path = os.pathsep.join([spoil(tmp_path, reason), str(ROOT)])
+    done = empty.run("install", sound["1.0.0"], PYTHONPATH=path)
+    assert done.returncode and reason in done.stderr, done
+    assert empty.run("install", sound["1.0.0"]).returncode == 0

@@ -1,0 +1,121 @@
+"""A desk with real keys, a signed policy and a signed bundle; and a thief who has keys and files of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.device.trust import Trusted, check, policy
+from edgekit.device.trust.policy import Policy
+from edgekit.device.trust.signed_json import seconds, spelled
+from edgekit.device.trust.statement import NAMESPACE, RELEASE, beside
+from edgekit.fleet.signing import policy_change, release, signing
+from edgekit.runner import bundle
+from tests import requirements
+from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
+
+DAY_S = 86_400.0
+YEAR_S = 365 * DAY_S
+LABEL = "tiny"
+"""What the bundles are called in their manifest."""
+
+
+def make_key(path: Path, kind: str = "ed25519") -> Path:
+    """A private key without a passphrase; its public half lies beside it."""
+    subprocess.run(
+        [requirements.program("ssh-keygen"), "-q", "-t", kind, "-N", "", "-C", path.name, "-f", str(path)], check=True
+    )
+    return path
+
+
+def make_bundle(path: Path, version: str = "1.0.0") -> Path:
+    """A bundle whose model nobody opens here."""
+    model = Made("onnx", {"model.onnx": b"no model"}, NCHW, SCORES, 1e-4)
+    golden = {"golden/inputs.npy": b"none", "golden/outputs.npy": b"none"}
+    bundle.write(path, manifest_for(model, version=version), {**model.files, **golden})
+    return path
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Everything lies in `home`. Keys are called like their files there."""
+
+    home: Path
+
+    @property
+    def trust(self) -> Path:
+        return self.home / "trust"
+
+    @property
+    def bundle(self) -> Path:
+        return self.home / "a.edge.zip"
+
+    @property
+    def statement(self) -> Path:
+        return beside(self.bundle)
+
+    @property
+    def signature(self) -> Path:
+        return self.statement.with_name(self.statement.name + ".sig")
+
+    def key(self, name: str) -> Path:
+        path = self.home / name
+        return path if path.exists() else make_key(path)
+
+    def public(self, name: str) -> Path:
+        return self.key(name).with_name(f"{name}.pub")
+
+    def add(self, name: str, until_s: float | None = None) -> Policy:
+        return policy_change.add(self.trust, self.key("root"), name, self.public(name), until_s)
+
+    def revoke(self, *names: str, **below: int) -> Policy:
+        return policy_change.revoke(self.trust, self.key("root"), names, below)
+
+    def rotate(self, threshold: int | None = None, **keys: str) -> Policy:
+        paths = {name: self.public(key) for name, key in keys.items()}
+        return policy_change.rotate(self.trust, self.key("root"), paths, threshold, 365)
+
+    def sign(self, name: str = "anna", path: Path | None = None, **options: Any) -> list[str]:
+        return list(release.sign(release.Request(path or self.bundle, self.key(name), self.trust, **options)))
+
+    def check(self, path: Path | None = None, **options: Any) -> Trusted:
+        """As a device does; `floors` and the rest are those of `trust.check`."""
+        options.setdefault("floors", {})
+        return check(path or self.bundle, self.trust, **options)
+
+    def forge(self, key: str = "anna", namespace: str = NAMESPACE, **release_facts: Any) -> None:
+        """Sign the statement again with other facts, as whoever holds the key can."""
+        values = json.loads(self.statement.read_bytes())
+        values["predicate"][RELEASE] |= release_facts
+        self.put(json.dumps(values).encode(), key, namespace)
+
+    def put(self, data: bytes, key: str = "anna", namespace: str = NAMESPACE) -> None:
+        """Any bytes as the statement, with a real signature."""
+        self.statement.write_bytes(data)
+        self.signature.write_bytes(signing.sign(data, self.key(key), namespace))
+
+    def put_policy(self, key: str = "root", namespace: str = policy.NAMESPACE, **changes: Any) -> None:
+        """The policy with other values, None: without that key, with a real signature by any key."""
+        values = {**json.loads((self.trust / policy.POLICY).read_bytes()), **changes}
+        data = json.dumps({name: value for name, value in values.items() if value is not None}).encode()
+        (self.trust / policy.POLICY).write_bytes(data)
+        (self.trust / policy.SIGNATURE).write_bytes(signing.sign(data, self.key(key), namespace))
+
+    def later(self, days: float) -> str:
+        """So many days after the statement was signed, spelled."""
+        signed = json.loads(self.statement.read_bytes())["predicate"][RELEASE]["time"]
+        return spelled(seconds(signed, "") + days * DAY_S)
+
+
+def set_up(home: Path) -> Desk:
+    """Anna may sign, alone, and has signed counter 5."""
+    desk = Desk(home)
+    make_bundle(desk.bundle)
+    policy_change.init(desk.trust, desk.key("root"), 1, 365)
+    desk.trust.chmod(0o700)
+    desk.add("anna")
+    desk.sign(counter=5)
+    return desk

@@ -1,0 +1,167 @@
+"""Files over real lines: whole, cut, slow, and to devices that do not take them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from edgekit.fleet.devices import sending
+from edgekit.fleet.devices.commands import hello
+from edgekit.fleet.devices.failures import DeviceError, Unreachable
+from edgekit.fleet.devices.inventory import Host
+from edgekit.fleet.devices.line import Line
+from edgekit.fleet.devices.supply import File, put
+from tests.fleet.devices import desk as desks
+from tests.fleet.devices.proxy import Proxy
+from tests.fleet.devices.rig import Rig, address
+
+pytestmark = pytest.mark.fleet
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def receive(where: Host, data: bytes, offset: int = 0) -> list[int]:
+    """Bring a file into the store of a device that has the runner; the offsets that it acknowledged."""
+    seen: list[int] = []
+
+    async def work(line: Line) -> list[int]:
+        edgerun, _ = await desks.ready(line)
+        await edgerun.receive(digest(data), data, offset, seen.append)
+        return seen
+
+    return desks.talk(where, work)
+
+
+def stored(rig: Rig, number: int, data: bytes) -> bool:
+    path = rig.device(number) / ".edge" / "store" / digest(data)
+    return path.is_file() and path.read_bytes() == data
+
+
+def test_a_file_arrives_whole_and_acknowledged(desk: Rig, large: bytes) -> None:
+    seen = receive(desks.host(desk), large)
+    assert stored(desk, 0, large)
+    assert seen == sorted(seen) and len(seen) > 40 and seen[-1] == len(large)
+
+
+def test_what_is_there_is_not_sent_again(desk: Rig, large: bytes) -> None:
+    data = large[:200_000]
+    receive(desks.host(desk), data)
+    with Proxy(address(0), desk.port) as proxy:
+        desk.know((address(0), proxy.port))
+        receive(desks.host(desk, port=proxy.port), data)
+        assert proxy.received < 100_000
+
+
+def test_three_megabytes_through_45_cuts_cost_at_most_half_as_many_bytes_again(desk: Rig, large: bytes) -> None:
+    receive(desks.host(desk, 1), b"the runner is there then")
+    with Proxy(address(1), desk.port, cut_bytes=66_000, cuts=45) as proxy:
+        desk.know((address(1), proxy.port))
+        receive(desks.host(desk, 1, port=proxy.port), large)
+        assert stored(desk, 1, large)
+        assert proxy.cuts == 45
+        assert proxy.received <= 1.5 * len(large), f"{proxy.received / len(large):.2f} times"
+
+
+def test_the_runner_itself_arrives_over_a_line_that_is_cut(desk: Rig) -> None:
+    with Proxy(address(2), desk.port, cut_bytes=120_000, cuts=3) as proxy:
+        desk.know((address(2), proxy.port))
+        found = desks.talk(desks.host(desk, 2, port=proxy.port), desks.ready)[1]
+        assert found.runner and proxy.cuts == 3
+
+
+def test_a_line_that_lets_nothing_through_is_given_up(desk: Rig, large: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgekit.fleet.devices.line.PAUSES_S", (0.0, 0.0, 0.0))
+    receive(desks.host(desk), b"the runner is there then")
+    with Proxy(address(0), desk.port, cut_bytes=6_000) as proxy:
+        desk.know((address(0), proxy.port))
+        with pytest.raises(Unreachable, match="given up after"):
+            receive(desks.host(desk, port=proxy.port), large)
+        assert proxy.connections < 12
+
+
+def test_a_slow_line_takes_its_time_and_no_more_bytes(desk: Rig, large: bytes) -> None:
+    receive(desks.host(desk), b"the runner is there then")
+    data = large[:150_000]
+    with Proxy(address(0), desk.port, bytes_per_s=80_000) as proxy:
+        desk.know((address(0), proxy.port))
+        began = time.monotonic()
+        receive(desks.host(desk, port=proxy.port), data)
+        assert time.monotonic() - began > 1.5
+        assert stored(desk, 0, data) and proxy.received < 1.2 * len(data)
+
+
+def test_bytes_that_another_push_has_brought_are_kept(desk: Rig, large: bytes) -> None:
+    """The device knows better where to go on than who sends."""
+    data = large[300_000:500_000]
+    receive(desks.host(desk), b"the runner is there then")
+    (desk.device(0) / ".edge" / "incoming" / digest(data)).write_bytes(data[:120_000])
+    seen = receive(desks.host(desk), data)
+    assert stored(desk, 0, data) and min(seen) == 120_000
+
+
+def test_a_file_that_arrives_damaged_is_the_devices_last_word(desk: Rig, large: bytes) -> None:
+    data = large[500_000:600_000]
+    receive(desks.host(desk), b"the runner is there then")
+    (desk.device(0) / ".edge" / "incoming" / digest(data)).write_bytes(b"x" * 50_000)
+    with pytest.raises(DeviceError, match="another digest") as caught:
+        receive(desks.host(desk), data, 50_000)
+    assert caught.value.exit_code == 8
+    receive(desks.host(desk), data)
+    assert stored(desk, 0, data)
+
+
+def liar(answers: str) -> sending.Command:
+    """A command that says this, whatever it gets."""
+
+    def command(offset: int | None, acknowledge: int) -> Sequence[str]:
+        return ["sh", "-c", f"cat >/dev/null; {answers}"]
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ("""echo '{"offset": 0, "stored": false}'""", "takes nothing beyond 0 of"),
+        ("""echo '{"offset": -5, "stored": false}'""", "takes nothing beyond"),
+        ("""echo '{"offset": 99999999, "stored": true}'""", "takes nothing beyond"),
+        ("""echo '{"offset": "all", "stored": true}'""", "takes nothing beyond"),
+        ("true", "takes nothing beyond"),
+        ("yes", "answers without end"),
+        ("echo 'edgerun: no space left' >&2; exit 7", "^no space left$"),
+        ("printf 'edgerun: \\033[2Jowned\\r' >&2; exit 7", r"^\[2Jowned$"),
+    ],
+)
+def test_a_device_that_lies_is_believed_nothing(answers: str, said: str, desk: Rig) -> None:
+    with pytest.raises(DeviceError, match=said):
+        desks.talk(desks.host(desk), lambda line: sending.send(line, bytes(30_000), liar(answers)))
+
+
+def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(desk: Rig) -> None:
+    home = desk.device(3) / "open"
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+
+    async def work(line: Line) -> None:
+        found = await hello(line, desks.runner().sha256)
+        await put(line, found, File(b"data", digest(b"data")), f"{digest(b'data')}.pyz")
+
+    with pytest.raises(DeviceError, match="nobody else can write") as caught:
+        desks.talk(desks.host(desk, 3, home=str(home)), work)
+    assert caught.value.exit_code == 8 and not list(home.iterdir())
+
+
+def test_a_device_that_takes_nothing_and_says_nothing_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "STALL_S", 1.0)
+    monkeypatch.setattr("edgekit.fleet.devices.line.PAUSES_S", (0.0,))
+
+    def command(offset: int | None, acknowledge: int) -> Sequence[str]:
+        return ["echo", '{"offset": 0, "stored": false}'] if offset is None else ["sleep", "60"]
+
+    with pytest.raises(Unreachable, match="given up after"):
+        desks.talk(desks.host(desk), lambda line: sending.send(line, bytes(300_000), command))
