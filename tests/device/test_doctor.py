@@ -26,9 +26,8 @@ from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError
 from edgekit.runner.operators.tables.tflite import NAMES
 from tests import requirements
-
-from . import handmade
-from .conftest import NCHW, NHWC, SCORES, Made, WriteBundle
+from tests.runner import handmade
+from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = {name: number for number, name in enumerate(NAMES.split())}
@@ -242,7 +241,7 @@ def test_seeded_devices_are_named(code: str, blocks: bool, case: Case) -> None:
 
 
 def test_flex_operators_are_named() -> None:
-    from .test_operators import custom
+    from tests.runner.test_operators import custom
 
     subject = replace(TFLITE, needs=_needs(custom("FlexErf")))
     assert [each.code for each in doctor.examine(Case(PI, subject))] == ["operator-flex"]

@@ -31,14 +31,14 @@ def test_two_builds_are_the_same_bytes(runner: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again.pyz").read_bytes() == runner.read_bytes()
 
 
-def test_it_is_small_executable_and_holds_only_the_device_floor_and_the_server(runner: Path) -> None:
+def test_it_is_executable_and_holds_the_runner_the_device_and_the_server(runner: Path) -> None:
     assert runner.stat().st_size < 490_000
     assert runner.read_bytes().startswith(b"#!/usr/bin/env python3\n")
     assert os.access(runner, os.X_OK)
     with zipfile.ZipFile(runner) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
-    others = [name for name in names if not name.startswith(("edgekit/runner/", "edgekit/serve/"))]
+    others = [name for name in names if not name.startswith(("edgekit/runner/", "edgekit/device/", "edgekit/serve/"))]
     assert others == ["__main__.py", "edgekit/__init__.py"]
     assert "edgekit/serve/worker.py" in names
     assert not [name for name in names if name.startswith("edgekit/serve/export")]
