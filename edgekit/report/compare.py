@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit.core.rows.conditions import Conditions
-from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.core.schema.conditions import Conditions
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import BaselineRow, VariantRow
 from edgekit.report import run
 from edgekit.report.formatting import count, milliseconds, percent, points, times
-from edgekit.report.result.types import Result
 from edgekit.runner.measure import conditions
 
 Pair = tuple[Any, Any]

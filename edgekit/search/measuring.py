@@ -21,7 +21,7 @@ from edgekit.core import progress
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
-from edgekit.core.rows.study import AnchorRow
+from edgekit.core.schema.study import AnchorRow
 from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.measure import bench, conditions, intervals

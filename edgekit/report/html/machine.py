@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.result import Result
 from edgekit.report.html.rows import Grid, Line, grid
-from edgekit.report.result.types import Result
 from edgekit.runner.measure.conditions import CLOCK, NOISE, OTHERS, PACE, PREEMPTED_PER_S, STEAL
 
 CONDITIONS = {

@@ -6,8 +6,17 @@ from collections.abc import Iterable
 from typing import cast
 
 from edgekit.core.config import Budget
-from edgekit.core.rows.devices import DeviceClass, OnDeciding, on_deciding
-from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
+from edgekit.core.schema.devices import DeviceClass, OnDeciding
+from edgekit.core.schema.variants import (
+    CheckedVariant,
+    Facts,
+    Met,
+    Missed,
+    Model,
+    NearestMiss,
+    Precision,
+    WaterfallStep,
+)
 from edgekit.measure.forecast import way_of
 from edgekit.runner.measure.intervals import Ratio
 from edgekit.stages.benchmark import limit
@@ -91,7 +100,7 @@ def verdict(
     }
 
     if devices is not None:
-        met["device"] = on_deciding(devices, name)
+        met["device"] = limit.on_deciding(devices, name)
     return met
 
 
@@ -116,7 +125,7 @@ def nearest_miss(
     """
 
     def deciding_ms(name: str) -> float:
-        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
+        there_ms = limit.on_deciding(devices, name)["p50_ms"] if devices else None
         return timings.p50_ms(name) if there_ms is None else there_ms
 
     def excess(row: CheckedVariant) -> float:
@@ -139,7 +148,7 @@ def nearest_miss(
 
 def device_field(devices: DeviceClass | None, name: str) -> dict[str, OnDeciding]:
     """A variant's row has it where devices decided."""
-    return {} if devices is None else {"device": on_deciding(devices, name)}
+    return {} if devices is None else {"device": limit.on_deciding(devices, name)}
 
 
 def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> WaterfallStep:
