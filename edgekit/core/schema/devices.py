@@ -62,3 +62,16 @@ class DeviceClass(Record):
         list[Device],
         Field(description="in the order of hosts.yaml; empty where no variant is inside the limits that need no clock"),
     ]
+
+
+def on_deciding(devices: DeviceClass, name: str) -> OnDeciding:
+    """A variant's median on the slowest device of the class; None where it was not sent there."""
+    timed = [device["variants"] for device in devices["devices"] if device["host"] == devices["slowest"]]
+    row = next((row for rows in timed for row in rows if row["name"] == name), None)
+    return {
+        "where": devices["where"],
+        "host": devices["slowest"],
+        "p50_ms": row["p50_ms"] if row else None,
+        "low_ms": row["low_ms"] if row else None,
+        "high_ms": row["high_ms"] if row else None,
+    }

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import cast
 
 from edgekit.core.config import Budget
-from edgekit.core.schema.devices import DeviceClass, OnDeciding
+from edgekit.core.schema.devices import DeviceClass, OnDeciding, on_deciding
 from edgekit.core.schema.variants import (
     CheckedVariant,
     Facts,
@@ -100,7 +100,7 @@ def verdict(
     }
 
     if devices is not None:
-        met["device"] = limit.on_deciding(devices, name)
+        met["device"] = on_deciding(devices, name)
     return met
 
 
@@ -125,7 +125,7 @@ def nearest_miss(
     """
 
     def deciding_ms(name: str) -> float:
-        there_ms = limit.on_deciding(devices, name)["p50_ms"] if devices else None
+        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
         return timings.p50_ms(name) if there_ms is None else there_ms
 
     def excess(row: CheckedVariant) -> float:
@@ -148,7 +148,7 @@ def nearest_miss(
 
 def device_field(devices: DeviceClass | None, name: str) -> dict[str, OnDeciding]:
     """A variant's row has it where devices decided."""
-    return {} if devices is None else {"device": limit.on_deciding(devices, name)}
+    return {} if devices is None else {"device": on_deciding(devices, name)}
 
 
 def _step(step: str, variant: str, before: str, timings: Timings, kept: bool) -> WaterfallStep:

@@ -8,7 +8,7 @@ from typing import Any
 from edgekit.core.budget import BASELINE, Limits
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.schema.devices import DeviceClass, OnDeciding
+from edgekit.core.schema.devices import DeviceClass, on_deciding
 from edgekit.core.schema.limits import BesideReference, RowLimits
 from edgekit.core.schema.variants import CheckedVariant
 from edgekit.stages.benchmark.timings import Timings
@@ -100,16 +100,3 @@ def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[s
             f"notebook 05 why, or give {target} an absolute limit in budget.targets"
         )
     return found
-
-
-def on_deciding(devices: DeviceClass, name: str) -> OnDeciding:
-    """A variant's median on the slowest device of the class; None where it was not sent there."""
-    timed = [device["variants"] for device in devices["devices"] if device["host"] == devices["slowest"]]
-    row = next((row for rows in timed for row in rows if row["name"] == name), None)
-    return {
-        "where": devices["where"],
-        "host": devices["slowest"],
-        "p50_ms": row["p50_ms"] if row else None,
-        "low_ms": row["low_ms"] if row else None,
-        "high_ms": row["high_ms"] if row else None,
-    }
