@@ -17,13 +17,15 @@ from edgekit.device import pyz
 
 NO_RESULT = (
     *source_code.REPORTING,
+    "edgekit.core.schema",
     "edgekit.data.box_formats",
     "edgekit.data.sources",
     "edgekit.fleet.devices",
     "edgekit.measure.energy",
 )
-"""Modules that no stage's result depends on, though a stage imports them: beside what reports, what reads samples,
-whose digest is in the key, and what brings back evidence."""
+"""Modules that no stage's result depends on, though a stage imports them: beside what reports, the
+types of records, what reads samples, whose digest is in the key, and what brings back evidence. (A stage's key would
+otherwise change with the description of a field.)"""
 ONLY_TIMED = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profile", "benchmark")}
 """Packages that a stage uses only to time files and to predict, because a latency is evidence and shapes no key."""
 OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")

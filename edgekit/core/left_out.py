@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgekit.core.rows.variants import LeftOut
+from edgekit.core.schema.variants import LeftOut
 
 RESTS, FLOAT = "rests", "fp32"
 """The kind of what is not tried since the float model is not there; as `edgekit.targets` has them, which lies above."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.core.hashing import digest
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 
 
 def chained(before: str, rows: Sequence[TrialRow]) -> str:

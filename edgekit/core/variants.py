@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.converted import Agreement, LeftBehind
+from edgekit.core.schema.conversion import Agreement, LeftBehind
 from edgekit.device.measure.execution import execution
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, joined_input

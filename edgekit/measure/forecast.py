@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.core.rows.profiled import ExecutionFields, PredictedSpeedup, RuntimeForecast, Way
-from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, RuntimeForecast, Way
+from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
 UNMODIFIED = {

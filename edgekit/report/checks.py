@@ -9,7 +9,8 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact, verify
 from edgekit.core.config import Budget
 from edgekit.core.errors import BudgetMissed, StageError
-from edgekit.core.rows.variants import Limits, NearestMiss, SeenValidation
+from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.variants import NearestMiss, SeenValidation
 from edgekit.core.tasks import accuracy_drop
 
 

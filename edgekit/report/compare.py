@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from edgekit.core.rows.conditions import Conditions
-from edgekit.core.rows.variants import BaselineRow, VariantRow
+from edgekit.core.schema.conditions import Conditions
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import BaselineRow, VariantRow
 from edgekit.device.measure import conditions
 from edgekit.report import run
 from edgekit.report.formatting import count, milliseconds, percent, points, times
-from edgekit.report.result.types import Result
 
 Pair = tuple[Any, Any]
 Variant = BaselineRow | VariantRow

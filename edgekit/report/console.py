@@ -12,12 +12,12 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from edgekit.core.config import STAGES
-from edgekit.core.rows.decisions import Candidate, is_choice
-from edgekit.core.rows.variants import WaterfallStep
+from edgekit.core.schema.decisions import Candidate, is_choice
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import WaterfallStep
 from edgekit.report import checks, costs, rivals, variants, verdict
 from edgekit.report.columns import Column
 from edgekit.report.formatting import faster_with_ends
-from edgekit.report.result.types import Result
 from edgekit.report.tables.devices import said_of
 from edgekit.report.tables.loads import held, nothing_driven
 from edgekit.stages.benchmark.winners import FEWEST_BYTES

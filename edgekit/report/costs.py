@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.cost import Answer, BreakEven, CallCost, CallCosts, Cost, Estimate, Prices, Unit, WalkCost
+from edgekit.core.schema.cost import Answer, BreakEven, CallCost, CallCosts, Cost, Estimate, Prices, Unit, WalkCost
 from edgekit.report.formatting import count
 
 HOUR_S = 3600

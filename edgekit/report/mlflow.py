@@ -19,10 +19,10 @@ from edgekit.core import telemetry
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.hashing import sha256_file
 from edgekit.core.run_folder import stage_folder
+from edgekit.core.schema.result import Result
 from edgekit.report import html
 from edgekit.report import run as finished
 from edgekit.report.result import RESULT
-from edgekit.report.result.types import Result
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

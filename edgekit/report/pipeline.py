@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
-from edgekit.core.rows.pruned import StepLatency
-from edgekit.core.rows.trained import TimedFile
+from edgekit.core.schema.pruning import StepLatency
+from edgekit.core.schema.training import TimedFile
 
 State = Literal["done", "here", "ahead", "left out"]
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.pruned import PruneStep
-from edgekit.core.rows.quantized import RecipeRow
-from edgekit.core.rows.trained import ShownCandidate, StudentRow
-from edgekit.core.rows.variants import GivenUpBy, Rejected
+from edgekit.core.schema.pruning import PruneStep
+from edgekit.core.schema.quantization import RecipeRow
+from edgekit.core.schema.training import ShownCandidate, StudentRow
+from edgekit.core.schema.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.report.columns import Column
 from edgekit.report.formatting import faster, milliseconds, percent, points, span

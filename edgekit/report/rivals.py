@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.core.rows.variants import Rival
+from edgekit.core.schema.variants import Rival
 from edgekit.report.columns import Column
 from edgekit.report.formatting import count, ends, faster, milliseconds, percent, points, times, with_ends
 

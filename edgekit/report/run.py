@@ -12,8 +12,8 @@ from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, StageConfig
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.run_folder import ORIGIN, stage_folder
+from edgekit.core.schema.result import Result
 from edgekit.report.result import RESULT, is_current
-from edgekit.report.result.types import Result
 
 
 def find(run: str, out: Path) -> Path:

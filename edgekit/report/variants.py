@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.decisions import Candidate, Decision, is_choice
-from edgekit.core.rows.devices import DeviceClass
-from edgekit.core.rows.variants import BaselineRow, SecondAccuracy, VariantRow
+from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.devices import DeviceClass
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import BaselineRow, SecondAccuracy, VariantRow
 from edgekit.report.columns import Column
 from edgekit.report.formatting import at_most, count, milliseconds, percent, points, span, speedup, times
-from edgekit.report.result.types import Result
 from edgekit.stages.benchmark.winners import FEWEST_BYTES
 
 Standing = Literal["baseline", "ships", "inside", "out"]

@@ -12,13 +12,13 @@ from typing import Any
 from edgekit.core import earlier_bundles, left_out
 from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.config import STAGES
-from edgekit.core.rows.variants import Met
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import Met
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, html
 from edgekit.report.formatting import ends, faster, milliseconds, points
 from edgekit.report.result import RESULT
-from edgekit.report.result.types import Result
 
 
 def message(result: Result) -> str:

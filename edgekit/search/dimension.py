@@ -14,7 +14,7 @@ from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import ConfigError
 from edgekit.core.faults import Faults
 from edgekit.core.hashing import canonical
-from edgekit.core.rows.study import DimensionRow
+from edgekit.core.schema.study import DimensionRow
 
 KEY = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 WORDS = ("choices", "low", "high", "step", "log", "when")

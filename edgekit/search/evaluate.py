@@ -17,7 +17,7 @@ from edgekit.core import progress
 from edgekit.core.config import Budget
 from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.hashing import digest, write_json
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 from edgekit.runner.files import make_folder
 from edgekit.search import anchors, rungs
 from edgekit.search.files import Content

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.core.rows.study import AnchorRow, BatchRow, TrialRow
+from edgekit.core.schema.study import AnchorRow, BatchRow, TrialRow
 from edgekit.core.study_digest import chained
 from edgekit.search.objectives import Objective, grown, is_feasible
 from edgekit.search.space import Space, identity

@@ -21,7 +21,7 @@ from edgekit.core import progress
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
-from edgekit.core.rows.study import AnchorRow
+from edgekit.core.schema.study import AnchorRow
 from edgekit.device.measure import bench, conditions, intervals
 from edgekit.device.measure.execution import execution
 from edgekit.measure.references import RivalFile

@@ -15,7 +15,7 @@ import numpy as np
 
 from edgekit.core.config import TARGETS, suggest, truncated
 from edgekit.core.errors import ConfigError
-from edgekit.core.rows.study import ObjectiveRow, TrialRow
+from edgekit.core.schema.study import ObjectiveRow, TrialRow
 
 Name = Literal["accuracy", "p50_ms", "bytes"]
 NAMES: tuple[Name, ...] = get_args(Name)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from edgekit.core.errors import StageError
-from edgekit.core.rows.study import Rung, TrialState
+from edgekit.core.schema.study import Rung, TrialState
 from edgekit.search.objectives import Objective
 from edgekit.search.trial import Outcome
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgekit.core import progress
-from edgekit.core.rows.study import StudyRow
+from edgekit.core.schema.study import StudyRow
 from edgekit.report.search import recommend
 from edgekit.report.search.studies import FILE, Study
 

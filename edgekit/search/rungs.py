@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from edgekit.core.budget import Limits
 from edgekit.core.config import Budget
-from edgekit.core.rows.study import Rung
+from edgekit.core.schema.study import Rung
 
 RUNGS: tuple[Rung, ...] = ("shape", "untrained", "few_epochs", "all")
 SHARE = 4

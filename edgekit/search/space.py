@@ -14,7 +14,7 @@ from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import ConfigError, with_article
 from edgekit.core.faults import MOST, Faults
 from edgekit.core.hashing import canonical
-from edgekit.core.rows.study import DimensionRow
+from edgekit.core.schema.study import DimensionRow
 from edgekit.search import dimension
 from edgekit.search.dimension import Dimension, same, spelled
 from edgekit.search.objectives import Objective

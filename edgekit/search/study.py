@@ -17,7 +17,7 @@ import edgekit
 from edgekit.core import lock
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
-from edgekit.core.rows.study import SamplerRow, StudyRow
+from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
 from edgekit.search.digest import as_json, differing, key

@@ -13,7 +13,7 @@ import yaml
 
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import grids, recommend
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file

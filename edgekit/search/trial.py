@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
-from edgekit.core.rows.study import AnchorRow, Rung, TrialRow, TrialState
+from edgekit.core.schema.study import AnchorRow, Rung, TrialRow, TrialState
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
-from edgekit.core.rows.study import Rung, TrialState
+from edgekit.core.schema.study import Rung, TrialState
 from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
 from edgekit.search.measuring import Latency, Measured

@@ -11,13 +11,16 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError
-from edgekit.core.rows.profiled import Operator, OperatorTime
 from edgekit.targets.jobs import Files
+
+if TYPE_CHECKING:
+    from edgekit.core.schema.profile import Operator, OperatorTime
 
 QUIET = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
 REPEATS = 5

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.targets.graph import Graph, Operator
 
-Kind = Literal["transpose", "outer transpose", "reshape", "cast", "identity", "pad", "broadcast", "foldable", "copy"]
-"""transpose: axes change places inside the graph; outer transpose: the same at its input or output; reshape: one of
-its own shape, one behind another, a transpose of axes of 1; cast: to the type it has, one behind another, in TFLite
-every quantize and dequantize inside the graph; identity: changes nothing; pad: the convolution behind could do it;
-broadcast: the operator behind would do it; foldable: computed from constants alone; copy: a constant stored again.
-A file cannot tell the network's own transposes from a converter's: both are counted.
-"""
+if TYPE_CHECKING:
+    from edgekit.core.schema.variants import RedundantOp
+
 LEAST_COPY_BYTES = 64
 """Of smaller constants (axes, shapes, a few scales) copies are not counted."""
 
@@ -29,7 +25,7 @@ class Finding:
     found in what the interpreter made of the file on this machine, not in the file.
     """
 
-    kind: Kind
+    kind: RedundantOp
     operator: str
     where: str
     moved_bytes: int
@@ -52,7 +48,7 @@ def find(graph: Graph, compiled: bool = False) -> tuple[Finding, ...]:
     return (*found, *(() if compiled else _copies(graph)))
 
 
-def _kind(graph: Graph, op: Operator) -> Kind | None:
+def _kind(graph: Graph, op: Operator) -> RedundantOp | None:
     if any(key in graph.packed for key in op.outputs):
         return None
     if op.outputs and all(key in graph.known for key in op.outputs):

@@ -20,12 +20,12 @@ from edgekit.core.errors import (
     ResourceError,
 )
 from edgekit.core.hashing import write_json
+from edgekit.core.schema.result import FORMAT, SCHEMA, Result, check
 from edgekit.core.terminal_progress import Watch, watching
 from edgekit.measure import lane
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
-from edgekit.report.result.types import Result
 from edgekit.workbook import attempts, deciding, run_guards, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
@@ -280,8 +280,8 @@ def write_result(plan: Plan, folder: Path) -> Result:
     Needs a finished benchmark; the bundles are there when the budget was met.
     """
     made = {
-        "schema": results.SCHEMA,
-        "format": results.FORMAT,
+        "schema": SCHEMA,
+        "format": FORMAT,
         "edgekit": __version__,
         "name": plan.run.name,
         "version": plan.run.version,
@@ -290,6 +290,6 @@ def write_result(plan: Plan, folder: Path) -> Result:
         **results.build(folder, plan.values),
     }
     result: Result = results.with_sources(made, folder)
-    results.check(result)
+    check(result)
     write_json(folder / RESULT, result)
     return result

@@ -87,6 +87,7 @@ EDITS = [
     ("distill", "device/trust/policy.py", BEHAVIOUR, False),
     ("prune", "fleet/devices/wheels.py", BEHAVIOUR, False),
     ("prune", "core/progress.py", BEHAVIOUR, False),
+    ("benchmark", "core/schema/variants.py", replaced("median, milliseconds", "the median"), False),
     ("distill", "workbook/notebook.py", BEHAVIOUR, False),
     ("profile", "targets/tflite/convert.py", BEHAVIOUR, False),  # which only times its files
     # how samples are read: their digest is in the key

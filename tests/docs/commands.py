@@ -249,7 +249,7 @@ ELSEWHERE = {
     "openssh-server prometheus": ("installs"),
     "apt-get install libb64-0d": "installs; tests/serve/test_perf_analyzer.py fails without it",
     "python -m docs.generate": "writes the pages; tests/docs/test_reference.py compares every part with them",
-    "python -m edgekit.report.result > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
+    "python -m edgekit.core.schema > docs/result.schema.json": "tests/report/test_result.py runs it, and compares",
     "make zoo": MAKES,
     "make reference": "executes the reference notebooks, which are committed",
     "python -m tests.zoo.matrix": "writes docs/reference/zoo.md, in some minutes; `make zoo` compares every cell of it",

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
-from edgekit.core.rows.cost import Cost, Estimate
+from edgekit.core.schema.cost import Cost, Estimate
 from edgekit.report import costs, plots, tables
-from edgekit.report.result.cost import Cost as Schema
 from edgekit.report.tables.costs import columns as costs_columns
 from edgekit.workbook import state
 from edgekit.workbook.plan import load_plan
@@ -60,7 +60,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
     found = costs.build(benchmark, [one for one in chain if one], prices)
     assert found is not None
-    Schema.model_validate(found)
+    TypeAdapter(Cost).validate_python(found)
     return found
 
 

@@ -23,6 +23,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
+from edgekit.core.schema.result import SCHEMA, check
 from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
 from edgekit.report.console import show
@@ -125,14 +126,14 @@ def seal_again(run: Path, stage: str, change: Callable[[dict[str, Any]], None]) 
 
 
 def test_the_published_schema_is_the_one_that_the_code_makes() -> None:
-    made = subprocess.run([sys.executable, "-m", "edgekit.report.result"], capture_output=True, text=True, check=True)
-    assert made.stdout == PUBLISHED.read_text(), "python -m edgekit.report.result > docs/result.schema.json"
+    made = subprocess.run([sys.executable, "-m", "edgekit.core.schema"], capture_output=True, text=True, check=True)
+    assert made.stdout == PUBLISHED.read_text(), "python -m edgekit.core.schema > docs/result.schema.json"
 
 
 def test_the_schema_is_one_and_names_itself(schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["$id"] == results.SCHEMA == schema["properties"]["schema"]["const"]
+    assert schema["$id"] == SCHEMA == schema["properties"]["schema"]["const"]
     assert schema["title"] and schema["description"]
 
 
@@ -152,7 +153,7 @@ def test_every_field_is_described_and_none_is_left_open(schema: dict[str, Any]) 
 def test_the_result_of_a_real_run_keeps_to_the_published_schema(schema: dict[str, Any], result: Result) -> None:
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(result)
     assert (result["schema"], result["format"]) == ("edgekit/result/2", 2)
-    results.check(result)
+    check(result)
 
 
 def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> None:
@@ -170,7 +171,7 @@ def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> No
 
 def test_a_missed_budget_is_a_result_too(schema: dict[str, Any], result: Result) -> None:
     jsonschema.Draft202012Validator(schema).validate(missed(result))
-    results.check(missed(result))
+    check(missed(result))
 
 
 def test_each_stage_says_when_it_was_sealed_and_how_long_it_took(tiny_run: FinishedRun, result: Result) -> None:
@@ -229,7 +230,7 @@ def test_a_wrong_result_is_refused_by_schema_and_by_edgekit(fault: str, schema: 
     FAULTS[fault](result)
     assert not accepted(schema, result)
     with pytest.raises(ValidationError):
-        results.check(result)
+        check(result)
 
 
 CONTRADICTIONS: dict[str, tuple[Callable[[Result], Any], str]] = {
@@ -279,7 +280,7 @@ def test_a_result_that_contradicts_itself_is_refused(fault: str, result: Result)
     change, part = CONTRADICTIONS[fault]
     change(result)
     with pytest.raises(ValidationError, match=f"contradicts the rest: .*{part}"):
-        results.check(result)
+        check(result)
 
 
 def test_what_was_left_out_belongs_to_a_result(schema: dict[str, Any], result: Result) -> None:
@@ -287,7 +288,7 @@ def test_what_was_left_out_belongs_to_a_result(schema: dict[str, Any], result: R
     result["rejected"].append({**what, "accuracy_validation": None, "drop_pp": None, "bound_pp": None})
     result["left_out"].append(LOST)
     assert accepted(schema, result)
-    results.check(result)
+    check(result)
 
 
 def test_a_wrong_result_is_never_written(run: Path) -> None:

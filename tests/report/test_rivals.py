@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from edgekit.core.rows.variants import Rival
+from edgekit.core.schema.variants import Rival
 from edgekit.report import rivals, tables
 from edgekit.report.html import variants as page
 

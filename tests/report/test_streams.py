@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from edgekit.core.rows.streams import Smoothed, Streamed
+from pydantic import TypeAdapter
+
+from edgekit.core.schema.streams import Smoothed, Streamed
 from edgekit.report import tables
 from edgekit.report.html import streams as page
-from edgekit.report.result.schema import Streamed as Schema
 
 
 def way(smoothing: dict[str, Any] | None, **more: Any) -> Smoothed:
@@ -56,4 +57,4 @@ def test_without_an_order_in_time_there_is_no_table_on_the_page_and_the_notebook
 
 
 def test_the_rows_are_those_of_the_schema() -> None:
-    Schema.model_validate(STREAM)
+    TypeAdapter(Streamed).validate_python(STREAM)

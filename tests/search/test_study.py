@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError, StageError, TrustError
-from edgekit.core.rows.study import StudyRow
+from edgekit.core.schema.study import StudyRow
 from edgekit.search.journal import FILE
 from edgekit.search.study import Subject
 from edgekit.search.trial import Context, Outcome, Trial

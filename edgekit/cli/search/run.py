@@ -17,7 +17,7 @@ from rich.console import Console
 from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
-from edgekit.core.rows.study import StudyRow
+from edgekit.core.schema.study import StudyRow
 from edgekit.core.stderr_line import to_stderr
 from edgekit.core.terminal_progress import Watch
 from edgekit.report.search import page, show

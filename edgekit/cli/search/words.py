@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgekit.core.rows.study import StudyRow
+from edgekit.core.schema.study import StudyRow
 from edgekit.report.search.words import STATES
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.by_class import ByClass
+from edgekit.core.schema.by_class import ByClass
+from edgekit.core.schema.result import Result
 from edgekit.report.formatting import count
 from edgekit.report.html.rows import Grid, grid
-from edgekit.report.result.types import Result
 from edgekit.report.tables.by_class import lost_in_words, said_of, scores
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from edgekit.core.artifacts import EVIDENCE, Artifact
-from edgekit.core.rows.cost import Cost
-from edgekit.core.rows.loads import Loads
-from edgekit.core.rows.profiled import PredictedSpeedup
+from edgekit.core.schema.cost import Cost
+from edgekit.core.schema.loads import Loads
+from edgekit.core.schema.profile import PredictedSpeedup
+from edgekit.core.schema.result import Result
 from edgekit.report import plots, tables
 from edgekit.report.formatting import count, faster_with_ends, milliseconds, times
-from edgekit.report.result.types import Result
 
 SAMPLES = f"{EVIDENCE}/samples_ms.npz"
 MOST_CURVES = 7

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.converted import LastBoundary, LeftBehind
+from edgekit.core.schema.conversion import LastBoundary, LeftBehind
+from edgekit.core.schema.result import Result
 from edgekit.report import tables
 from edgekit.report.formatting import count, percent
 from edgekit.report.html.rows import Grid, Line, grid
-from edgekit.report.result.types import Result
 
 MOST_PLACES = 4
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgekit.core.schema.result import Result
 from edgekit.report import costs
 from edgekit.report.html.rows import grid_of
-from edgekit.report.result.types import Result
 from edgekit.report.tables.costs import caption, columns
 
 

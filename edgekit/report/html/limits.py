@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.core.budget import Budget, Limits
-from edgekit.core.rows.variants import Limits as Recorded
+from edgekit.core.schema.limits import Limits as Recorded
 from edgekit.report.formatting import count, milliseconds
 from edgekit.report.html.rows import Line
 

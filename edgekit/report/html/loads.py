@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgekit.core.rows.loads import LoadRate, Loads, ends_ms
+from edgekit.core.schema.loads import LoadRate, Loads, ends_ms
+from edgekit.core.schema.result import Result
 from edgekit.report.formatting import count, milliseconds, milliseconds_with_ends, percent
 from edgekit.report.html.rows import Grid, Line
-from edgekit.report.result.types import Result
 from edgekit.report.tables.loads import marks, nothing_driven
 
 SCENARIOS = {"single_stream": "single stream", "server": "server, Poisson", "offline": "offline"}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.result import Result
 from edgekit.device.measure.conditions import CLOCK, NOISE, OTHERS, PACE, PREEMPTED_PER_S, STEAL
 from edgekit.report.html.rows import Grid, Line, grid
-from edgekit.report.result.types import Result
 
 CONDITIONS = {
     "host": "host",

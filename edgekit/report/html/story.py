@@ -11,8 +11,9 @@ from edgekit.core import tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.hashing import sha256_file
-from edgekit.core.rows.profiled import PredictedSpeedup
-from edgekit.core.rows.variants import Met, VariantRow
+from edgekit.core.schema.profile import PredictedSpeedup
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import Met, VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks, run, tables
 from edgekit.report.formatting import (
@@ -43,7 +44,6 @@ from edgekit.report.html import (
 from edgekit.report.html.notebooks import Link
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.result import RESULT
-from edgekit.report.result.types import Result
 
 
 def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:

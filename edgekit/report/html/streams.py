@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from edgekit.core.schema.result import Result
 from edgekit.report.html.rows import Grid, grid
-from edgekit.report.result.types import Result
 from edgekit.report.tables.streams import COLUMNS, rows, said_of
 
 

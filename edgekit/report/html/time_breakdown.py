@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from edgekit.core.rows.profiled import PredictedSpeedup
+from edgekit.core.schema.profile import PredictedSpeedup
+from edgekit.core.schema.result import Result
 from edgekit.report.formatting import count, milliseconds, span, times, with_ends
 from edgekit.report.html.rows import Grid, Line, grid
-from edgekit.report.result.types import Result
 from edgekit.stages.profile.session import COLD, PARTS
 
 IN_ORDER = (*COLD, *PARTS)

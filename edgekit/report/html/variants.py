@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from edgekit.core.schema.result import Result
 from edgekit.report import rejected as rejections
 from edgekit.report import rivals as others
 from edgekit.report import variants
 from edgekit.report.formatting import at_most, count, milliseconds, times
 from edgekit.report.html.rows import Grid, grid, grid_of
-from edgekit.report.result.types import Result
 
 KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by how a variant ended."""

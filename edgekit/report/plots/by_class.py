@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.by_class import Confusion, ShownLost
+from edgekit.core.schema.by_class import Confusion, ShownLost
 from edgekit.report.plots.samples import ALONG, draw
 from edgekit.report.plots.style import NAMING, done
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from edgekit.core.rows.trained import CandidatePoint
+from edgekit.core.schema.training import CandidatePoint
 from edgekit.report.plots.style import ACCENT, DARK, STYLE, Look, done
 
 LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))

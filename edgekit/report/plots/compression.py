@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from edgekit.core.rows.pruned import PruneStep
-from edgekit.core.rows.quantized import LayerSensitivity
-from edgekit.core.rows.trained import Epoch
+from edgekit.core.schema.pruning import PruneStep
+from edgekit.core.schema.quantization import LayerSensitivity
+from edgekit.core.schema.training import Epoch
 from edgekit.report.plots.labels import label_curve_ends
 from edgekit.report.plots.style import ACCENT, DARK, MID, STYLE, done, lowest
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from edgekit.core.rows.cost import CallCost, Cost
+from edgekit.core.schema.cost import CallCost, Cost
 from edgekit.report.costs import rounded
 from edgekit.report.plots.style import ACCENT, COLOUR, DARK, STYLE, done, plain_ticks
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.converted import LastBoundary
+from edgekit.core.schema.conversion import LastBoundary
 from edgekit.report.plots.style import DARK, LIGHT, MARKER, MID, STYLE, done
 
 

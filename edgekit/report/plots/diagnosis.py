@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.profiled import LayerTime, Operator, PredictedSpeedup, Way
+from edgekit.core.schema.profile import LayerTime, Operator, PredictedSpeedup, Way
 from edgekit.measure.forecast import EAGER, RUNTIMES
 from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, done, plain_ticks
 

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from edgekit.core.rows.loads import LoadRate, LoadRun, Loads, ends_ms
+from edgekit.core.schema.loads import LoadRate, LoadRun, Loads, ends_ms
 from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, Look, done, plain_ticks
 
 LOOKS: tuple[Look, ...] = (

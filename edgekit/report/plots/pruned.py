@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from edgekit.core.rows.pruned import Pattern, PruneStep, StepLatency
+from edgekit.core.schema.pruning import Pattern, PruneStep, StepLatency
 from edgekit.report.plots.style import ACCENT, COLOUR, DARK, FILL, MARKER, STYLE, Look, done
 
 DASH = {"fp32": "-", "fp16": ":", "int8": "--"}

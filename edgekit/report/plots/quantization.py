@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
-from edgekit.core.rows.quantized import CalibrationSize, Histogram
+from edgekit.core.schema.quantization import CalibrationSize, Histogram
 from edgekit.report.plots.style import ACCENT, DARK, LIGHT, MID, STYLE, done
 
 BLACK = "#222222"

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from edgekit.core.rows.variants import BaselineRow, Limits, VariantRow, WaterfallStep
+from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.variants import BaselineRow, VariantRow, WaterfallStep
 from edgekit.measure.forecast import way_of
 from edgekit.report.formatting import faster, span
 from edgekit.report.plots.style import COLOUR, DARK, FILL, MARKER, STYLE, Look, done, lowest

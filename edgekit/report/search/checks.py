@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from edgekit.core.rows.study import StudyRow, TrialRow
+from edgekit.core.schema.study import StudyRow, TrialRow
 from edgekit.core.study_digest import chained
 from edgekit.report.search import objectives, typed
 from edgekit.report.search.objectives import NAMES, Objective, dominates

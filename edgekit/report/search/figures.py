@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from edgekit.core.config import Budget
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 from edgekit.report import plots
 from edgekit.report.plots.search_options import MOST_AXES
 from edgekit.report.search import recommend, studies

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.progress_state import duration
-from edgekit.core.rows.study import DimensionRow, TrialRow
+from edgekit.core.schema.study import DimensionRow, TrialRow
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.report.html.rows import Grid, Line, grid
 from edgekit.report.search import recommend, words

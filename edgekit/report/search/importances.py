@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from edgekit.core.rows.study import DimensionRow, TrialRow
+from edgekit.core.schema.study import DimensionRow, TrialRow
 from edgekit.report.search.objectives import Objective
 from edgekit.report.search.studies import Study, names, value
 

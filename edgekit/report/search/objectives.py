@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgekit.core.rows.study import ObjectiveRow
+from edgekit.core.schema.study import ObjectiveRow
 from edgekit.report.formatting import kilobytes, milliseconds, percent
 
 NAMES = ("accuracy", "p50_ms", "bytes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 from edgekit.report.formatting import count
 from edgekit.report.search.objectives import Objective
 from edgekit.report.search.studies import Study, names, plain, shown, value

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core.errors import DataError, TrustError
-from edgekit.core.rows.study import DimensionRow, StudyRow, TrialRow
+from edgekit.core.schema.study import DimensionRow, StudyRow, TrialRow
 from edgekit.report.search import checks, objectives
 from edgekit.report.search.objectives import Objective
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from edgekit.core.config import TARGETS, Budget
 from edgekit.core.progress_state import duration
-from edgekit.core.rows.study import TrialRow
+from edgekit.core.schema.study import TrialRow
 from edgekit.report.formatting import count
 from edgekit.report.search.cost import spent
 from edgekit.report.search.studies import Study

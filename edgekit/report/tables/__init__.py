@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.decisions import Candidate, Decision, is_choice
-from edgekit.core.rows.pruned import PruneStep
-from edgekit.core.rows.quantized import LayerSensitivity
-from edgekit.core.rows.trained import Epoch, StudentRow
+from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.pruning import PruneStep
+from edgekit.core.schema.quantization import LayerSensitivity
+from edgekit.core.schema.training import Epoch, StudentRow
 from edgekit.report import rejected as rejections
 from edgekit.report import variants
 from edgekit.report.columns import as_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.by_class import ByClass, GroupRow
+from edgekit.core.schema.by_class import ByClass, GroupRow
 from edgekit.report.formatting import Table, count, percent
 
 LOST = "evidence/lost.npz"

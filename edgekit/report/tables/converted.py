@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.converted import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
+from edgekit.core.schema.conversion import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
 from edgekit.report.formatting import Table, count, percent
 
 MOST_NAMES = 4

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.cost import CallCost, Cost, Estimate
+from edgekit.core.schema.cost import CallCost, Cost, Estimate
 from edgekit.report import costs
 from edgekit.report.columns import Column, as_table
 from edgekit.report.formatting import Table, milliseconds, milliseconds_with_ends

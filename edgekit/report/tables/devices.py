@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.decisions import Decision
-from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
+from edgekit.core.schema.decisions import Decision
+from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
 from edgekit.report.formatting import Table, milliseconds
 
 HERE = "this machine decided: benchmark.where names no class of devices"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.trained import CandidatePoint, ShortlistRow, ShownCandidate
+from edgekit.core.schema.training import CandidatePoint, ShortlistRow, ShownCandidate
 from edgekit.report.formatting import Table, count, milliseconds, percent
 
 

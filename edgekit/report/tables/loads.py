@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.loads import LoadRate, LoadRun, Loads, ends_ms
+from edgekit.core.schema.loads import LoadRate, LoadRun, Loads, ends_ms
 from edgekit.report.formatting import Table, count, milliseconds_with_ends, percent
 
 MEBI = 2**20

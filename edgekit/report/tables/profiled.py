@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.profiled import PredictedSpeedup
+from edgekit.core.schema.profile import PredictedSpeedup
 from edgekit.measure import forecast
 from edgekit.report.formatting import Table, count, milliseconds, span, times
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.pruned import CutRow, Latencies, Pattern, StepLatency
+from edgekit.core.schema.pruning import CutRow, Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
 from edgekit.stages.benchmark.sparsity import DECISION
 

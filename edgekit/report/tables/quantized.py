@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram, RecipeRow
+from edgekit.core.schema.quantization import CalibrationSize, CalibrationStudy, Histogram, RecipeRow
 from edgekit.report.formatting import Table, percent, points
 
 SIMULATION_OPTION, FILES_OPTION = "quantize.calibration_samples", "convert.calibration_samples"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.streams import Smoothed, Streamed
+from edgekit.core.schema.streams import Smoothed, Streamed
 from edgekit.report.formatting import Table, count, percent
 from edgekit.stages.bundle.story import in_words
 

@@ -6,8 +6,17 @@ from collections.abc import Iterable
 from typing import cast
 
 from edgekit.core.config import Budget
-from edgekit.core.rows.devices import DeviceClass, OnDeciding, on_deciding
-from edgekit.core.rows.variants import CheckedVariant, Facts, Met, Missed, Model, NearestMiss, Precision, WaterfallStep
+from edgekit.core.schema.devices import DeviceClass, OnDeciding, on_deciding
+from edgekit.core.schema.variants import (
+    CheckedVariant,
+    Facts,
+    Met,
+    Missed,
+    Model,
+    NearestMiss,
+    Precision,
+    WaterfallStep,
+)
 from edgekit.device.measure.intervals import Ratio
 from edgekit.measure.forecast import way_of
 from edgekit.stages.benchmark import limit

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import artifacts, tasks
-from edgekit.core.rows.by_class import ByClass, Confusion, GroupAnswers, GroupRow, Lost, LostSample
+from edgekit.core.schema.by_class import ByClass, Confusion, GroupAnswers, GroupRow, Lost, LostSample
 from edgekit.core.tasks import Group, Task
 from edgekit.data import Data
 

@@ -15,7 +15,7 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.config import truncated
 from edgekit.core.errors import ConfigError
-from edgekit.core.rows.cost import CallCost, CallCosts, Estimate
+from edgekit.core.schema.cost import CallCost, CallCosts, Estimate
 from edgekit.data.paths import expand
 from edgekit.device.measure import intervals
 from edgekit.measure.energy import rapl

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from edgekit.core import replay
 from edgekit.core.config import Budget
-from edgekit.core.rows.decisions import AgainstDense
-from edgekit.core.rows.decisions import Decision as DecisionRow
-from edgekit.core.rows.devices import DeviceClass
-from edgekit.core.rows.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
+from edgekit.core.schema.decisions import AgainstDense
+from edgekit.core.schema.decisions import Decision as DecisionRow
+from edgekit.core.schema.devices import DeviceClass
+from edgekit.core.schema.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.device.measure.intervals import RESOLUTION, too_wide
 from edgekit.stages.benchmark import limit, sparsity

@@ -16,8 +16,8 @@ import numpy as np
 
 from edgekit.core import golden, progress
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
-from edgekit.core.rows.variants import CheckedVariant
+from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
+from edgekit.core.schema.variants import CheckedVariant
 from edgekit.core.variants import Variant, members, open_variant
 from edgekit.data import Data
 from edgekit.fleet.devices.deciding import deciding_hosts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.variants import MadeElsewhere, SeenValidation
+from edgekit.core.schema.variants import MadeElsewhere, SeenValidation
 from edgekit.core.tasks import Answered
 from edgekit.models import store
 from edgekit.stages.benchmark.leakage import check_leakage

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from edgekit.core import tasks
-from edgekit.core.rows.variants import MadeElsewhere, SeenValidation
+from edgekit.core.schema.variants import MadeElsewhere, SeenValidation
 from edgekit.core.tasks import Answered
 
 LEVEL = 0.01

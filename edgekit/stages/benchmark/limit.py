@@ -8,8 +8,9 @@ from typing import Any
 from edgekit.core.budget import BASELINE, Limits
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.rows.devices import DeviceClass, on_deciding
-from edgekit.core.rows.variants import BesideReference, CheckedVariant, RowLimits
+from edgekit.core.schema.devices import DeviceClass, on_deciding
+from edgekit.core.schema.limits import BesideReference, RowLimits
+from edgekit.core.schema.variants import CheckedVariant
 from edgekit.stages.benchmark.timings import Timings
 
 OWN = "the limit of its target"

@@ -15,7 +15,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.loads import LoadRate, LoadRun, Loads
+from edgekit.core.schema.loads import LoadRate, LoadRun, Loads
 from edgekit.data import Data
 from edgekit.measure import lane
 from edgekit.measure.load.launch import Job, Outcome, drive, unavailable

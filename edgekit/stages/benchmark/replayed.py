@@ -7,7 +7,7 @@ from typing import Any
 
 from edgekit.core.config import Budget
 from edgekit.core.errors import StageError
-from edgekit.core.rows.variants import CheckedVariant
+from edgekit.core.schema.variants import CheckedVariant
 
 FIX = "an earlier stage gave another result than the recorded one; compare their digests, or run without the record"
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from edgekit.core import progress, tasks
-from edgekit.core.rows.variants import Facts, RivalFacts, SeenValidation
-from edgekit.core.rows.variants import Rival as RivalRow
+from edgekit.core.schema.variants import Facts, RivalFacts, SeenValidation
+from edgekit.core.schema.variants import Rival as RivalRow
 from edgekit.data.paths import expand
 from edgekit.measure.references import of_data
 from edgekit.models.files import detect

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
-from edgekit.core.rows.variants import Facts
+from edgekit.core.schema.variants import Facts
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
 from edgekit.stages.benchmark.config import Config

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from edgekit.core.rows.decisions import AgainstDense
-from edgekit.core.rows.variants import CheckedVariant
+from edgekit.core.schema.decisions import AgainstDense
+from edgekit.core.schema.variants import CheckedVariant
 from edgekit.stages.benchmark.timings import Timings
 
 DECISION = "sparsity without speed-up"

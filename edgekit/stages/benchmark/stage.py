@@ -14,7 +14,7 @@ import torch
 
 from edgekit.core import artifacts, progress, replay, tasks
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
+from edgekit.core.schema.variants import BaselineFacts, Facts, SeenValidation, VariantFacts
 from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split

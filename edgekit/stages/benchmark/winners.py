@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from edgekit.core.config import Budget
-from edgekit.core.rows.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
-from edgekit.core.rows.decisions import Decision as DecisionRow
-from edgekit.core.rows.devices import DeviceClass
-from edgekit.core.rows.variants import CheckedVariant
+from edgekit.core.schema.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
+from edgekit.core.schema.decisions import Decision as DecisionRow
+from edgekit.core.schema.devices import DeviceClass
+from edgekit.core.schema.variants import CheckedVariant
 from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.timings import Timings
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core import stream_events
-from edgekit.core.rows.streams import Smoothed, Streamed
+from edgekit.core.schema.streams import Smoothed, Streamed
 from edgekit.core.stream_events import Counted
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.stages.bundle.config import Config

@@ -13,7 +13,7 @@ from edgekit.core import artifacts, golden, progress, tasks
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import BudgetMissed
-from edgekit.core.rows.streams import Streamed
+from edgekit.core.schema.streams import Streamed
 from edgekit.core.tasks import anomaly, detection
 from edgekit.core.variants import Variant, members, open_variant, read
 from edgekit.data import Data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edgekit.core.rows.streams import Streamed
+from edgekit.core.schema.streams import Streamed
 
 
 def told_of_stream(stream: Streamed | None) -> list[str]:

@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.core.rows.converted import Agreement, ConvertedVariant, LeftBehind
-from edgekit.core.rows.variants import LeftOut
+from edgekit.core.schema.conversion import Agreement, ConvertedVariant, LeftBehind
+from edgekit.core.schema.variants import LeftOut
 from edgekit.stages.convert import conditioning, left_out, numerics
 from edgekit.stages.convert.advice import CONVERTER, Evidence, advice, of_a_layer
 from edgekit.stages.convert.config import Config

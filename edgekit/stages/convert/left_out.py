@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeGuard, cast
 
 from edgekit.core.errors import ConversionError
-from edgekit.core.rows.converted import ConvertedVariant, Named, NotOffered
-from edgekit.core.rows.variants import LeftOut
+from edgekit.core.schema.conversion import ConvertedVariant, Named, NotOffered
+from edgekit.core.schema.variants import LeftOut
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network, variant_name
 from edgekit.targets.error_causes import Failure

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.core import artifacts, tasks
-from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
-from edgekit.core.rows.variants import LeftOut
+from edgekit.core.schema.conversion import ConvertedVariant, ConvertMetrics
+from edgekit.core.schema.variants import LeftOut
 from edgekit.data import overlap
 from edgekit.models import store
 from edgekit.stages.convert import answer, calibrated, inputs, left_out, merged, numerics

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgekit.core import artifacts, progress
-from edgekit.core.rows.trained import CandidateRow, Epoch
+from edgekit.core.schema.training import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.device.measure.bench import machine

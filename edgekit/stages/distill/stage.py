@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from edgekit.core import artifacts, progress, replay
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.trained import StudentRow
+from edgekit.core.schema.training import StudentRow
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import reparameterize, store

@@ -10,7 +10,7 @@ from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
-from edgekit.core.rows.trained import Epoch
+from edgekit.core.schema.training import Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import dry_run, store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from edgekit.core.rows.profiled import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
+from edgekit.core.schema.profile import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
 from edgekit.measure.forecast import Execution, execution, executions, of_whole
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED

@@ -12,7 +12,7 @@ from torch import nn
 
 from edgekit.core import progress
 from edgekit.core.config import cores
-from edgekit.core.rows.profiled import ThreadGain
+from edgekit.core.schema.profile import ThreadGain
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import interleaved, machine

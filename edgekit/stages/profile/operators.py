@@ -10,7 +10,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity
 from torch.profiler import profile as torch_profile
 
-from edgekit.core.rows.profiled import Operator
+from edgekit.core.schema.profile import Operator
 from edgekit.data import Data
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.runner.native_stderr import quiet_native

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from edgekit.core.errors import ModelError
-from edgekit.core.rows.profiled import LayerTime
+from edgekit.core.schema.profile import LayerTime
 from edgekit.models.cost import OUTSIDE, LayerCost, layer_costs
 from edgekit.models.eager import single_thread
 from edgekit.models.files.as_module import FileModule

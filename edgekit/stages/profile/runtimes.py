@@ -17,7 +17,7 @@ from torch import nn
 from edgekit.core import progress
 from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.rows.profiled import Operator, Way
+from edgekit.core.schema.profile import Operator, Way
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import growing
 from edgekit.measure import latency

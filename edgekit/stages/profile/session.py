@@ -22,7 +22,7 @@ import numpy as np
 
 from edgekit.core import subprocesses
 from edgekit.core.errors import ModelError, StageError
-from edgekit.core.rows.profiled import Session, Stamped
+from edgekit.core.schema.profile import Session, Stamped
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import summary
 from edgekit.measure.eager_session import BARE

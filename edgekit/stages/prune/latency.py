@@ -17,8 +17,8 @@ import numpy as np
 from torch import nn
 
 from edgekit.core.errors import ConversionError, ResourceError
-from edgekit.core.rows.pruned import Gain, Latencies, LatenciesFailed, PruneConditions, SparseLatency, StepLatency
-from edgekit.core.rows.trained import LostFile
+from edgekit.core.schema.pruning import Gain, Latencies, LatenciesFailed, PruneConditions, SparseLatency, StepLatency
+from edgekit.core.schema.training import LostFile
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import machine

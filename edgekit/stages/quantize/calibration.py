@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from edgekit.core import progress, tasks
-from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy
+from edgekit.core.schema.quantization import CalibrationSize, CalibrationStudy
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.ptq import quantize

@@ -16,7 +16,7 @@ import torch
 from nncf.torch.quantization.layers import BaseQuantizer
 from torch import Tensor, nn
 
-from edgekit.core.rows.quantized import Counts, Histogram
+from edgekit.core.schema.quantization import Counts, Histogram
 from edgekit.models.eager import eager_input, single_thread
 from edgekit.stages.quantize.layers import QuantizedLayer, quantized_layers
 from edgekit.stages.quantize.ptq import spread

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
-from edgekit.core.rows.quantized import MixedStep
+from edgekit.core.schema.quantization import MixedStep
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal
 from edgekit.stages.quantize.ptq import quantize

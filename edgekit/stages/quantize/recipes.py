@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from edgekit.core import progress, tasks
 from edgekit.core.config import Budget
 from edgekit.core.errors import ModelError
-from edgekit.core.rows.quantized import RecipeRow
+from edgekit.core.schema.quantization import RecipeRow
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import Drop
 from edgekit.stages.quantize.ptq import quantize

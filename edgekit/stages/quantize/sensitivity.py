@@ -12,7 +12,7 @@ from nncf.torch.quantization.layers import BaseQuantizer
 from torch import nn
 
 from edgekit.core import progress, tasks
-from edgekit.core.rows.quantized import LayerSensitivity, Sensitivity
+from edgekit.core.schema.quantization import LayerSensitivity, Sensitivity
 from edgekit.data import Split
 from edgekit.models.eager import eager_input
 from edgekit.stages.quantize.layers import quantized_layers

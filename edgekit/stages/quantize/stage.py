@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
+from edgekit.core.schema.quantization import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import quantized, shared_scale, store

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgekit.core.rows.profiled import OperatorTime
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
+
+if TYPE_CHECKING:
+    from edgekit.core.schema.profile import OperatorTime
 
 WARM_UP = 3
 

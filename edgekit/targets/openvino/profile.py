@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core.rows.profiled import OperatorTime
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
+
+if TYPE_CHECKING:
+    from edgekit.core.schema.profile import OperatorTime
 
 WARM_UP = 3
 LEAST_S = 0.1

@@ -8,13 +8,15 @@ from __future__ import annotations
 import ctypes as c
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.core.rows.profiled import OperatorTime
 from edgekit.targets.inputs import parts
 from edgekit.targets.jobs import Files
+
+if TYPE_CHECKING:
+    from edgekit.core.schema.profile import OperatorTime
 
 CPU = 1
 ELEMENT = {"float32": 1, "int32": 2, "uint8": 3, "int64": 4, "int8": 9, "float16": 10}

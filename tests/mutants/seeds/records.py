@@ -129,7 +129,7 @@ DECIDING = (
     ),
     Seed(
         "any-result-is-current",
-        "report/result/__init__.py",
+        "report/result.py",
         'if result["schema"] != SCHEMA or result[SOURCES]["digest"] != _digest(result, folder):',
         'if result["schema"] != SCHEMA:',
         "an earlier run's verdict is shown as this one's",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from edgekit.core import artifacts
+from edgekit.core.schema.result import check
 from edgekit.measure import forecast
 from edgekit.report import html, tables
 from edgekit.report import result as results
@@ -82,7 +83,7 @@ def fuller(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> P
     folder = runs.copy(tiny_run, tmp_path_factory.mktemp("fuller"))
     runs.edit(folder, "benchmark", driven)
     runs.edit(folder, "profile", foresees)
-    results.check(json.loads((folder / results.RESULT).read_text()))
+    check(json.loads((folder / results.RESULT).read_text()))
     html.write(folder)
     return folder
 

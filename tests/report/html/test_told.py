@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from edgekit.core import artifacts
+from edgekit.core.schema.result import check
 from edgekit.models.shared_scale import NOTE
 from edgekit.report import html, tables
 from edgekit.report.formatting import percent
 from edgekit.report.mlflow import metrics
-from edgekit.report.result import RESULT, check
+from edgekit.report.result import RESULT
 from tests.conftest import FinishedRun
 from tests.report.html import runs
 from tests.report.html.test_page import Read

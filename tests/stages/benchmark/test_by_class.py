@@ -8,12 +8,13 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from edgekit.core.artifacts import EVIDENCE
+from edgekit.core.schema.by_class import ByClass
 from edgekit.data import load, parse
 from edgekit.data.texts import in_words
 from edgekit.report import tables
-from edgekit.report.result.by_class import ByClass
 from edgekit.stages.benchmark.by_class import (
     MOST_CLASSES,
     MOST_GROUPS,
@@ -41,7 +42,7 @@ def names(classes: int) -> list[str]:
 def test_counts_add_up_and_lost_samples_are_told() -> None:
     y, answers = classified(5)
     found = break_down("classification", y, names(5), answers, ["w"])
-    ByClass.model_validate(found.by_class)
+    TypeAdapter(ByClass).validate_python(found.by_class)
     assert [row["name"] for row in found.by_class["groups"]] == names(5)
     third = found.by_class["groups"][3]
     assert third["samples"] == 10
@@ -69,7 +70,7 @@ def test_many_classes_stay_readable_and_the_worst_stand_first(classes: int) -> N
     y, answers = classified(classes, wrong_in=classes - 2)
     answers["w"][y == 1] = 2  # two of them lost
     found = break_down("classification", y, names(classes), answers, ["w"])
-    ByClass.model_validate(found.by_class)
+    TypeAdapter(ByClass).validate_python(found.by_class)
     assert found.by_class["groups_in_all"] == classes
     assert len(found.by_class["groups"]) == min(classes, MOST_GROUPS)
     if classes > MOST_GROUPS:
@@ -129,7 +130,7 @@ def test_labels_anomalies_and_values_are_broken_down_too() -> None:
     assert [row["answers"][1]["score"] for row in values.by_class["groups"]] == pytest.approx([0.5] * 5)
     assert values.by_class["lost"] == {"w": 100}
     for each in (labels, found, values):
-        ByClass.model_validate(each.by_class)
+        TypeAdapter(ByClass).validate_python(each.by_class)
 
 
 def test_what_ships_is_shown_or_what_comes_nearest() -> None:
@@ -142,5 +143,5 @@ def test_what_ships_is_shown_or_what_comes_nearest() -> None:
 def test_with_nothing_to_ship_the_baseline_stands_alone() -> None:
     y, answers = classified(5)
     found = break_down("classification", y, names(5), {"baseline-eager": answers["baseline-eager"]}, [])
-    ByClass.model_validate(found.by_class)
+    TypeAdapter(ByClass).validate_python(found.by_class)
     assert found.by_class["variants"] == ["baseline-eager"] and found.lost["samples"] == [] and found.places == []

@@ -16,6 +16,7 @@ from scipy.stats import binom, fisher_exact
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ModelError
+from edgekit.core.schema.result import check
 from edgekit.core.tasks import Marks
 from edgekit.data import Data, Split
 from edgekit.data import load as load_data
@@ -23,7 +24,6 @@ from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
 from edgekit.report import checks
 from edgekit.report import console as reports
-from edgekit.report import result as results
 from edgekit.report.html import story
 from edgekit.report.result import RESULT
 from edgekit.stages.benchmark.file_answers import LIMITS_S, seen_by_teacher
@@ -92,7 +92,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         checks.validation_unseen(SimpleNamespace(metrics={"seen_validation": row}))  # type: ignore[arg-type]
         assert sign in capsys.readouterr().out
         changed = {**result, "seen_validation": row}
-        results.check(changed)
+        check(changed)
         assert [line for line in story.seen(changed) if sign[2:] in line]
         stream = io.StringIO()
         reports.show(changed, tiny_run.folder, Console(file=stream, width=200))
@@ -100,7 +100,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         for role, remedy in (("teacher", "name another teacher"), ("rival", "go by its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
             changed = {**result, "others_seen_validation": others}
-            results.check(changed)
+            check(changed)
             assert len(story.seen(changed)) == 1
             stream = io.StringIO()
             reports.show(changed, tiny_run.folder, Console(file=stream, width=200))

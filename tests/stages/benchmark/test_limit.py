@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.errors import StageError
+from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.variants import VariantRow
 from edgekit.core.variants import read
 from edgekit.data import load as load_data
 from edgekit.report import checks
-from edgekit.report.result import schema
 from edgekit.stages import benchmark
 from edgekit.stages.benchmark.winners import ClassTimings, too_slow
 from edgekit.workbook.plan import load_plan
@@ -145,7 +147,7 @@ def test_a_real_run_is_held_to_a_rivals_time_and_bytes(tiny_run: FinishedRun, tm
     assert twin["reasons"] == [f"p50 is over 0.5 of {THEIRS}'s p50"]
     decision = next(each for each in found["decisions"] if each["decision"] == f"too slow for 0.5 of {THEIRS}'s p50")
     for each in found["rows"][1:]:
-        schema.VariantRow.model_validate(each)
+        TypeAdapter(VariantRow).validate_python(each)
         against = next(one for one in decision["candidates"] if one["name"] == each["name"])["beside"]
         assert (each["name"] in decision["chosen"]) == (against["ratio_low"] > 0.5)
-    schema.Limits.model_validate(found["budget"])
+    TypeAdapter(Limits).validate_python(found["budget"])

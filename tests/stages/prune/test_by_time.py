@@ -13,7 +13,7 @@ from torch import nn
 from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TrainOptions
-from edgekit.core.rows.pruned import CutRow, FromScratch
+from edgekit.core.schema.pruning import CutRow, FromScratch
 from edgekit.data import Data, load, parse
 from edgekit.measure import latency
 from edgekit.models import store

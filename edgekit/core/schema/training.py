@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
-from edgekit.core.rows.shared import FileTimes
+from edgekit.core.schema.record import Record
 
 
-class Epoch(TypedDict):
+class Epoch(Record):
     """One epoch of a training."""
 
     epoch: int
@@ -17,13 +17,25 @@ class Epoch(TypedDict):
     validation_loss: float
 
 
+class FileTimes(Record):
+    """A converted file that was timed, on one target; sizes in bytes, zipped at level 9."""
+
+    target: str
+    precision: str
+    bytes: int
+    zipped_bytes: int
+    p50_ms: float
+    low_ms: float
+    high_ms: float
+
+
 class TimedFile(FileTimes):
     """One converted file of a network that was timed before it was trained."""
 
     model: str
 
 
-class LostFile(TypedDict):
+class LostFile(Record):
     """A file of such a network that could not be made."""
 
     model: str
@@ -32,7 +44,7 @@ class LostFile(TypedDict):
     reason: str
 
 
-class CandidateRow(TypedDict):
+class CandidateRow(Record):
     """A candidate for the student; figures are None for one that was not trained, `bytes` are by target-precision."""
 
     name: str
@@ -58,14 +70,14 @@ class ShownCandidate(CandidateRow):
     left_out: list[LostFile]
 
 
-class InTime(TypedDict):
+class InTime(Record):
     """Names of the candidates within the budget, and of those that are trained."""
 
     in_time: list[str]
     trained: list[str]
 
 
-class ShortlistRow(TypedDict):
+class ShortlistRow(Record):
     """What was followed beside what today's clock says, and what the candidates were compared with.
 
     `limits` are in words, where two numbers do not say them; `beside` are the references of relative ones.
@@ -90,7 +102,7 @@ class CandidatePoint(TimedFile):
     kept: bool
 
 
-class StudentRow(TypedDict):
+class StudentRow(Record):
     """A student, compared with the one that was taught by labels alone, where there is one, and with the baseline."""
 
     name: str

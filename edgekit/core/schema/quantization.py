@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal
 
-from edgekit.core.rows.shared import DropFields, MaybeDropFields
+from edgekit.core.schema.record import Record
+from edgekit.core.schema.variants import DropFields, MaybeDropFields
 
 
-class LayerSensitivity(TypedDict):
+class LayerSensitivity(Record):
     """A layer that is quantized alone: the signal-to-noise ratio of the outputs, and the accuracy it costs."""
 
     layer: str
@@ -16,7 +17,7 @@ class LayerSensitivity(TypedDict):
     drop_pp: float
 
 
-class Sensitivity(TypedDict):
+class Sensitivity(Record):
     """Every layer, the most sensitive first, and the accuracy in float on the same samples."""
 
     samples: int
@@ -45,7 +46,7 @@ class RecipeRow(MaybeDropFields):
     reason: str
 
 
-class CalibrationSize(TypedDict):
+class CalibrationSize(Record):
     """Two draws of so many calibration samples: each against float, and one against the other."""
 
     samples: int
@@ -56,7 +57,7 @@ class CalibrationSize(TypedDict):
     disagreement: float
 
 
-class CalibrationStudy(TypedDict):
+class CalibrationStudy(Record):
     """A row for each size, and the sizes that the split could not fill twice."""
 
     calibration_split: int
@@ -65,7 +66,7 @@ class CalibrationStudy(TypedDict):
     too_large: list[int]
 
 
-class Counts(TypedDict):
+class Counts(Record):
     """Values before and after int8 in the same bins; `edges` and `range` are in `unit`."""
 
     unit: Literal["value", "step"]

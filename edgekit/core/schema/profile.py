@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import NotRequired
+
+from edgekit.core.schema.record import Record
 
 
-class Way(TypedDict):
+class Way(Record):
     """A way to run the network as it is; one that fails has a `reason` in place of figures."""
 
     way: str
@@ -19,7 +21,7 @@ class Way(TypedDict):
     ratio_high: NotRequired[float]
 
 
-class OperatorTime(TypedDict):
+class OperatorTime(Record):
     """An executed operator by its unique name, and its ms a call, as the profiler of an interpreter tells them."""
 
     operator: str
@@ -27,7 +29,7 @@ class OperatorTime(TypedDict):
     self_ms: float
 
 
-class Operator(TypedDict):
+class Operator(Record):
     """An operator: calls and own time for one call of the network, and its share of all."""
 
     operator: str
@@ -37,7 +39,7 @@ class Operator(TypedDict):
     dispatched: NotRequired[float]
 
 
-class LayerTime(TypedDict):
+class LayerTime(Record):
     """A layer under the roof; `intensity` and `bound` are None where nobody counts bytes."""
 
     layer: str
@@ -53,7 +55,7 @@ class LayerTime(TypedDict):
     bound: str | None
 
 
-class Stamped(TypedDict):
+class Stamped(Record):
     """What a call with stamps takes of one without, with its interval."""
 
     ratio: float
@@ -61,7 +63,7 @@ class Stamped(TypedDict):
     high: float
 
 
-class Session(TypedDict):
+class Session(Record):
     """One process from its start to its last answer; `covered`: the share of it that the parts explain."""
 
     calls: int
@@ -72,7 +74,7 @@ class Session(TypedDict):
     stamped: NotRequired[Stamped]
 
 
-class ThreadGain(TypedDict):
+class ThreadGain(Record):
     """How many times faster a call is with `threads`, with the interval."""
 
     threads: int
@@ -81,7 +83,7 @@ class ThreadGain(TypedDict):
     speedup_high: float
 
 
-class NextStep(TypedDict):
+class NextStep(Record):
     """Something to do next, the predicted speed-up of a whole call, and the bounds that it lifts."""
 
     title: str
@@ -91,7 +93,7 @@ class NextStep(TypedDict):
     against: tuple[str, ...]
 
 
-class ExecutionFields(TypedDict):
+class ExecutionFields(Record):
     """`measure.forecast.Execution` as plain fields."""
 
     measured_ms: float
@@ -100,21 +102,21 @@ class ExecutionFields(TypedDict):
     memory_ms: float
 
 
-class RuntimeForecast(TypedDict):
+class RuntimeForecast(Record):
     """How many times faster than the baseline a runtime is, and what its time is made of."""
 
     ratio: float
     execution: ExecutionFields
 
 
-class Forecast(TypedDict):
+class Forecast(Record):
     """By runtime, and what one call costs."""
 
     executions: dict[str, RuntimeForecast]
     costs: dict[str, float]
 
 
-class PredictedSpeedup(TypedDict):
+class PredictedSpeedup(Record):
     """What was predicted of a variant, and what it achieved: speed-ups over the baseline, and their quotient."""
 
     name: str
@@ -128,7 +130,7 @@ class PredictedSpeedup(TypedDict):
     share: float
 
 
-class Diagnosis(TypedDict):
+class Diagnosis(Record):
     """What the network is bound by, in shares of a call with its floors, and what to do next."""
 
     bound: str

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
-from edgekit.core.rows.variants import LeftOut
+from typing_extensions import TypedDict
+
+from edgekit.core.schema.record import Record
+from edgekit.core.schema.variants import LeftOut, RedundantOp
 
 Agreement = TypedDict(
     "Agreement",
@@ -28,7 +31,7 @@ Agreement = TypedDict(
 """
 
 
-class Named(TypedDict):
+class Named(Record):
     """Which variant."""
 
     name: str
@@ -43,10 +46,10 @@ class NotOffered(Named):
     reason: str
 
 
-class LeftBehind(TypedDict):
+class LeftBehind(Record):
     """An operator that computes nothing; `compiled`: in what the interpreter compiled here, not in the file."""
 
-    kind: str
+    kind: RedundantOp
     operator: str
     where: str
     moved_bytes: int
@@ -83,7 +86,7 @@ class LastBoundary(Agreement):
     bytes: int
 
 
-class ConvertMetrics(TypedDict):
+class ConvertMetrics(Record):
     """What the stage records to be shown; by variant where a dictionary."""
 
     variants: int

@@ -1,16 +1,12 @@
-"""result.json: what the sealed artifacts of a run tell, its published schema, and whether one is still current.
+"""result.json: what the sealed artifacts of a run tell, and whether a result is still current.
 
 A result carries a digest of its own content and of the records of the artifacts that it was made from. While that
 digest holds and edgekit's code is the same, the result is current, and nothing of it is computed again.
-
-`python -m edgekit.report.result > docs/result.schema.json` publishes the schema again after a change of
-`schema.py`.
-Most commands only ask whether a result is current, so the models of the schema are imported where they are needed.
+`edgekit.core.schema.result` declares its fields.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,23 +17,12 @@ from edgekit.core.config import STAGES
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import ORIGIN, stage_folder
+from edgekit.core.schema.result import SCHEMA, Result
 from edgekit.report import costs, rejected
-from edgekit.report.result.types import Result
 
 RESULT = "result.json"
-FORMAT = 2
-SCHEMA = f"edgekit/result/{FORMAT}"
 SOURCES = "sources"
 """The field with the digests."""
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of result.json."""
-    from edgekit.report.result.published import FieldsOfModels
-    from edgekit.report.result.schema import Result
-
-    made = Result.model_json_schema(mode="serialization", schema_generator=FieldsOfModels)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **made}
 
 
 def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,13 +68,6 @@ def build(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _stage(found: Artifact) -> dict[str, Any]:
     return {"digest": found.digest, "key": found.key, **found.took}
-
-
-def check(result: Mapping[str, Any]) -> None:
-    """Raise pydantic's ValidationError if `result` is not what the schema promises: a bug here, no fault of a user."""
-    from edgekit.report.result.schema import Result
-
-    Result.model_validate_json(json.dumps(result, allow_nan=False))
 
 
 def with_sources(result: Mapping[str, Any], folder: Path) -> Result:

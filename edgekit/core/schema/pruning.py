@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
-from edgekit.core.rows.conditions import Disturbances, Machine
-from edgekit.core.rows.shared import DropFields, FileTimes
-from edgekit.core.rows.trained import LostFile
+from edgekit.core.schema.conditions import Disturbances, Machine
+from edgekit.core.schema.record import Record
+from edgekit.core.schema.training import FileTimes, LostFile
+from edgekit.core.schema.variants import DropFields
 
 
 class PruneStep(DropFields):
@@ -29,7 +30,7 @@ class PruneStep(DropFields):
     """The step whose shape this is, trained from new weights."""
 
 
-class FromScratch(TypedDict):
+class FromScratch(Record):
     """A step's shape from new weights beside what was fine-tuned: `below_tuned` is its drop below that."""
 
     of_step: int
@@ -41,7 +42,7 @@ class FromScratch(TypedDict):
     reason: str
 
 
-class CutRow(TypedDict):
+class CutRow(Record):
     """A cut that was timed: its p50 over the student's, and over the network's before it with the interval's ends.
 
     `validation_accuracy` is that of the cut that was taken, before the step's fine-tuning.
@@ -60,7 +61,7 @@ class CutRow(TypedDict):
     validation_accuracy: float | None
 
 
-class Gain(TypedDict):
+class Gain(Record):
     """How many times faster, with the ends of the ratio's interval."""
 
     measured: float
@@ -97,7 +98,7 @@ class PruneConditions(Machine, Disturbances):
     confidence: float
 
 
-class Latencies(TypedDict):
+class Latencies(Record):
     """All that was timed."""
 
     steps: list[StepLatency]
@@ -107,14 +108,14 @@ class Latencies(TypedDict):
     sparse_step: NotRequired[int]
 
 
-class LatenciesFailed(TypedDict):
+class LatenciesFailed(Record):
     """Why nothing was timed."""
 
     failed: str
     sparse_step: NotRequired[int]
 
 
-class Pattern(TypedDict):
+class Pattern(Record):
     """Where a layer's zeros are: the share of its weights, and a corner of the map, True where one is not zero."""
 
     name: str
