@@ -24,6 +24,7 @@ from edgekit.runner.doctor.subject import Subject
 from edgekit.runner.doctor.subject import read as read_subject
 from edgekit.runner.errors import BundleError
 from edgekit.runner.operators.tables.tflite import NAMES
+from edgekit.runner.trust.ssh_keygen import Fault
 from tests import requirements
 
 from . import handmade
@@ -223,8 +224,8 @@ CASES: list[tuple[str, bool, Case]] = [
     ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
     ("governor", False, Case(feels(governor="powersave"), TFLITE)),
     ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
-    ("ssh-keygen", True, Case(PI, TFLITE, verifier="ssh-keygen: not found in PATH; install openssh-client")),
-    ("ssh-keygen", False, Case(PI, TFLITE, verifier="ssh-keygen is too old; install OpenSSH 8.8")),
+    ("ssh-keygen", True, Case(PI, TFLITE, verifier=Fault("ssh-keygen: not found; install openssh-client", True))),
+    ("ssh-keygen", False, Case(PI, TFLITE, verifier=Fault("ssh-keygen is too old; install OpenSSH 8.8", False))),
 ]  # fmt: skip
 
 
