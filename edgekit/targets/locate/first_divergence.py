@@ -75,8 +75,14 @@ def find_in_process(
     with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
         home = Path(scratch)
         np.save(home / INPUTS, inputs, allow_pickle=False)
-        job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
-        job |= {"files": files.to_json(), "inputs": str(home / INPUTS)}
+        job = {
+            "model_folder": str(model_folder),
+            "target": target,
+            "folder": str(folder),
+            "precision": precision,
+            "files": files.to_json(),
+            "inputs": str(home / INPUTS),
+        }
         try:
             return Located(
                 *subprocesses.call(f"{__name__}:find_for_call", job, home, TIMEOUT_S, launch.environment(home))
