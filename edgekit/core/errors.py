@@ -4,7 +4,14 @@ Every message says what was wrong, the value received, and what to do about it.
 `exit_code` is what the command line returns, and the only place where the codes stand.
 """
 
+from __future__ import annotations
+
 import errno
+from collections.abc import Mapping
+from typing import Any
+
+from edgekit.runner import errors as runner_errors
+from edgekit.runner.errors import RunnerError
 
 NO_RESOURCES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM)
 """What an OSError says when the disk, memory or permissions are the cause."""
@@ -71,9 +78,36 @@ class TrustError(EdgekitError):
 
 
 def by_name(name: str) -> type[EdgekitError] | None:
-    """The error class of that name, for mapping a failed notebook's exception to its exit code."""
+    """The error class of that name."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, EdgekitError) else None
+
+
+def named(name: str, message: str) -> EdgekitError | None:
+    """An error of another Python by the name of its class, which is all that a notebook keeps; None for other classes.
+
+    One of the runner, where edgekit has none of that name, becomes an EdgekitError with its exit code.
+    """
+    if kind := by_name(name):
+        return kind(message)
+    runners = getattr(runner_errors, name, None)
+    if not (isinstance(runners, type) and issubclass(runners, RunnerError)):
+        return None
+    found = EdgekitError(message)
+    found.exit_code = runners.exit_code
+    return found
+
+
+def to_json(error: Exception) -> dict[str, Any]:
+    """An error of edgekit or of its runner, for another process; `from_json` reads it."""
+    return {"error": str(error), "kind": type(error).__name__, "exit_code": getattr(error, "exit_code", 1)}
+
+
+def from_json(fields: Mapping[str, Any]) -> EdgekitError:
+    """The error that another process wrote; one of the runner comes back as an EdgekitError with its exit code."""
+    found = (by_name(str(fields["kind"])) or EdgekitError)(fields["error"])
+    found.exit_code = int(fields["exit_code"])
+    return found
 
 
 def with_article(noun: str) -> str:

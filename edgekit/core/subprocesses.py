@@ -1,4 +1,9 @@
-"""A process that works for this one: it ends when its parent does, and its parent ends it, with all that it started."""
+"""Functions of edgekit in child processes of their own: run with a limit, listened to, and their end explained.
+
+`call` passes arguments and a result as JSON and raises what the function raised; `Call` does the same in the
+background. `run` is for a function that leaves what it makes in files, for example in a journal that `notes` reads.
+Every child ends with this process, and is ended with everything that it started: see `edgekit.runner.processes`.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,33 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgekit.core import errors
+from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError
 from edgekit.runner import processes
+from edgekit.runner.errors import RunnerError
+from edgekit.runner.files import write_atomically
 
-POLL_S = 0.05
 OPENMP_WAIT = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 """OpenMP threads sleep while they wait for one another. By default they spin for milliseconds, and beside another
 program a training then takes several times as long, because a spinning thread keeps the core that its peer needs."""
+QUIET = {
+    "CUDA_VISIBLE_DEVICES": "",  # what comes out must not depend on a graphics card being there
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+"""Environment of a child that opens somebody's model on the processor."""
+JOB, ANSWER, LOG = "job.json", "answer.json", "log"
+"""Files in the folder of a call."""
+STOP_S = 5.0
+"""Time to end by itself for a child that is stopped before its end."""
 ROUTINE = re.compile(
     r"^\s|^Traceback|^File |^(INFO|DEBUG|WARNING|I\d{4}|W\d{4})\b|Warning:|^\s*$|it/s\]|^\(\d+:\d+\) \["
 )
@@ -29,45 +45,116 @@ ROUTINE = re.compile(
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process came to its end: its exit code, a signal's as a negative one; whether its time ran out; its log."""
+    """How a child ended: exit code (negative for a signal), whether its time ran out, and the file of its output."""
 
     code: int
     late: bool
     log: Path
 
+    @property
+    def killed(self) -> bool:
+        """By SIGKILL, which the system sends when memory runs out."""
+        return self.code == processes.KILLED
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that ended it; empty where none did."""
+        return processes.signal_name(-self.code) if self.code < 0 else ""
+
     def cause(self, name: str = "the process") -> str:
-        """That end in words, with what it last said."""
-        if self.code == processes.KILLED:
+        """The end in words, with the last line of the output."""
+        if self.killed:
             ended = f"{name} was killed (SIGKILL), as the system does when memory runs out"
-        elif self.code < 0:
-            ended = f"{name} crashed ({signal.Signals(-self.code).name})"
+        elif self.signal:
+            ended = f"{name} crashed ({self.signal})"
         else:
-            ended = f"{name} ended with exit code {self.code}"
-        last = last_useful_line(self.log.read_text(errors="replace", encoding="utf-8"))
+            ended = f"{name} ended with exit code {self.code}{'' if self.code else ' and no answer'}"
+        last = last_useful_line(self.output)
         return f"{ended}; it last said: {last}" if last else ended
 
+    @property
+    def output(self) -> str:
+        """Everything that it printed."""
+        return self.log.read_text(errors="replace", encoding="utf-8")
 
-def openmp_wait() -> dict[str, str]:
-    """`OPENMP_WAIT` for the environment of a process that computes; nothing where the user has set either variable."""
-    return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
+
+class ChildDied(Exception):
+    """A child gave no answer: it crashed, was killed, raised something unforeseen, or ran out of time."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.cause())
+        self.ended = ended
 
 
-def leave_with_parent() -> None:
-    """In the child: watch standard input, a pipe that nobody writes to; it closes when the parent ends, however.
+def call(
+    function: str,
+    arguments: Mapping[str, Any],
+    folder: Path,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    *,
+    look: Callable[[], object] | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Any:
+    """Call `function` with `arguments` (JSON values) in a child, and return its result (a JSON value).
 
-    Then the child ends, and with it all that it started.
+    Parameters
+    ----------
+    function
+        `"package.module:name"`.
+    folder
+        Where the call keeps its files: the arguments, the answer and the log. It has to exist.
+    timeout_s, environment, look, say
+        See `run`.
+
+    Raises
+    ------
+    EdgekitError
+        What the function raised, as `errors.from_json` has it; ResourceError when it lacked memory or room for files.
+    ChildDied
+        There is no answer.
     """
+    command = _prepare(function, arguments, folder)
+    return _answer(run(*command, folder / LOG, timeout_s, environment, look=look, say=say), folder)
 
-    def watch() -> None:
-        while os.read(0, 4096):  # sys.stdin's own lock, held by a thread, aborts Python when the child ends by itself
-            pass
-        processes.leave()
 
-    threading.Thread(target=watch, daemon=True).start()
+class Call:
+    """The same in the background. As a context manager it ends the child when the block ends."""
+
+    def __init__(
+        self,
+        function: str,
+        arguments: Mapping[str, Any],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        command = _prepare(function, arguments, folder)
+        with open(folder / LOG, "wb") as log:
+            self._process = start(*command, environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def __enter__(self) -> Call:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the answer is there, or the child has gone without one."""
+        return processes.ended(self._process)
+
+    def result(self) -> Any:
+        """Of a call that has ended, what `call` would return or raise."""
+        return _answer(Ended(self.end(), False, self._folder / LOG), self._folder)
+
+    def end(self) -> int:
+        """End the child with all that it started; its exit code."""
+        return processes.end(self._process)
 
 
 def run(
-    module: str,
+    function: str,
     arguments: Sequence[str],
     log: Path,
     timeout_s: float,
@@ -75,49 +162,86 @@ def run(
     *,
     started: Callable[[int], object] | None = None,
     look: Callable[[], object] | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> Ended:
-    """`python -m MODULE ARGUMENTS` in a fresh process, to its end; it ends with this one. What it says goes to `log`.
+    """Run `function` in a child to its end, and return how it ended.
 
-    `started` is called with its process id. `look` is called many times a second and once at the end: true ends the
-    process.
+    Parameters
+    ----------
+    function, arguments
+        `"package.module:name"`, and the strings that it is called with. What it returns is the exit code.
+    log
+        The file for everything that the child prints.
+    timeout_s
+        Seconds after which the child is killed.
+    environment
+        Added to this process's own.
+    started
+        Called with the child's process id.
+    look
+        Called many times a second and once at the end. When it returns something true, the child is asked to end, and
+        killed after `STOP_S`.
+    say
+        Called with each line that the child prints.
     """
     with open(log, "wb") as stream:
-        process = start(module, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)
-        try:
-            if started is not None:
-                started(process.pid)
-            late = not _wait(process, time.monotonic() + timeout_s, look)
-        finally:
-            end(process)
-    return Ended(process.returncode, late, log)
+        process = start(function, arguments, environment, stdout=stream, stderr=subprocess.STDOUT)
+    lines = Tail(log)
+
+    def listen(*, final: bool = False) -> None:
+        if say is not None:
+            for line in lines.new(final=final):
+                say(line)
+
+    try:
+        if started is not None:
+            started(process.pid)
+        late = not _wait(process, time.monotonic() + timeout_s, look, listen)
+    finally:
+        code = processes.end(process)
+    listen(final=True)
+    return Ended(code, late, log)
 
 
 def start(
-    module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None, **streams: Any
+    function: str,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    **how: Any,
 ) -> subprocess.Popen[bytes]:
-    """`python -m MODULE ARGUMENTS`, in a session of its own, with this process's search path; `end` ends it."""
+    """See `processes.start`; OpenMP's threads sleep while they wait, and its own children have this search path too."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", module, *arguments],
-        stdin=subprocess.PIPE,
-        env={**openmp_wait(), **os.environ, **(environment or {}), "PYTHONPATH": path},
-        start_new_session=True,
-        **streams,
-    )
+    return processes.start(function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **how)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """In the parent: kill what still runs of a child and of all that it started, also where itself has gone."""
-    processes.end(process)
-    if process.stdin:
-        with contextlib.suppress(BrokenPipeError):  # its input may be unread
-            process.stdin.close()
+def openmp_wait() -> dict[str, str]:
+    """`OPENMP_WAIT` for the environment of a process that computes; nothing where the user has set either variable."""
+    return {} if OPENMP_WAIT.keys() & os.environ.keys() else dict(OPENMP_WAIT)
+
+
+class Tail:
+    """The lines of a file that another process writes, as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+
+    def new(self, *, final: bool = False) -> list[str]:
+        """The lines since the last call; with `final` also one that has no end."""
+        if not self._path.is_file():
+            return []
+        with open(self._path, "rb") as stream:
+            stream.seek(self._read)
+            content = stream.read()
+        whole = content if final else content[: content.rfind(b"\n") + 1]
+        self._read += len(whole)
+        lines = [line.decode(errors="replace").rstrip() for line in whole.split(b"\n")]
+        return lines if lines[-1] else lines[:-1]
 
 
 def notes(journal: Path) -> list[dict[str, Any]]:
     """What a child noted, one JSON object a line; none without the file."""
     found = []
-    for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else ():
+    for line in Tail(journal).new(final=True):
         with contextlib.suppress(ValueError):  # the last line of a child that was killed while writing it
             found.append(json.loads(line))
     return found
@@ -130,12 +254,54 @@ def last_useful_line(text: str) -> str:
     return useful[-1][:300] if useful else ""
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float, look: Callable[[], object] | None) -> bool:
-    """False when the time ran out."""
+def answer(function: str, folder: str) -> None:
+    """In the child of a call: call the function, and leave its result or its error in the folder."""
+    home = Path(folder)
+    arguments = json.loads((home / JOB).read_text(encoding="utf-8"))
+    try:
+        content = {"result": processes.function_named(function)(**arguments)}
+    except (EdgekitError, RunnerError) as error:
+        content = errors.to_json(error)
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        content = errors.to_json(ResourceError(f"{place}{error.strerror}; make room, or allow more"))
+    write_atomically(home / ANSWER, json.dumps(content).encode())
+
+
+def _prepare(function: str, arguments: Mapping[str, Any], folder: Path) -> tuple[str, list[str]]:
+    """What the child runs, its arguments in the folder."""
+    (folder / ANSWER).unlink(missing_ok=True)
+    (folder / JOB).write_text(json.dumps(arguments), encoding="utf-8")
+    return f"{__name__}:{answer.__name__}", [function, str(folder)]
+
+
+def _answer(ended: Ended, folder: Path) -> Any:
+    if ended.code or not (folder / ANSWER).is_file():
+        raise ChildDied(ended)
+    content = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
+    if "error" in content:
+        raise errors.from_json(content)
+    return content["result"]
+
+
+def _wait(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    look: Callable[[], object] | None,
+    listen: Callable[[], object],
+) -> bool:
+    """Until the child has ended, or is no longer wanted; False when the time ran out."""
     while True:
         ended, late = processes.ended(process), time.monotonic() > deadline
-        if (look is not None and look()) or ended:
+        listen()
+        if look is not None and look() and not ended:
+            process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
+            processes.ended(process, STOP_S)
+            return True
+        if ended:
             return True
         if late:
             return False
-        processes.ended(process, POLL_S)
+        processes.ended(process, processes.POLL_S)

@@ -2,9 +2,8 @@
 
 A network of PyTorch's runs in eager mode; a file on its own interpreter, and PyTorch is not even imported.
 
-`python -m edgekit.measure.eager_session MODEL_FOLDER SAMPLES.npy` writes one JSON line when it is ready and one for
-each request: a line with the number of a sample, and `bare` behind it where nothing but the answer is wanted. Stamps
-are nanoseconds of the monotonic clock, which all processes share.
+It writes one JSON line when it is ready and one for each request: a line with the number of a sample, and `bare` behind
+it where nothing but the answer is wanted. Stamps are nanoseconds of the monotonic clock, which all processes share.
 """
 
 from __future__ import annotations
@@ -32,6 +31,19 @@ IMPORTED = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_li
 """By kind of file, what runs it."""
 WARM_UP_CALLS = 3
 """Calls before the process says that it is ready: the first ones allocate memory and choose kernels."""
+
+
+def answer_requests(model_folder: str, samples_path: str) -> int:
+    """Answer until standard input ends; the exit code, and on standard error why a network cannot answer."""
+    try:
+        main(Path(model_folder), Path(samples_path))
+    except (Exception, SystemExit) as error:
+        from edgekit.core.errors import ModelError
+        from edgekit.models.user_errors import describe
+
+        print(error if isinstance(error, ModelError) else describe(error), file=sys.stderr)
+        return ModelError.exit_code
+    return 0
 
 
 def main(model_folder: Path, samples_path: Path) -> None:
@@ -168,14 +180,3 @@ def _cells(grid: np.ndarray) -> dict[str, object]:
 
 def _class_answer(spec: ModelSpec, top: int, scores: list[float]) -> dict[str, object]:
     return {"top": top, "label": spec.classes[top], "scores": scores}
-
-
-if __name__ == "__main__":
-    try:
-        main(Path(sys.argv[1]), Path(sys.argv[2]))
-    except (Exception, SystemExit) as error:
-        from edgekit.core.errors import ModelError
-        from edgekit.models.user_errors import describe
-
-        print(error if isinstance(error, ModelError) else describe(error), file=sys.stderr)
-        raise SystemExit(ModelError.exit_code) from None

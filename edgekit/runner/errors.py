@@ -11,9 +11,17 @@ RECURSION_LIMIT = 3000
 
 
 class RunnerError(Exception):
-    """Base of every error that the runner raises on purpose."""
+    """Base of every error that the runner raises on purpose.
+
+    `lasting` is the message without what changes while the cause stays, such as the time: two errors with the same
+    `lasting` report one cause. By default it is the message.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str = "", *, lasting: str = "") -> None:
+        super().__init__(message)
+        self.lasting = lasting or message
 
 
 class BundleError(RunnerError):

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgekit.core import progress
 from edgekit.core.config import Budget
-from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
+from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.hashing import digest, write_json
 from edgekit.core.schema.study import TrialRow
 from edgekit.runner.files import make_folder
@@ -29,6 +29,7 @@ from edgekit.search.under_way import Kept, UnderWay, candidates, choose, constra
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
+from edgekit.workbook.workers.work import WorkLost
 
 TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, KEPT = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
 WORK = "edgekit.search.work"
@@ -236,8 +237,8 @@ class Evaluator:
         with progress.step(name, "trial", len(works)) as shown:
             results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
         found: dict[int, Any] = {}
-        for (number, work), result in zip(works.items(), results, strict=True):
-            if isinstance(result, EdgekitError) and not _died(result, work):
+        for number, result in zip(works, results, strict=True):
+            if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
                 raise result
             found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
         return found
@@ -274,12 +275,6 @@ def _absolute(url: str) -> str:
     if separator and scheme != "file":
         return url
     return str(Path(rest if separator else url).expanduser().absolute())
-
-
-def _died(error: EdgekitError, work: Work) -> bool:
-    """Whether a pool gave a work up, for its process died each time."""
-    said = str(error)
-    return isinstance(error, ResourceError) and said.startswith(f"{work.name}: ") and "its process" in said
 
 
 def _stored(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:

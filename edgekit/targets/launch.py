@@ -15,7 +15,6 @@ from edgekit.core import progress, subprocesses
 from edgekit.core.config import cores
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.device.hardware import health
-from edgekit.runner import processes
 from edgekit.targets.error_causes import OTHERWISE, PROCESS, RESTS, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job
 
@@ -132,7 +131,7 @@ def _convert(jobs: Sequence[Job], scratch: Path, timeout_s: float, stop: threadi
         found |= ended_steps
         began = _begun(notes)
         # steps that share a process leave memory behind, so one that is killed for want of it is tried alone once
-        if not ended_steps or not (began in ended_steps or ended.late or ended.code == processes.KILLED):
+        if not ended_steps or not (began in ended_steps or ended.late or ended.killed):
             owner = owners[began] if began else first
             _refuse_shortage(f"{owner.model}, {owner.target}, {began or 'before its first step'}", ended, timeout_s)
             lost = [step for step in rest.steps if began in (None, step.key)]
@@ -162,21 +161,20 @@ def _run(
 ) -> tuple[list[dict[str, Any]], subprocesses.Ended]:
     """What a child noted of its steps, and how it ended."""
     path.write_text(json.dumps(job.to_json()), encoding="utf-8")
-    ended = start("edgekit.targets.worker", path, timeout_s, stop)
+    ended = subprocesses.run(
+        "edgekit.targets.worker:convert",
+        [str(path)],
+        path.with_suffix(".log"),
+        timeout_s,
+        environment(path.parent),
+        look=stop.is_set,
+    )
     return subprocesses.notes(path.with_suffix(".journal")), ended
 
 
 def environment(folder: Path) -> dict[str, str]:
     """A quiet process's environment; what it leaves behind when it is killed goes with the folder."""
     return {**QUIET, "TMPDIR": str(folder.absolute())}
-
-
-def start(module: str, path: Path, timeout_s: float, stop: threading.Event | None = None) -> subprocesses.Ended:
-    """`python -m MODULE PATH` in a fresh, quiet process, all it says in PATH.log."""
-    look = stop.is_set if stop else None
-    return subprocesses.run(
-        module, [str(path)], path.with_suffix(".log"), timeout_s, environment(path.parent), look=look
-    )
 
 
 def _outcomes(job: Job, notes: list[dict[str, Any]]) -> dict[str, Outcome]:
@@ -200,7 +198,7 @@ def _refuse_shortage(what: str, ended: subprocesses.Ended, timeout_s: float) -> 
     """Time and memory are the machine's: a row that they decide would be sealed, and differ where it is made again."""
     if ended.late:
         raise ConversionError(f"{what}: not finished after {timeout_s:g} s; raise this stage's timeout_s")
-    if ended.code == processes.KILLED:
+    if ended.killed:
         raise ResourceError(f"{what}: {ended.cause(CONVERTER)}; {LACKING['memory']}")
 
 

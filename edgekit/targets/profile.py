@@ -6,17 +6,17 @@ its milliseconds a call. Profilers cost time of their own, so what they say is r
 
 from __future__ import annotations
 
-import json
+import importlib
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.core import subprocesses
-from edgekit.core.errors import ConversionError
+from edgekit.core.errors import ConversionError, EdgekitError
 from edgekit.targets.jobs import Files
 
 if TYPE_CHECKING:
@@ -34,18 +34,26 @@ def measure(target: str, folder: Path, files: Files, x: np.ndarray, calls: int, 
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-operators-") as scratch:
         home = Path(scratch)
-        job = {"target": target, "folder": str(folder), "files": files.to_json(), "calls": calls}
-        (home / "job.json").write_text(json.dumps(job), encoding="utf-8")
         np.save(home / "x.npy", x, allow_pickle=False)
-        ended = subprocesses.run("edgekit.targets.profile_worker", [str(home)], home / "log", timeout_s, QUIET)
-        if ended.late or ended.code:
-            cause = (
-                f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
-                if ended.late
-                else ended.cause("its interpreter")
-            )
-            raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
-        return by_kind(json.loads((home / "rows.json").read_text(encoding="utf-8")))
+        job = {"target": target, "folder": str(folder), "files": files.to_json(), "x": str(home / "x.npy")}
+        try:
+            rows = subprocesses.call(f"{__name__}:repeated", {**job, "calls": calls}, home, timeout_s, QUIET)
+        except EdgekitError as error:
+            cause = str(error)
+        except subprocesses.ChildDied as died:
+            late = f"not finished after {timeout_s:g} s; raise this stage's timeout_s"
+            cause = late if died.ended.late else died.ended.cause("its interpreter")
+        else:
+            return by_kind(rows)
+    raise ConversionError(f"{target}: its operators cannot be timed: {cause}")
+
+
+def repeated(target: str, folder: str, files: dict[str, Any], x: str, calls: int) -> list[OperatorTime]:
+    """In the process: each operator with the median of its time over the repeats; `x` is a file."""
+    profile = importlib.import_module(f"edgekit.targets.{target}.profile")
+    samples = np.load(x, allow_pickle=False)
+    each = max(1, calls // REPEATS)
+    return merged([profile.rows(Path(folder), Files.from_json(files), samples, each) for _ in range(REPEATS)])
 
 
 def merged(repeats: Sequence[Iterable[OperatorTime]]) -> list[OperatorTime]:

@@ -1,8 +1,8 @@
-"""The fresh process that converts: `python -m edgekit.targets.worker JOB.json`.
+"""Converts networks in a process of its own, which `launch` starts.
 
 It writes each step that it begins and finishes to JOB.journal, one JSON object a line. So its parent knows at which
 step it died. A step that fails is noted, and the next is begun, unless that was the float model, or disk or memory is
-full. It ends by itself when its parent does.
+full.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import errno
 import importlib
 import json
-import os
 import shutil
-import sys
 import time
 import traceback
 from dataclasses import asdict
@@ -22,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import EdgekitError, ResourceError
-from edgekit.core.subprocesses import leave_with_parent
 from edgekit.targets import error_causes, evaluate
 from edgekit.targets.error_causes import Failure
 from edgekit.targets.jobs import FLOAT, Job
@@ -32,9 +29,9 @@ FULL_BYTES = 64 * 1024
 NO_MEMORY = "can't allocate memory"  # PyTorch's words
 
 
-def main(path: Path) -> int:
-    """Run the job in `path`; 1 where it ended before its last step."""
-    leave_with_parent()
+def convert(job_file: str) -> int:
+    """Run the job in a file; 1 where it ended before its last step."""
+    path = Path(job_file)
     job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
     target = importlib.import_module(f"edgekit.targets.{job.target}.convert")
     calibration = np.load(job.calibration, allow_pickle=False)
@@ -86,10 +83,3 @@ def _failure(error: Exception, model_folder: Path) -> Failure:
     if isinstance(error, EdgekitError):
         return Failure.of("other", str(error))
     return error_causes.classify(error, model_folder)
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

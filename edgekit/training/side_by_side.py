@@ -8,13 +8,11 @@ on from its checkpoint. Threads are those of the key, for their number decides t
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.data import Data, handed
 from edgekit.models import dry_run, store
 from edgekit.models.spec import ModelSpec
-from edgekit.runner import processes
 from edgekit.runner.files import make_folder
 from edgekit.training import losses
 from edgekit.training.checkpoint import Checkpoint
@@ -109,8 +106,6 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     try:
         make_folder(folder)
         handed.write(data, folder / "data")
-        for number, training in enumerate(waiting):
-            (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)), encoding="utf-8")
         _run(waiting, count, folder)
     except OSError as error:
         print(f"{count} side by side: {error.strerror or error}; the stage goes on with one after another")
@@ -172,61 +167,51 @@ def _from_json(found: dict[str, Any], folder: Path) -> Training:
 
 
 def _run(trainings: Sequence[Training], count: int, folder: Path) -> None:
-    waiting = list(range(len(trainings)))
-    running: dict[int, subprocess.Popen[bytes]] = {}
+    waiting = list(enumerate(trainings))
+    running: list[_Running] = []
     done = 0
-    with progress.step(f"{count} side by side", "trainings", len(trainings)) as shown:
+    with progress.step(f"{count} side by side", "trainings", len(trainings)) as shown, ExitStack() as stack:
+        while waiting or running:
+            while waiting and len(running) < count:
+                number, training = waiting.pop(0)
+                running.append(_Running(training, folder, number))
+                stack.callback(running[-1].call.end)
+            for one in [one for one in running if one.call.has_ended]:
+                running.remove(one)
+                one.report()
+                done += 1
+            shown.at(done + sum(one.share() for one in running))
+            time.sleep(LOOK_S)
+
+
+class _Running:
+    """A training in a process of its own, which tells in a file of `progress` how far it is."""
+
+    def __init__(self, training: Training, folder: Path, number: int) -> None:
+        home = folder / str(number)
+        home.mkdir()
+        self._name, self._progress = training.name, home / "progress.json"
+        self._progress.write_text("", encoding="utf-8")
+        job = {"fields": _to_json(training, folder), "folder": str(folder)}
+        environment = {PARALLEL: "1", progress.FILE: str(self._progress.absolute())}
+        self.call = subprocesses.Call(f"{__name__}:train", job, home, environment)
+
+    def share(self) -> float:
+        """How far it is, from 0 to 1."""
+        state = progress.read(self._progress)
+        epochs = [step for step in (state.steps if state else ()) if step.unit == "epoch" and step.of]
+        return epochs[-1].done / epochs[-1].of if epochs else 0.0
+
+    def report(self) -> None:
+        """Print why it failed, if it did."""
         try:
-            while waiting or running:
-                while waiting and len(running) < count:
-                    number = waiting.pop(0)
-                    running[number] = _start(number, folder)
-                for number in [number for number, process in running.items() if processes.ended(process)]:
-                    process = running.pop(number)
-                    subprocesses.end(process)
-                    _say(trainings[number].name, process.returncode, folder / f"{number}.log")
-                    done += 1
-                shown.at(done + sum(_share(folder / f"{number}.json") for number in running))
-                time.sleep(LOOK_S)
-        finally:
-            for process in running.values():
-                subprocesses.end(process)
+            self.call.result()
+        except subprocesses.ChildDied as died:
+            print(f"{self._name}: {died.ended.cause()}; the stage goes on from its checkpoint")
+        except EdgekitError as error:
+            print(f"{self._name}: {error}; the stage goes on from its checkpoint")
 
 
-def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
-    told = folder / f"{number}.json"
-    told.write_text("", encoding="utf-8")
-    environment = {PARALLEL: "1", progress.FILE: str(told.absolute())}
-    with open(folder / f"{number}.log", "wb") as log:
-        return subprocesses.start(
-            __name__, [str(folder), str(number)], environment, stdout=log, stderr=subprocess.STDOUT
-        )
-
-
-def _share(told: Path) -> float:
-    """How far a training is, from 0 to 1, as it tells itself."""
-    state = progress.read(told)
-    epochs = [step for step in (state.steps if state else ()) if step.unit == "epoch" and step.of]
-    return epochs[-1].done / epochs[-1].of if epochs else 0.0
-
-
-def _say(name: str, code: int, log: Path) -> None:
-    if code:
-        cause = subprocesses.Ended(code, False, log).cause()
-        print(f"{name}: {cause}; the stage goes on from its checkpoint")
-
-
-def main(folder: Path, number: int) -> int:
-    """In the process: one training, to its end; 1, and the error in one line, where it has another."""
-    subprocesses.leave_with_parent()
-    training = _from_json(json.loads((folder / f"{number}.training").read_text(encoding="utf-8")), folder)
-    try:
-        training.fit(handed.read(folder / "data"))
-    except EdgekitError as error:
-        print(error)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+def train(fields: dict[str, Any], folder: str) -> None:
+    """In the process: one training, to its end."""
+    _from_json(fields, Path(folder)).fit(handed.read(Path(folder) / "data"))

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import errors, subprocesses
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
-from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError, by_name
+from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
-from edgekit.runner import errors as runner_errors
 from edgekit.runner.files import discard, make_folder, move, write_atomically
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import receipts
@@ -179,18 +178,12 @@ def _unfinished(working: Path) -> str:
 
 def _as_raised(step: Step, error: Any, failed: Path) -> EdgekitError:
     """The failing cell's own error: its class decides the exit code, its message is the message."""
-    kind = by_name(error.ename)
     where = f"{step.notebook}, cell {error.cell_index + 1}"
-    on_the_device = getattr(runner_errors, error.ename, None)
-    if on_the_device:
-        raised = EdgekitError(f"{where}: {error.evalue}\nexecuted copy: {failed}")
-        raised.exit_code = on_the_device.exit_code
+    if raised := errors.named(error.ename, f"{where}: {error.evalue}\nexecuted copy: {failed}"):
         return raised
     if error.ename == "MemoryError" or any(f"[Errno {number}]" in error.evalue for number in NO_RESOURCES):
         return ResourceError(f"{where}: {error.evalue or 'out of memory'}\nexecuted copy: {failed}")
-    if kind is None:
-        return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
-    return kind(f"{where}: {error.evalue}\nexecuted copy: {failed}")
+    return StageError(f"{where}: {error.ename}: {error.evalue}\nfull traceback in {failed}")
 
 
 def _keep(working: Path, kept: Path, ended: str = "") -> None:

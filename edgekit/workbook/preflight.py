@@ -5,20 +5,18 @@ They run in a child process, for the frameworks take seconds to import and a net
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 
-from edgekit.core import errors, subprocesses
-from edgekit.core.errors import DataError, EdgekitError, ModelError, ResourceError
-from edgekit.runner import processes
+from edgekit.core import subprocesses
+from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
 LIMIT_S = 90.0
 """Longer than a sound set-up of ordinary size needs on a busy machine; after it the notebooks report the fault."""
-LOG, ANSWER, AT = "log", "answer.json", "at"
+AT = "at"
+"""File in the folder of the checks that names what is being checked."""
 NOT_CHECKED, ACCURACY = "Not checked", "Accuracy"
-QUIET = {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
@@ -29,37 +27,26 @@ def check(plan: Plan, limit_s: float = LIMIT_S) -> dict[str, str]:
     Raises what the first notebooks would: DataError, ModelError, ConfigError.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-early-") as folder:
-        home = Path(folder)
-        ended = subprocesses.run(
-            "edgekit.workbook.preflight_worker", [str(plan.path), plan.settings, folder], home / LOG, limit_s, QUIET
-        )
-        at = (home / AT).read_text(encoding="utf-8") if (home / AT).is_file() else ""
-        if ended.late:
-            return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
-        if ended.code < 0:
-            raise _crashed(ended.code, at)
-        if not ended.code and not (home / ANSWER).is_file():
-            raise _kind(at)(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
-        if ended.code:
-            return {NOT_CHECKED: ended.cause("the preflight process")}
-        answer = json.loads((home / ANSWER).read_text(encoding="utf-8"))
-    if "error" in answer:
-        raise _raised(answer)
-    found: dict[str, str] = answer["found"]
-    return found
+        job = {"config": str(plan.path), "settings": plan.settings, "folder": folder}
+        try:
+            found: dict[str, str] = subprocesses.call(
+                "edgekit.workbook.preflight_worker:check", job, Path(folder), limit_s, subprocesses.QUIET
+            )
+            return found
+        except subprocesses.ChildDied as died:
+            at = Path(folder) / AT
+            return _not_checked(died.ended, at.read_text(encoding="utf-8") if at.is_file() else "", limit_s)
 
 
-def _raised(answer: dict[str, str | int]) -> EdgekitError:
-    raised = (errors.by_name(str(answer["kind"])) or EdgekitError)(answer["error"])
-    raised.exit_code = int(answer["exit_code"])
-    return raised
-
-
-def _crashed(code: int, at: str) -> EdgekitError:
-    if code == processes.KILLED:
-        return ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
-    return _kind(at)(f"{at}: crashes Python ({processes.signal_name(-code)}); run it alone with python -X faulthandler")
-
-
-def _kind(at: str) -> type[EdgekitError]:
-    return DataError if at == "data" else ModelError
+def _not_checked(ended: subprocesses.Ended, at: str, limit_s: float) -> dict[str, str]:
+    """What the end of the process says: an error where data or network ended it, else that nothing was checked."""
+    kind = DataError if at == "data" else ModelError
+    if ended.late:
+        return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
+    if ended.killed:
+        raise ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
+    if ended.signal:
+        raise kind(f"{at}: crashes Python ({ended.signal}); run it alone with python -X faulthandler")
+    if not ended.code:
+        raise kind(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
+    return {NOT_CHECKED: ended.cause("the preflight process")}

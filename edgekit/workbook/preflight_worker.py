@@ -1,22 +1,14 @@
-"""The process of the preflight checks; it leaves its answer in a folder.
-
-`python -m edgekit.workbook.preflight_worker CONFIG SETTINGS FOLDER`
-"""
+"""The preflight checks themselves, in the process that `preflight` starts."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from edgekit.core import tasks
 from edgekit.core.config import NetworkConfig, TrainOptions
-from edgekit.core.errors import NO_RESOURCES, ConfigError, EdgekitError, ResourceError
-from edgekit.core.subprocesses import leave_with_parent
+from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.tasks import accuracy_drop
 from edgekit.data import Data
 from edgekit.data import load as load_data
@@ -24,34 +16,22 @@ from edgekit.data.checks import preprocessed_shape
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.bundle import streams
 from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.preflight import ACCURACY, ANSWER, AT
+from edgekit.workbook.preflight import ACCURACY, AT
 from edgekit.workbook.sections import check_sample_counts
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0
 
 
-def main(config: Path, settings: str, folder: Path) -> int:
-    """Run the checks and write the answer."""
-    leave_with_parent()
-    (folder / ANSWER).write_text(json.dumps(answer(load_plan(config, settings, known=True), folder)), encoding="utf-8")
-    return 0
+def check(config: str, settings: str, folder: str) -> dict[str, str]:
+    """What the checks of a plan found, by heading; raises what they raise."""
+    return checked(load_plan(Path(config), settings, known=True), Path(folder))
 
 
-def answer(plan: Plan, folder: Path) -> dict[str, Any]:
-    """`found`, or `error` with its class and exit code; the file `AT` in `folder` names what is being checked."""
+def checked(plan: Plan, folder: Path) -> dict[str, str]:
+    """The same, in this process; the file `AT` in `folder` names what is being checked."""
     make_importable(plan)
-    try:
-        return {"found": dict(_checks(plan, folder / AT))}
-    except (EdgekitError, RunnerError) as error:
-        return {"error": str(error), "kind": type(error).__name__, "exit_code": error.exit_code}
-    except OSError as error:
-        if error.errno not in NO_RESOURCES:
-            raise
-        said = (
-            f"{(folder / AT).read_text(encoding='utf-8')}: {error.filename or 'a file'}: {error.strerror}; free space"
-        )
-        return {"error": said, "kind": ResourceError.__name__, "exit_code": ResourceError.exit_code}
+    return dict(_checks(plan, folder / AT))
 
 
 def _checks(plan: Plan, at: Path) -> Iterator[tuple[str, str]]:
@@ -199,14 +179,3 @@ def _check_network(plan: Plan, data: Data, place: str, network: NetworkConfig) -
         dry_run.build(spec, plan.run.seed, data)
     except EdgekitError as error:
         raise type(error)(f"{place}: {error}") from None
-
-
-if __name__ == "__main__":
-    try:
-        code = main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
-    except BaseException:  # also Ctrl-C's class, which would end Python by a signal and look like a crash
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

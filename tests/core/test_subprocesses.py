@@ -1,4 +1,4 @@
-"""A process that works for another: how its end is told, what it noted, and that nothing of it stays behind."""
+"""Functions in child processes: results, errors, how an end is explained, and that nothing of a child stays behind."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import subprocesses
+from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError, ResourceError
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
-print("INFO: routine")
-print("ValueError: the sensor was gone", flush=True)
-exec(sys.argv[1])
+
+def does(code):
+    print("INFO: routine")
+    print("ValueError: the sensor was gone", flush=True)
+    exec(code, globals())
+
+def add(a, b):
+    return {"sum": a + b}
+
+def refuse(module, name):
+    raise getattr(__import__(module, fromlist=[name]), name)("we refuse")
+
+def fill_the_disk():
+    raise OSError(28, "No space left on device", "/somewhere")
 """
 
 
@@ -28,6 +40,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "a_script_of_ours"
 
 
+@pytest.fixture
+def function(module: str) -> str:
+    return f"{module}:does"
+
+
 @pytest.mark.parametrize(
     ("does", "cause"),
     [
@@ -36,14 +53,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("os.kill(os.getpid(), signal.SIGKILL)", "the process was killed (SIGKILL), as the system does"),
     ],
 )
-def test_an_end_is_told_with_the_last_words(module: str, tmp_path: Path, does: str, cause: str) -> None:
-    ended = subprocesses.run(module, [does], tmp_path / "log", 60)
+def test_an_end_is_told_with_the_last_words(function: str, tmp_path: Path, does: str, cause: str) -> None:
+    ended = subprocesses.run(function, [does], tmp_path / "log", 60)
     assert not ended.late and ended.cause().startswith(cause)
     assert ended.cause().endswith("it last said: ValueError: the sensor was gone")
 
 
-def test_one_that_ends_well(module: str, tmp_path: Path) -> None:
-    ended = subprocesses.run(module, ["pass"], tmp_path / "log", 60)
+def test_one_that_ends_well(function: str, tmp_path: Path) -> None:
+    ended = subprocesses.run(function, ["pass"], tmp_path / "log", 60)
     assert (ended.code, ended.late) == (0, False)
 
 
@@ -57,7 +74,7 @@ def test_one_that_ends_well(module: str, tmp_path: Path) -> None:
     ids=["by default", "the user's policy", "the user's count"],
 )
 def test_waiting_openmp_threads_sleep_unless_the_user_has_decided(
-    module: str,
+    function: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     given: dict[str, str],
@@ -69,41 +86,51 @@ def test_waiting_openmp_threads_sleep_unless_the_user_has_decided(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     does = "print([os.environ.get(name) for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT')])"
-    ended = subprocesses.run(module, [does], tmp_path / "log", 60)
+    ended = subprocesses.run(function, [does], tmp_path / "log", 60)
     assert ended.log.read_text().splitlines()[-1] == str([policy, spins])
 
 
-def test_one_that_watches_its_parent_says_itself_what_it_raised(module: str, tmp_path: Path) -> None:
-    watches = "from edgekit.core.subprocesses import leave_with_parent; leave_with_parent()"
-    does = f"{watches}; time.sleep(0.3); raise KeyError('ours')"
-    ended = subprocesses.run(module, [does], tmp_path / "log", 60)
-    assert (ended.code, subprocesses.last_useful_line(ended.log.read_text())) == (1, "KeyError: 'ours'")
+def test_an_exception_is_told_with_its_words(function: str, tmp_path: Path) -> None:
+    ended = subprocesses.run(function, ["time.sleep(0.3); raise KeyError('ours')"], tmp_path / "log", 60)
+    assert (ended.code, subprocesses.last_useful_line(ended.output)) == (1, "KeyError: 'ours'")
 
 
-def test_one_that_takes_too_long_is_ended_with_what_it_started(module: str, tmp_path: Path) -> None:
+def test_every_line_is_heard_also_one_without_an_end(function: str, tmp_path: Path) -> None:
+    heard: list[str] = []
+    does = "print('1'); time.sleep(0.3); print('2\\n3', end='')"
+    subprocesses.run(function, [does], tmp_path / "log", 60, say=heard.append)
+    assert heard == ["INFO: routine", "ValueError: the sensor was gone", "1", "2", "3"]
+
+
+def test_one_that_takes_too_long_is_ended_with_what_it_started(function: str, tmp_path: Path) -> None:
     sleeper, note = "subprocess.Popen(['sleep', '600'])", tmp_path / "pid"
     does = f"open({str(note)!r}, 'w').write(str({sleeper}.pid)); time.sleep(600)"
     looks: list[bool] = []
-    ended = subprocesses.run(module, [does], tmp_path / "log", 3, look=lambda: looks.append(note.is_file()))
+    ended = subprocesses.run(function, [does], tmp_path / "log", 3, look=lambda: looks.append(note.is_file()))
     assert ended.late and any(looks)
     assert not _runs(int(note.read_text()))
 
 
 @pytest.mark.parametrize("goes", ["sys.exit(0)", "os._exit(7)", "os.kill(os.getpid(), signal.SIGSEGV)"])
-def test_what_it_started_goes_though_it_has_gone_itself(module: str, tmp_path: Path, goes: str) -> None:
+def test_what_it_started_goes_though_it_has_gone_itself(function: str, tmp_path: Path, goes: str) -> None:
     note = tmp_path / "pid"
     forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n{goes}"
-    ended = subprocesses.run(module, [forked], tmp_path / "log", 60)
+    ended = subprocesses.run(function, [forked], tmp_path / "log", 60)
     assert ended.code in (0, 7, -signal.SIGSEGV) and not ended.late
     assert not _runs(int(note.read_text()))
 
 
-def test_what_it_started_goes_when_the_parent_is_killed(module: str, tmp_path: Path) -> None:
+def test_what_it_started_goes_when_the_parent_is_killed(function: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     forked = f"pid = os.fork()\nif not pid: time.sleep(600)\nopen({str(note)!r}, 'w').write(str(pid))\n"
-    does = f"from edgekit.core.subprocesses import leave_with_parent; leave_with_parent()\n{forked}time.sleep(600)"
+    does = f"{forked}time.sleep(600)"
     imports = "import pathlib; from edgekit.core import subprocesses"
-    parent = f"{imports}; subprocesses.run({module!r}, [{does!r}], pathlib.Path('log'), 600)"
+    _kill_when_noted(f"{imports}; subprocesses.run({function!r}, [{does!r}], pathlib.Path('log'), 600)", note, tmp_path)
+    assert not _runs(int(note.read_text()))
+
+
+def _kill_when_noted(parent: str, note: Path, tmp_path: Path) -> None:
+    """Run `parent` until there is a note of its child, and kill it."""
     process = subprocess.Popen(
         [sys.executable, "-c", parent],
         cwd=tmp_path,
@@ -117,19 +144,76 @@ def test_what_it_started_goes_when_the_parent_is_killed(module: str, tmp_path: P
     finally:
         process.kill()
         process.wait()
-    assert not _runs(int(note.read_text()))
 
 
-def test_a_look_that_is_true_ends_it_and_no_time_ran_out(module: str, tmp_path: Path) -> None:
+def test_a_look_that_is_true_ends_it_and_no_time_ran_out(function: str, tmp_path: Path) -> None:
     pids: list[int] = []
-    ended = subprocesses.run(module, ["time.sleep(600)"], tmp_path / "log", 60, started=pids.append, look=lambda: True)
-    assert ended.code != 0 and not ended.late
+    ended = subprocesses.run(
+        function, ["time.sleep(600)"], tmp_path / "log", 60, started=pids.append, look=lambda: True
+    )
+    assert ended.signal == "SIGTERM" and not ended.late
     assert not _runs(pids[0])
 
 
-def test_it_is_told_what_its_environment_adds(module: str, tmp_path: Path) -> None:
+def test_it_is_told_what_its_environment_adds(function: str, tmp_path: Path) -> None:
     does = "sys.exit(int(os.environ['GIVEN']))"
-    assert subprocesses.run(module, [does], tmp_path / "log", 60, {"GIVEN": "5"}).code == 5
+    assert subprocesses.run(function, [does], tmp_path / "log", 60, {"GIVEN": "5"}).code == 5
+
+
+def test_one_that_reads_its_input_goes_with_a_parent_that_is_killed(function: str, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    does = f"open({str(note)!r}, 'w').write(str(os.getpid())); print(sys.stdin.readline()); time.sleep(600)"
+    started = f"subprocesses.start({function!r}, [{does!r}], reads_input=True)"
+    parent = f"import time; from edgekit.core import subprocesses; child = {started}; time.sleep(600)"
+    _kill_when_noted(parent, note, tmp_path)
+    assert not _runs(int(note.read_text()))
+
+
+def test_a_call_gives_the_result(module: str, tmp_path: Path) -> None:
+    assert subprocesses.call(f"{module}:add", {"a": 1, "b": 2}, tmp_path, 60) == {"sum": 3}
+    with subprocesses.Call(f"{module}:add", {"a": 3, "b": 4}, tmp_path) as under_way:
+        while not under_way.has_ended:
+            time.sleep(0.02)
+        assert under_way.result() == {"sum": 7}
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "kind", "exit_code"),
+    [
+        ("edgekit.core.errors", "ConfigError", ConfigError, 2),
+        ("edgekit.core.errors", "BudgetMissed", BudgetMissed, 3),
+        ("edgekit.runner.errors", "BackendError", EdgekitError, 5),
+    ],
+)
+def test_a_call_raises_what_the_function_raises(
+    of: str, name: str, kind: type[EdgekitError], exit_code: int, module: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match="^we refuse$") as raised:
+        subprocesses.call(f"{module}:refuse", {"module": of, "name": name}, tmp_path, 60)
+    assert type(raised.value) is kind and raised.value.exit_code == exit_code
+
+
+def test_a_call_without_room_for_files_is_an_error_of_the_machine(module: str, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match="^/somewhere: No space left on device; make room, or allow more$"):
+        subprocesses.call(f"{module}:fill_the_disk", {}, tmp_path, 60)
+
+
+@pytest.mark.parametrize(
+    ("code", "timeout_s", "words", "late"),
+    [
+        ("sys.exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
+        ("os._exit(0)", 60, "exit code 0 and no answer; it last said: ValueError: the sensor was gone", False),
+        ("raise KeyError('ours')", 60, "exit code 1; it last said: KeyError: 'ours'", False),
+        ("time.sleep(600)", 1, "killed", True),
+    ],
+)
+def test_a_call_without_an_answer(
+    code: str, timeout_s: float, words: str, late: bool, function: str, tmp_path: Path
+) -> None:
+    (tmp_path / "answer.json").write_text('{"result": "of another call"}')
+    with pytest.raises(subprocesses.ChildDied, match=words) as raised:
+        subprocesses.call(function, {"code": code}, tmp_path, timeout_s)
+    assert raised.value.ended.late == late
 
 
 def test_notes_leave_out_a_line_that_was_torn(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from edgekit.device.doctor.subject import read as read_subject
 from edgekit.device.hardware import facts
 from edgekit.device.hardware.facts import Facts, Installed
 from edgekit.device.hardware.health import Reading
+from edgekit.device.trust.ssh_keygen import Fault
 from edgekit.runner import bundle
 from edgekit.runner.backends import PREFERENCE, module, names
 from edgekit.runner.bundle import archive
@@ -223,8 +224,8 @@ CASES: list[tuple[str, bool, Case]] = [
     ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
     ("governor", False, Case(feels(governor="powersave"), TFLITE)),
     ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
-    ("ssh-keygen", True, Case(PI, TFLITE, verifier="ssh-keygen: not found in PATH; install openssh-client")),
-    ("ssh-keygen", False, Case(PI, TFLITE, verifier="ssh-keygen is too old; install OpenSSH 8.8")),
+    ("ssh-keygen", True, Case(PI, TFLITE, verifier=Fault("ssh-keygen: not found; install openssh-client", True))),
+    ("ssh-keygen", False, Case(PI, TFLITE, verifier=Fault("ssh-keygen is too old; install OpenSSH 8.8", False))),
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from edgekit.search.space import Space
 from edgekit.search.study import Study, Subject, search
 from edgekit.search.trial import Context, Trial
 from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.workers.work import WorkLost
 from tests.search.pools import ScriptedPool
 
 TINY = Path(__file__).parents[1] / "configs" / "tiny.yaml"
@@ -165,7 +166,7 @@ def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path)
 
     def dying(settings: list[str], **others: Any) -> Any:
         if width_of(settings) == 9:
-            raise ResourceError("trial 0: its process was killed (SIGKILL); tries: 3")
+            raise WorkLost("trial 0: its process was killed (SIGKILL); tries: 3")
         return everything(settings=settings, **others)
 
     world.pool.script["everything"] = dying

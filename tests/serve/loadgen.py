@@ -9,9 +9,7 @@ from __future__ import annotations
 import ctypes
 import http.client
 import json
-import os
 import queue
-import sys
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +18,6 @@ from typing import Any
 import mlperf_loadgen as loadgen
 import numpy as np
 
-from edgekit.core.subprocesses import leave_with_parent
 from edgekit.measure.load.drive import loadgen_settings, log_settings
 from edgekit.measure.load.scenarios import Load
 from tests.serve.server import RAW, asked
@@ -104,9 +101,9 @@ class Clients:
         return reply.body[int(reply.headers["inference-header-content-length"]) :]
 
 
-def main(path: Path) -> None:
+def main(job_file: str) -> None:
     """Run LoadGen once."""
-    leave_with_parent()
+    path = Path(job_file)
     job, folder = Job.read(path), path.parent
     settings = loadgen_settings(job.load, job.load.rate_per_s, 1.0)
     if job.accuracy:
@@ -124,9 +121,3 @@ def main(path: Path) -> None:
         clients.end()
     seen = {name: getattr(clients, name) for name in ("issued", "connections", "errors", "answers")}
     (folder / "ended.json").write_text(json.dumps(seen))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-    sys.stdout.flush()
-    os._exit(0)  # an exit would wait for the thread that watches standard input

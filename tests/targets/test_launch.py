@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -15,9 +13,11 @@ import numpy as np
 import pytest
 from convert_runs import spec_of
 
+from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.models import store
+from edgekit.runner import processes
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, launch
 from edgekit.targets.jobs import Files, Job, Step
@@ -109,13 +109,10 @@ def test_a_stop_kills_the_child(tmp_path: Path) -> None:
 def test_a_child_leaves_with_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps(_job("hanging", "onnx", tmp_path).to_json()))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    child = subprocess.Popen(
-        [sys.executable, "-m", "edgekit.targets.worker", str(path)], stdin=subprocess.PIPE, env=environment
-    )
+    child = subprocesses.start("edgekit.targets.worker:convert", [str(path)])
     assert child.stdin
     child.stdin.close()  # what happens to the pipe when the parent is killed
-    assert child.wait(timeout=60) == 3
+    assert child.wait(timeout=60) == processes.KILLED
 
 
 def _one_among_others(builder: str, home: Path) -> Job:
@@ -159,7 +156,7 @@ def test_what_comes_from_other_weights_is_made_though_the_float_model_is_not(tmp
 
 
 CHILD = """#!/bin/sh
-# as edgekit.targets.worker: begins and ends are noted in the journal
+# as edgekit.targets.worker:convert: begins and ends are noted in the journal
 journal="${4%.json}.journal"
 case "$4" in
 *-0.json) printf '%s\\n' '{"begins": "fp32"}' 'MADE-fp32' '{"begins": "w8"}' > "$journal"; exec sleep 60 ;;

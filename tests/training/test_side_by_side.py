@@ -110,7 +110,8 @@ def test_what_a_killed_stage_left_is_no_hindrance(
     made = trainings(data, tmp_path)
     (tmp_path / FOLDER).mkdir()
     handed.write(data, tmp_path / FOLDER / "data")
-    (tmp_path / FOLDER / "0.training").write_text("{")
+    (tmp_path / FOLDER / "0").mkdir()
+    (tmp_path / FOLDER / "0" / "job.json").write_text("{")
     ahead(made, data, tmp_path)
     assert all(each.is_finished for each in made) and not (tmp_path / FOLDER).exists()
 
@@ -118,7 +119,7 @@ def test_what_a_killed_stage_left_is_no_hindrance(
 def kill_the_owner_of(checkpoint: Path) -> None:
     while not checkpoint.is_file():
         time.sleep(0.002)
-    wanted = [str(checkpoint.parent / FOLDER), "0"]
+    wanted = ["edgekit.training.side_by_side:train", str(checkpoint.parent / FOLDER / "0")]
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from edgekit.cli.app import app
-from edgekit.core.errors import DataError, ModelError
+from edgekit.core.errors import DataError, EdgekitError, ModelError, to_json
 from edgekit.models import dry_run
-from edgekit.runner.errors import BackendError
+from edgekit.runner.errors import BackendError, RunnerError
 from edgekit.workbook import preflight, preflight_worker
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.stage import open_stage
@@ -49,8 +49,11 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(config: Path, *settings: str) -> dict[str, Any]:
-    """As the child has it, in this process."""
-    return preflight_worker.answer(load_plan(config, list(settings)), config.parent)
+    """As the child has it, in this process: `found`, or the error's fields."""
+    try:
+        return {"found": preflight_worker.checked(load_plan(config, list(settings)), config.parent)}
+    except (EdgekitError, RunnerError) as error:
+        return to_json(error)
 
 
 @pytest.mark.parametrize("value", ["auto", "{method: mean, windows: 5}"])

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from edgekit.cli.app import app
-from edgekit.core.errors import ConfigError
+from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import TASKS
 from edgekit.data import load, source_names
 from edgekit.workbook import preflight_worker
@@ -141,12 +141,13 @@ def config(folder: Path, task: str, data: Section, **more: Any) -> Path:
 
 def check(path: Path, count: int) -> None:
     """Everything passes; or the one line says that the data are too few, where they are very few."""
-    answer = preflight_worker.answer(load_plan(path), path.parent)
-    if "found" in answer:
-        return
-    assert answer["kind"] == "DataError" and count < ENOUGH, answer["error"]
-    assert "\n" not in answer["error"] and "calibration_samples" not in answer["error"]
-    assert re.search("add .*samples|give .*more samples|record more|put more into", answer["error"]), answer["error"]
+    try:
+        preflight_worker.checked(load_plan(path), path.parent)
+    except DataError as error:
+        said = str(error)
+        assert count < ENOUGH, said
+        assert "\n" not in said and "calibration_samples" not in said
+        assert re.search("add .*samples|give .*more samples|record more|put more into", said), said
 
 
 @pytest.mark.parametrize("count", SIZES)
@@ -174,7 +175,7 @@ def test_what_init_writes_fits(count: int, tmp_path: Path) -> None:
     if found.exit_code:
         assert found.exit_code == 4 and count < ENOUGH and "more samples" in found.output
         return
-    assert "found" in preflight_worker.answer(load_plan(tmp_path / "mine.yaml"), tmp_path)
+    assert "Network" in preflight_worker.checked(load_plan(tmp_path / "mine.yaml"), tmp_path)
 
 
 def test_400_pictures_need_no_number(tmp_path: Path) -> None:
@@ -196,9 +197,8 @@ def test_400_pictures_need_no_number(tmp_path: Path) -> None:
 )
 def test_a_number_that_is_written_is_a_demand(section: Section, said: str, tmp_path: Path) -> None:
     path = config(tmp_path, "classification", pictures(tmp_path, 400), **section)
-    answer = preflight_worker.answer(load_plan(path), tmp_path)
-    assert (answer["kind"], answer["exit_code"]) == ("ConfigError", 2)
-    assert answer["error"].startswith(said) and "leave it out" in answer["error"]
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}.*leave it out"):
+        preflight_worker.checked(load_plan(path), tmp_path)
 
 
 def test_so_is_one_in_a_notebooks_cell(tmp_path: Path) -> None:
@@ -224,5 +224,5 @@ def test_a_budget_that_so_few_samples_cannot_show_is_told_before_the_training(
 ) -> None:
     budget = {"accuracy_drop_pp": drop}
     path = config(tmp_path, "classification", pictures(tmp_path, 400), budget=budget)
-    answer = preflight_worker.answer(load_plan(path), tmp_path)
-    assert ("80 samples, each answered as by the baseline" in answer["found"].get("Accuracy", "")) == told
+    found = preflight_worker.checked(load_plan(path), tmp_path)
+    assert ("80 samples, each answered as by the baseline" in found.get("Accuracy", "")) == told

@@ -20,8 +20,9 @@ import yaml
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import EdgekitError
 from edgekit.measure import lane
+from edgekit.runner.errors import RunnerError
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.preflight_worker import answer
+from edgekit.workbook.preflight_worker import checked
 from edgekit.workbook.stage import open_stage
 from tests.conftest import ROOT
 from tests.zoo.entries import ENTRIES, Entry
@@ -104,7 +105,9 @@ def run(entry: Entry, folder: Path) -> Ended:
     stage = "preflight"
     try:
         plan = load_plan(path)
-        if error := answer(plan, folder).get("error"):
+        try:
+            checked(plan, folder)
+        except (EdgekitError, RunnerError) as error:
             return Ended("refused", str(error), {})
         for stage in plan.pipeline:
             found[stage] = open_stage(stage, {"config": str(path), "out": str(folder / "runs"), "settings": ""}).run()

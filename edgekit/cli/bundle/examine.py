@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.cli.bundle import jobs, readers, worker
+from edgekit.cli.bundle import jobs, readers
 from edgekit.cli.bundle import states as state_pairs
 from edgekit.cli.bundle.infer import Tensor
 from edgekit.core import file_type
@@ -66,7 +66,7 @@ def examine(
     data = files[path.suffix.lower()]
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
-    facts = worker.run_job("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
+    facts = jobs.run("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
     fed_back = state_pairs.take(path, facts, states)
     _check_outputs(path, facts, task)
     if not facts["inputs"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.cli.bundle import jobs, worker
+from edgekit.cli.bundle import jobs
 from edgekit.cli.bundle.examine import ModelFacts
 from edgekit.cli.bundle.options import Options
 from edgekit.core import golden
@@ -59,7 +59,7 @@ def record(
     bundles.write(home / jobs.DRAFT, draft, {**found.files, golden.INPUTS: b"", golden.OUTPUTS: b""})
     grids = [None if each.grid is None else asdict(each.grid) for each in found.inputs]
     facts = {"name": str(options.model), "grids": grids, "classes": found.classes}
-    answer = worker.run_job("record", options.model, home, paths=paths, most=options.samples, **facts)
+    answer = jobs.run("record", options.model, home, paths=paths, most=options.samples, **facts)
     samples, outputs = (np.load(home / name, allow_pickle=False) for name in (jobs.SAMPLES, jobs.OUTPUTS))
     return samples, outputs, answer
 

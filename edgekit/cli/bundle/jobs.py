@@ -1,13 +1,10 @@
-"""Jobs of the child process: read the specs of a model, and record its outputs.
+"""Jobs on a model in a child process, because a broken one may crash its interpreter: its specs, and its outputs.
 
-The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL.xml with MODEL.bin.
+`run` starts them. The working folder holds the model's files as MODEL.tflite, MODEL.onnx, or MODEL.xml with MODEL.bin.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,41 +14,57 @@ import numpy as np
 
 from edgekit.cli.bundle import readers
 from edgekit.cli.bundle.readers import TARGETS, Size
-from edgekit.cli.bundle.worker import ANSWER, JOB
-from edgekit.core.errors import ConfigError, EdgekitError, ModelError
-from edgekit.core.subprocesses import leave_with_parent
+from edgekit.core import subprocesses
+from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
 from edgekit.models.files.integer_range import Grid, fault
 from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import passes_through
-from edgekit.runner.errors import InputError, RunnerError
+from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.preprocess import steps
 from edgekit.runner.preprocess.transform import apply
 
 MODEL = "model"
 DRAFT = "draft.edge.zip"
+LIMIT_S = 600
 SAMPLES, OUTPUTS = "samples.npy", "outputs.npy"
 
 
-def main(folder: str) -> None:
-    """Run the job in the folder and write the answer there."""
-    leave_with_parent()
-    home = Path(folder)
-    what = json.loads((home / JOB).read_text(encoding="utf-8"))
+def run(job: str, model: Path, folder: Path, **arguments: Any) -> dict[str, Any]:
+    """What a job, `"inspect"` or `"record"`, answers when it works in `folder` in a process of its own.
+
+    Raises the job's own error, BackendError where the model crashes its interpreter or takes too long, and
+    ResourceError where the system killed it, as it does when memory runs out.
+    """
     try:
-        answer = _JOBS[what.pop("job")](home, **what)
-    except (EdgekitError, RunnerError) as error:
-        answer = {"error": str(error), "kind": type(error).__name__}
-    (home / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
+        answer: dict[str, Any] = subprocesses.call(
+            f"edgekit.cli.bundle.jobs:{job}", {"folder": str(folder), **arguments}, folder, LIMIT_S
+        )
+        return answer
+    except subprocesses.ChildDied as died:
+        raise _death(model, died.ended) from None
 
 
-def inspect(home: Path, name: str, size: Size = None, two_classes: bool = False) -> dict[str, Any]:
+def _death(model: Path, ended: subprocesses.Ended) -> Exception:
+    if ended.late:
+        return BackendError(
+            f"{model}: no answer within {LIMIT_S} s; it is too slow here, or broken: give fewer inputs, or export again"
+        )
+    if ended.killed:
+        return ResourceError(f"{model}: {ended.cause('its interpreter')}; free some memory")
+    if ended.signal:
+        return BackendError(f"{model}: crashed its interpreter ({ended.signal}); the model is broken, export it again")
+    last = subprocesses.last_useful_line(ended.output)
+    return ModelError(f"{model}: cannot be examined: {last}; report it with the file")
+
+
+def inspect(folder: str, name: str, size: Size = None, two_classes: bool = False) -> dict[str, Any]:
     """{"inputs", "outputs": [{name, shape, dtype, …}], "changes": [in words], "integers": is it quantized}.
 
     `size` is the height and width of the pictures that reach the model, where that is open in the file. Of a classic
     model as ONNX there are "classes" and "regressor" too; with `two_classes` its one probability becomes two scores.
     """
-    (path,) = (path for path in home.iterdir() if path.stem == MODEL and path.suffix in TARGETS)
+    (path,) = (path for path in Path(folder).iterdir() if path.stem == MODEL and path.suffix in TARGETS)
     try:
         return readers.read(path, name, size, two_classes)
     except (EdgekitError, RunnerError):
@@ -71,7 +84,7 @@ def _instead(path: Path, error: Exception) -> str:
 
 
 def record(
-    home: Path,
+    folder: str,
     name: str,
     paths: Sequence[str],
     most: int,
@@ -90,6 +103,7 @@ def record(
     from edgekit.runner import postprocess
     from edgekit.runner.model import open_model
 
+    home = Path(folder)
     model = open_model(bundles.read(home / DRAFT))
     found: list[np.ndarray] = []
     samples: list[np.ndarray] = []
@@ -178,12 +192,3 @@ def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest, plac
     if problem:
         own = "" if manifest.raw.dtype != "float32" else f"; for the model's own integers give --dtype {grid.dtype}"
         raise ConfigError(f"--preprocess: the model {problem}{own}")
-
-
-_JOBS: dict[str, Any] = {"inspect": inspect, "record": record}
-
-if __name__ == "__main__":
-    main(sys.argv[1])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # an exit would wait for the thread that watches standard input

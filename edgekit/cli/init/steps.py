@@ -25,19 +25,19 @@ def measured(data: Data) -> list[tuple[Step, str]]:
     if data.kind in ("text", "tensors"):  # token ids are names; a network of several inputs scales each by itself
         return []
     found: list[tuple[Step, str]] = []
-    by = "by feature"
+    by, together = "by feature", False
     if data.kind == "image":
         found, by = [({"step": "scale", "factor": 1 / 255}, "1/255: bytes to 0..1")], "by channel"
     elif data.kind == "audio":
         samples, rate_hz = data.raw_shape[0], int(data.sample_rate_hz or 0)
         found = [(log_mel(samples, rate_hz), "(frames, mels, 1): a picture of the sound")]
-        by = "of all"
+        by, together = "of all", True
     elif data.kind != "vector":
         by = "by channel"
     if data.kind == "vector" and data.raw_shape[0] > MOST_FEATURES:
-        by = "of all features together"
+        by, together = "of all features together", True
     x = data.train.x if data.kind != "audio" else data.train.x[:MOST_SOUNDS]
-    mean, std = _moments(x, [step for step, _ in found], together=by.startswith("of all"))
+    mean, std = _moments(x, [step for step, _ in found], together=together)
     steps = {"step": "normalize", "mean": mean, "std": std}
     return [*found, (steps, f"of the train split, {by}")]
 

@@ -41,7 +41,10 @@ LAST_RESORT = ("tensorflow",)
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run a bundle, and how it went. `p50_ms` has one entry a round; `fault` says why it is out."""
+    """One way to run a bundle, and how it went. `p50_ms` has one entry a round; `fault` says why it is out.
+
+    `wrong`: its outputs are not those of the golden vectors.
+    """
 
     interpreter: str
     threads: int
@@ -49,6 +52,7 @@ class Candidate:
     p50_ms: tuple[float, ...] = ()
     open_ms: float = 0.0
     fault: str = ""
+    wrong: bool = False
 
     @property
     def typical_ms(self) -> float:
@@ -128,7 +132,7 @@ def best(tried: Sequence[Candidate]) -> Candidate:
     sound = [way for way in tried if not way.fault]
     if not sound:
         reasons = "; ".join(dict.fromkeys(name_fault(way.interpreter, way.fault) for way in tried))
-        kind = SelftestError if any("golden vectors" in way.fault for way in tried) else BackendError
+        kind = SelftestError if any(way.wrong for way in tried) else BackendError
         raise kind(f"no interpreter here runs this bundle: {reasons}. `edgerun doctor BUNDLE` may say why")
     if len(sound) == 1:
         return sound[0]
@@ -175,7 +179,8 @@ def _prove(child: Child, way: Candidate, device: str) -> Candidate:
     if report["ok"]:
         return way
     delta, atol = report["max_abs_delta"], report["atol"]
-    return replace(way, fault=f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}")
+    fault = f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}"
+    return replace(way, fault=fault, wrong=True)
 
 
 def _timed(child: Child, way: Candidate, rounds: int) -> Candidate:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import edgekit
 from edgekit.runner import errors, processes
 from edgekit.runner.errors import BackendError
 
@@ -27,7 +24,6 @@ REASONS = {
     "SIGILL": "it was built for a processor with other instructions",
     "SIGTERM": "somebody ended it",
 }
-CODE = "import sys; sys.path[:] = sys.argv[3:]; from edgekit.device.autotune.worker import main; main(*sys.argv[1:3])"
 
 OnProgress = Callable[[str, bool], object]
 """Is called with a line, and whether it matters after this moment."""
@@ -45,19 +41,16 @@ class Child:
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: str, limit_s: float = LIMIT_S) -> None:
-        home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))  # a folder, or edgerun.pyz itself
-        paths = [os.path.abspath(each) for each in sys.path]
         self._limit_s = limit_s
         self._rest = b""
-        command = [sys.executable, "-c", CODE, os.fspath(path), identity, home, *paths]
         try:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
+            self._process = processes.start(
+                "edgekit.device.autotune.worker:main",
+                [os.fspath(path), identity],
+                reads_input=True,
                 stdout=subprocess.PIPE,
                 stderr=self._said,
-                start_new_session=True,
             )
             assert self._process.stdout is not None
             self._pieces: SimpleQueue[bytes] = SimpleQueue()
@@ -89,10 +82,8 @@ class Child:
     def close(self) -> None:
         """End the process, whatever it is doing, with all that it started."""
         processes.end(self._process)
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._said.close()
 
     def _line(self) -> bytes:

@@ -10,8 +10,6 @@ import gc
 import json
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 def main(path: str, identity: str) -> None:
     """Serve commands about the bundle of this identity, which lies at `path`, until the input ends."""
-    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     state: dict[str, Any] = {}
@@ -102,15 +99,6 @@ def _compiled(state: dict[str, Any], threads: int, device: str, into: str, round
     with open(into, "wb") as stream:
         stream.write(blob)
     return {name: sorted(values)[rounds // 2] for name, values in taken.items()}
-
-
-def _leave_with_parent(parent: int) -> None:
-    """End even where a model hangs, once nobody is there to ask."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    from edgekit.runner import processes  # it would load `subprocess` at every start
-
-    processes.leave()
 
 
 _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {

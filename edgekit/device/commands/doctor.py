@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import DoctorError
+
+if TYPE_CHECKING:
+    from edgekit.device.trust.ssh_keygen import Fault
 
 HELP = "report what would keep a bundle from running here, with the command that fixes it"
 
@@ -42,12 +46,12 @@ def run(options: argparse.Namespace) -> None:
         raise DoctorError(f"doctor: it would not run here ({codes}); see the fixes above")
 
 
-def _verifier() -> str:
-    """What keeps signatures from being verified here; empty where releases need not be signed."""
+def _verifier() -> Fault | None:
+    """What keeps signatures from being verified here; None where nothing does, or releases need not be signed."""
     from edgekit.runner import place
 
     if not place.signed(place.locate()):
-        return ""
+        return None
     from edgekit.device.trust import ssh_keygen
 
     return ssh_keygen.fault()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from edgekit.device.doctor.subject import Subject
     from edgekit.device.hardware.facts import Facts
+    from edgekit.device.trust.ssh_keygen import Fault
 
 FAMILIES = ("packages", "platforms", "model", "accelerators", "state")
 ERROR, WARNING = "error", "warning"
@@ -46,7 +47,7 @@ class Case:
     interpreter: str | None = None
     device: str | None = None
     input: str | None = None
-    verifier: str = ""
+    verifier: Fault | None = None
 
     @property
     def target(self) -> str | None:

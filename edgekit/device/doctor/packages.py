@@ -183,8 +183,8 @@ def _other_python(case: Case, name: str, first: int, last: int) -> str:
 def ssh_keygen(case: Case) -> Iterator[Finding]:
     """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
     if case.verifier:
-        cause, _, fix = case.verifier.rpartition("; ")
-        yield Finding("ssh-keygen", ERROR if "not found" in cause else WARNING, cause, fix)
+        cause, _, fix = case.verifier.message.rpartition("; ")
+        yield Finding("ssh-keygen", ERROR if case.verifier.blocks else WARNING, cause, fix)
 
 
 def _glibc_of(tag: str) -> tuple[int, int] | None:

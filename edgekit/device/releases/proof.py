@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-import edgekit
 from edgekit.device.hardware import health
 from edgekit.device.releases import records
 from edgekit.device.releases.home import Home
 from edgekit.runner import processes
 
-CODE = "import sys; sys.path[:] = sys.argv[2:]; from edgekit.device.releases.worker import main; main(sys.argv[1])"
 LEAST_MB = 256
 SHARE = 0.75
 """Of the memory that is available, which a proof may use where nobody says otherwise."""
@@ -54,15 +50,9 @@ class Proof:
         self._deadline = time.monotonic() + limits.wall_s
         path = str(home.release(number) / records.BUNDLE)
         asked = {**limits._asdict(), "path": path, "sha256": records.digest(home, number), "interpreter": interpreter}
-        root = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))  # a folder, or edgerun.pyz itself
-        paths = [os.path.abspath(each) for each in sys.path]
         self._answer, self._said = _scratch(), _scratch()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", CODE, json.dumps(asked), root, *paths],
-            stdin=subprocess.DEVNULL,
-            stdout=self._answer,
-            stderr=self._said,
-            start_new_session=True,
+        self._process = processes.start(
+            "edgekit.device.releases.worker:main", [json.dumps(asked)], stdout=self._answer, stderr=self._said
         )
 
     def report(self) -> dict[str, Any] | None:

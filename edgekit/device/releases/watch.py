@@ -76,7 +76,7 @@ class Watcher:
                 self._waits_for = ""
             except (ResourceError, TrustError) as error:
                 how = WAITING
-                self._hold(f"release {number}: {error}")
+                self._hold(f"release {number}: {error}", f"release {number}: {error.lasting}")
             finally:
                 attempt.close()
             if how in (STOPPED, ENDED):
@@ -94,15 +94,14 @@ class Watcher:
         try:
             with self._home.locked():
                 return transitions.begin(self._home, transitions.boot_id())
-        except ReleaseError as error:
-            self._hold(str(error))
-        except (ResourceError, OSError) as error:
-            self._hold(_text(error))
+        except (ReleaseError, ResourceError) as error:
+            self._hold(str(error), error.lasting)
+        except OSError as error:
+            self._hold(_text(error), _text(error))
         return None
 
-    def _hold(self, why: str) -> None:
-        """Say, once for each reason, why nothing is started now."""
-        reason = why.partition(",")[0]  # behind it may stand the time
+    def _hold(self, why: str, reason: str) -> None:
+        """Say why nothing is started now, once for each reason; `why` may name the time as well."""
         if reason != self._waits_for:
             self._say(f"{why}; waiting")
             self._notifier.send("READY=1", f"STATUS=waiting: {why}")

@@ -38,7 +38,6 @@ def main(text: str) -> None:
         answer = {"problem": f"{error}; `edgerun doctor` says what to install", "kind": "MissingError"}
     answers.write(json.dumps(answer))
     answers.flush()
-    os._exit(0)
 
 
 def _limit(asked: dict[str, Any]) -> None:

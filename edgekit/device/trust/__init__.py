@@ -118,7 +118,8 @@ def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> Non
     """TrustError for what has ended by `now_s`."""
     if now_s >= expires_s:
         raise TrustError(
-            f"{where}: expired at {spelled(expires_s)}, here it is {spelled(now_s)}; {fix}, or set the clock"
+            f"{where}: expired at {spelled(expires_s)}, here it is {spelled(now_s)}; {fix}, or set the clock",
+            lasting=f"{where}: expired at {spelled(expires_s)}",
         )
 
 
@@ -146,7 +147,8 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
     if len(signatures) < rules.threshold:
         raise TrustError(
             f"{next(iter(armours))}: signed by {', '.join(signatures) or 'nobody'} of this policy, which needs "
-            f"{rules.threshold}{''.join(f'; {each}' for each in without)}; sign with a key of the policy"
+            f"{rules.threshold}{''.join(f'; {each}' for each in without)}; sign with a key of the policy",
+            lasting=f"{next(iter(armours))}: signed by {sorted(signatures)}, {rules.threshold} are needed",
         )
     ssh_keygen.verify(list(signatures.values()), rules.revoked, now_s)
     return sorted(signatures)

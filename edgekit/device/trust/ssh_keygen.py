@@ -105,15 +105,22 @@ def _no_user() -> str:
     return ""
 
 
-def fault() -> str:
-    """What keeps signatures from being verified here, and what to do; empty where nothing does."""
+class Fault(NamedTuple):
+    """What is wrong with ssh-keygen, and what to do; one that `blocks` lets no signature be verified."""
+
+    message: str
+    blocks: bool
+
+
+def fault() -> Fault | None:
+    """What keeps signatures from being verified here, or some of them; None where nothing does."""
     try:
         program = find()
     except TrustError as error:
-        return str(error)
+        return Fault(str(error), True)
     if _no_user():
-        return f"ssh-keygen: {_no_user()}"
-    return "" if is_new(program) else f"{program} {TOO_OLD}"
+        return Fault(f"ssh-keygen: {_no_user()}", True)
+    return None if is_new(program) else Fault(f"{program} {TOO_OLD}", False)
 
 
 @contextmanager

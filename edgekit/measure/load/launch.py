@@ -72,7 +72,7 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
         with progress.step("opening it") as shown:
             step = _Step(path.with_suffix(".journal"), shown)
             ended = subprocesses.run(
-                "edgekit.measure.load.worker", [str(path)], log, limit_s, started=started, look=step.is_late
+                "edgekit.measure.load.worker:drive_all", [str(path)], log, limit_s, started=started, look=step.is_late
             )
         if ended.code and (ended.late or step.late):
             died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"

@@ -1,21 +1,18 @@
-"""The worker process of a load: `python -m edgekit.measure.load.worker JOB.json`.
+"""Drives loads in a process of its own, which `launch` starts.
 
 It writes each step and its result to JOB.journal, one JSON object a line, so that what was measured before a
-crash is kept. It ends by itself when its parent does.
+crash is kept.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from edgekit.core.subprocesses import leave_with_parent
 from edgekit.measure.load import drive, rate
 from edgekit.measure.load.launch import Job
 from edgekit.measure.load.scenarios import Load
@@ -26,9 +23,9 @@ WARM_UP_S = 0.5
 Note = Callable[..., None]
 
 
-def main(path: Path) -> int:
-    """Run the job in `path`; 0 if all of it came to a result."""
-    leave_with_parent()
+def drive_all(job_file: str) -> int:
+    """Run the job in a file; 0 if all of it came to a result."""
+    path = Path(job_file)
     job = Job.from_json(json.loads(path.read_text(encoding="utf-8")))
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
 
@@ -67,10 +64,3 @@ def _search(load: Load, subject: drive.Subject, capacity_per_s: float, folder: P
         return trial
 
     return rate.find(attempt, capacity_per_s, load.p99_bound_ms)
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # an exit would wait for the thread that watches standard input, and for interpreters' own

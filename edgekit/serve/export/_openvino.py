@@ -1,25 +1,20 @@
 """The golden vectors on OpenVINO: the model file itself, and its own tensors, as OpenVINO Model Server runs it.
 
-OpenVINO may crash over a file, so it works in a process of its own: `python -m edgekit.serve.export._openvino`, with
-the bundle's path and a folder for the model file.
+OpenVINO may crash over a file, so it works in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import edgekit
-from edgekit.core.errors import ConversionError
+from edgekit.core import subprocesses
+from edgekit.core.errors import ConversionError, EdgekitError
 from edgekit.runner import bundle as bundles
-from edgekit.runner import processes, telemetry
+from edgekit.runner import telemetry
 from edgekit.runner.backends import installed
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.model import Model, open_model
@@ -69,34 +64,22 @@ def _ask(subject: Subject) -> dict[str, Any]:
         for name, data in files(subject).items():
             (folder / name).write_bytes(data)
         (folder / "subject.edge.zip").write_bytes(subject.data)
-        path = os.pathsep.join([str(Path(edgekit.__file__).resolve().parent.parent), *map(os.path.abspath, sys.path)])
-        with open(folder / "log", "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, home],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
-            try:
-                late = not processes.ended(process, LIMIT_S)
-            finally:
-                code = processes.end(process)
-        if late:
-            return {"error": f"no answer within {LIMIT_S:.0f} s"}
-        if code:
-            said = (folder / "log").read_text(errors="replace", encoding="utf-8").strip().splitlines()[-1:]
-            return {"error": f"its process ended with {code}: {''.join(said)[:300] or 'it said nothing'}"}
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
-        return answer
+        try:
+            answer: dict[str, Any] = subprocesses.call(f"{__name__}:answer_golden", {"home": home}, folder, LIMIT_S)
+            return answer
+        except EdgekitError as error:
+            return {"error": str(error)}
+        except subprocesses.ChildDied as died:
+            late = f"no answer within {LIMIT_S:.0f} s"
+            return {"error": late if died.ended.late else died.ended.cause("its process")}
 
 
-def _run(folder: Path) -> dict[str, Any]:
-    """How far each golden vector is off, or the words in which OpenVINO refuses the file."""
+def answer_golden(home: str) -> dict[str, Any]:
+    """In the process: how far each golden vector is off, or the words in which OpenVINO refuses the file."""
     telemetry.off()
     import openvino
 
+    folder = Path(home)
     bundle = bundles.read(folder / "subject.edge.zip")
     model = open_model(bundle)
     inputs, expected = model.golden()
@@ -125,8 +108,3 @@ def _inputs(model: Model, raw: np.ndarray) -> Any:
     if len(specs) == 1:
         return [x]
     return {spec.name: each for spec, each in zip(specs, model.backend.tensors(x))}
-
-
-if __name__ == "__main__":
-    here = Path(sys.argv[1])
-    (here / "answer.json").write_text(json.dumps(_run(here)), encoding="utf-8")

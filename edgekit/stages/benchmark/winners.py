@@ -23,6 +23,8 @@ FEWEST_BYTES = "tie: fewest bytes"
 FIRST_NAME = "tie: same bytes, first name"
 NO_WINNER = "none inside the budget"
 RECORDED = "recorded"
+OVER_ALL = "winner over all targets"
+"""The `decision` of the row that is about no single target."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
             tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
         )
         for decision in decisions
-        if is_choice(decision) and decision["decision"].startswith("winner of ")
+        if is_choice(decision) and decision["decision"] != OVER_ALL
         for row in decision["candidates"]
         if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
     ]

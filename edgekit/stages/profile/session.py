@@ -54,9 +54,10 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
         began = time.perf_counter_ns()
         with open(Path(home) / "log", "wb") as log:
             process = subprocesses.start(
-                "edgekit.measure.eager_session",
+                "edgekit.measure.eager_session:answer_requests",
                 [str(model_folder), str(path)],
                 {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                reads_input=True,
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
@@ -69,13 +70,12 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
             except (ValueError, OSError):  # it sent nothing, or closed its standard input
                 late = time.monotonic() > deadline
                 processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
-                subprocesses.end(process)
-                ended = subprocesses.Ended(process.returncode, late, Path(log.name))
+                ended = subprocesses.Ended(processes.end(process), late, Path(log.name))
                 kind = ModelError if ended.code == ModelError.exit_code else StageError
                 raise kind(f"profile: {_why(ended, timeout_s)}") from None
             finally:
                 watch.cancel()
-                subprocesses.end(process)
+                processes.end(process)
                 if process.stdout:
                     process.stdout.close()
     found = _session(began, ready, stamps)
@@ -84,7 +84,7 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
 
 def _why(ended: subprocesses.Ended, timeout_s: float) -> str:
     if ended.code == ModelError.exit_code:
-        return subprocesses.last_useful_line(ended.log.read_text(errors="replace", encoding="utf-8"))
+        return subprocesses.last_useful_line(ended.output)
     if not ended.late:
         return ended.cause(NAME)
     return f"{NAME} had not ended after {timeout_s:g} s; raise profile.timeout_s, or lower profile.latency_calls"

@@ -1,24 +1,18 @@
 """The first layer where a file and its network diverge, found in a fresh process.
 
-`python -m edgekit.targets.locate.first_divergence JOB.json`.
-
 The process is separate because an interpreter may crash when it reads the inner tensors of a wrong file.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.core.errors import ConversionError
-from edgekit.core.hashing import write_json
-from edgekit.core.subprocesses import leave_with_parent
+from edgekit.core import subprocesses
+from edgekit.core.errors import ConversionError, EdgekitError
 from edgekit.targets import launch
 from edgekit.targets.jobs import Files
 
@@ -27,7 +21,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 8
 TIMEOUT_S = 300.0
-FOUND = "found.json"
+INPUTS = "inputs.npy"
 NOWHERE = (
     "no single layer diverges: the loss is spread over all, or the interpreter's fastest kernels, which keep no inner "
     "tensors, compute something else"
@@ -79,29 +73,31 @@ def find_in_process(
 ) -> Located:
     """The same in a fresh process. If that process fails, the result says so: it must not hide the error at hand."""
     with tempfile.TemporaryDirectory(prefix="edgekit-divergence-") as scratch:
-        path = Path(scratch) / "job.json"
-        np.save(path.with_name("inputs.npy"), inputs, allow_pickle=False)
-        job = {"model_folder": str(model_folder), "target": target, "folder": str(folder), "precision": precision}
-        write_json(path, {**job, "files": files.to_json()})
-        ended = launch.start("edgekit.targets.locate.first_divergence", path, TIMEOUT_S)
-        if (path.with_name(FOUND)).is_file():
-            return Located(*json.loads(path.with_name(FOUND).read_text(encoding="utf-8")))
-        cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
-        return Located(f"the layer was not found: {cause}")
+        home = Path(scratch)
+        np.save(home / INPUTS, inputs, allow_pickle=False)
+        job = {
+            "model_folder": str(model_folder),
+            "target": target,
+            "folder": str(folder),
+            "precision": precision,
+            "files": files.to_json(),
+            "inputs": str(home / INPUTS),
+        }
+        try:
+            return Located(
+                *subprocesses.call(f"{__name__}:find_for_call", job, home, TIMEOUT_S, launch.environment(home))
+            )
+        except EdgekitError as error:
+            cause = str(error)
+        except subprocesses.ChildDied as died:
+            ended = died.ended
+            cause = f"not finished after {TIMEOUT_S:g} s" if ended.late else ended.cause("the interpreter")
+    return Located(f"the layer was not found: {cause}")
 
 
-def main(path: Path) -> int:
-    """Write the result to `found.json` beside the job."""
-    leave_with_parent()
-    job = json.loads(path.read_text(encoding="utf-8"))
-    inputs = np.load(path.with_name("inputs.npy"), allow_pickle=False)
-    files = Files.from_json(job["files"])
-    found = find(Path(job["model_folder"]), job["target"], Path(job["folder"]), files, inputs, job["precision"])
-    write_json(path.with_name(FOUND), list(found))
-    return 0
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]))
-    sys.stdout.flush()
-    os._exit(code)  # as in `edgekit.targets.worker`
+def find_for_call(
+    model_folder: str, target: str, folder: str, precision: str, files: dict[str, Any], inputs: str
+) -> list[str]:
+    """In the process: `find`, of JSON values."""
+    x = np.load(inputs, allow_pickle=False)
+    return list(find(Path(model_folder), target, Path(folder), Files.from_json(files), x, precision))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from edgekit.core import errors, subprocesses
-from edgekit.core.errors import StageError
-from edgekit.core.subprocesses import Ended
+from edgekit.core.errors import EdgekitError, StageError
+from edgekit.core.subprocesses import Call, ChildDied
 from edgekit.runner import processes
 from edgekit.training.shares import environment, torchrun, worker
 from edgekit.training.shares.wire import PeerLost, Wire, joined
@@ -68,53 +65,50 @@ def _with_jobs(wire: Wire, content: bytes) -> Iterator[Wire]:
 
 @dataclass(frozen=True)
 class _Peer:
-    rank: int
-    of: int
-    process: subprocess.Popen[bytes]
-    folder: Path
+    """Another process of the training: its name in messages, the file that it makes when it is ready, its call."""
+
+    name: str
+    ready: Path
+    call: Call
 
     def why(self) -> Exception | None:
         """What ended it; None while it runs."""
-        if not processes.ended(self.process):
+        if not self.call.has_ended:
             return None
-        subprocesses.end(self.process)
-        name = f"training process {self.rank + 1} of {self.of}"
-        with suppress(OSError, ValueError):
-            told = json.loads((self.folder / f"{worker.ERROR}-{self.rank}").read_text(encoding="utf-8"))
-            return (errors.by_name(told["kind"]) or StageError)(f"{name}: {told['error']}")
-        ended = Ended(self.process.returncode, False, self.folder / f"log-{self.rank}")
-        return StageError(f"{ended.cause(name)}; {AGAIN}")
+        try:
+            self.call.result()
+        except ChildDied as died:
+            return StageError(f"{died.ended.cause(self.name)}; {AGAIN}")
+        except EdgekitError as error:
+            return type(error)(f"{self.name}: {error}")
+        return StageError(f"{self.name} ended before the others; {AGAIN}")
 
 
 @contextmanager
 def _started(folder: Path, count: int, device: torch.device) -> Iterator[list[_Peer]]:
     """The other processes, ready to meet; all of them end with this one, however it ends."""
     peers: list[_Peer] = []
-    try:
+    with ExitStack() as stack:
         for rank in range(1, count):
-            arguments = [str(folder), str(rank), str(count), device.type]
-            with open(folder / f"log-{rank}", "wb") as log:
-                process = subprocesses.start(
-                    worker.__name__, arguments, _LOOPBACK, stdout=log, stderr=subprocess.STDOUT
-                )
-            peers.append(_Peer(rank, count, process, folder))
-        _wait(peers, folder)
+            home = folder / f"process-{rank}"
+            home.mkdir()
+            job = {"folder": str(folder), "rank": rank, "processes": count, "device": device.type}
+            call = stack.enter_context(Call("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
+            peers.append(_Peer(f"training process {rank + 1} of {count}", folder / f"{worker.READY}-{rank}", call))
+        _wait(peers)
         yield peers
-    finally:
-        for peer in peers:
-            subprocesses.end(peer.process)
 
 
-def _wait(peers: list[_Peer], folder: Path) -> None:
+def _wait(peers: list[_Peer]) -> None:
     """Until all have started; StageError where one did not."""
     until = time.monotonic() + START_LIMIT_S
     for peer in peers:
-        while not (folder / f"{worker.READY}-{peer.rank}").exists():
+        while not peer.ready.exists():
             if why := peer.why():
                 raise why
             if time.monotonic() > until:
-                raise StageError(f"training process {peer.rank + 1} of {peer.of}: did not start in {START_LIMIT_S:g} s")
-            time.sleep(subprocesses.POLL_S)
+                raise StageError(f"{peer.name}: did not start in {START_LIMIT_S:g} s")
+            time.sleep(processes.POLL_S)
 
 
 @contextmanager
@@ -130,7 +124,7 @@ def _translated(peers: list[_Peer]) -> Iterator[None]:
                     raise why from lost
             if time.monotonic() > until or not peers:
                 raise StageError(f"another training process is lost ({lost}); {AGAIN}") from lost
-            time.sleep(subprocesses.POLL_S)
+            time.sleep(processes.POLL_S)
 
 
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}

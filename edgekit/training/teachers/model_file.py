@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgekit.core import subprocesses
 from edgekit.core.config import cores
-from edgekit.core.errors import ConfigError, ModelError, ResourceError
+from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
 from edgekit.core.progress import step
 from edgekit.core.tasks import Task
 from edgekit.models.files import detect
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
-from edgekit.training.teachers import launch
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +30,8 @@ SERVED: tuple[Task, ...] = ("classification", "regression", "detection", "segmen
 """Tasks whose outputs a file gives as they are wanted."""
 LIBRARIES = ("ai-edge-litert", "keras", "onnxruntime", "openvino", "tensorflow")
 """Those that may run it."""
+SAMPLES, LOGITS, JOURNAL = "samples.npy", "logits.npy", "journal"
+"""Files in the folder of the process that runs it; the journal has the number of answered samples, one a line."""
 
 
 @dataclass(frozen=True)
@@ -135,20 +137,10 @@ def _run(
         raise ConfigError(f"{teacher.path}: {error}") from None
     if detect.sha256(teacher.path, teacher.kind) != teacher.sha256:
         raise ModelError(f"{teacher.path}: has changed while it was in use; start again")
-    job = {
-        "path": str(teacher.path.absolute()),
-        "kind": teacher.kind,
-        "preprocess": teacher.preprocess,
-        "classes": classes,
-        "threads": threads or cores(),
-        "task": task,
-        "counted": counted,
-        "tensors": list(tensors),
-    }
     with contextlib.ExitStack() as stack:
         try:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgekit-teacher-")))
-            np.save(home / launch.SAMPLES, x)
+            np.save(home / SAMPLES, x)
         except OSError as error:
             raise ResourceError(
                 f"{teacher.path}: cannot copy {len(x):,} samples to {tempfile.gettempdir()} "
@@ -161,5 +153,50 @@ def _run(
             if progress is not None:
                 progress(count, len(x))
 
-        done = launch.run(teacher.path, job, home, timeout_s, seen)
-        return np.load(home / launch.LOGITS, allow_pickle=False), done
+        job = {
+            "home": str(home.absolute()),
+            "path": str(teacher.path.absolute()),
+            "kind": teacher.kind,
+            "preprocess": teacher.preprocess,
+            "classes": classes,
+            "threads": threads or cores(),
+            "task": task,
+            "counted": counted,
+            "tensors": list(tensors),
+        }
+        facts = _in_a_process(teacher.path, job, home, timeout_s, seen)
+        return np.load(home / LOGITS, allow_pickle=False), facts
+
+
+def _in_a_process(
+    path: Path, job: dict[str, Any], home: Path, timeout_s: float, seen: Callable[[int], None]
+) -> dict[str, Any]:
+    """The facts of the model, its logits left in `home`; its error, or ModelError where its process dies or is late."""
+    journal, count = subprocesses.Tail(home / JOURNAL), 0
+
+    def look() -> None:
+        nonlocal count
+        if lines := journal.new():
+            count = int(lines[-1])
+            seen(count)
+
+    quiet = {**subprocesses.QUIET, "TMPDIR": str(home.absolute())}  # what it leaves when it is killed goes with it
+    try:
+        facts: dict[str, Any] = subprocesses.call(
+            "edgekit.training.teachers.worker:leave_logits", job, home, timeout_s, quiet, look=look
+        )
+    except EdgekitError as error:
+        kind = ModelError if type(error) is EdgekitError else type(error)  # the latter: of the runner
+        raise kind(f"{path}: {error}") from None
+    except subprocesses.ChildDied as died:
+        limit = f"not finished after {timeout_s:g} s, with {count:,} samples done; allow it more time, or more threads"
+        raise ModelError(f"{path}: {limit if died.ended.late else _cause(died.ended)}") from None
+    return facts
+
+
+def _cause(ended: subprocesses.Ended) -> str:
+    if ended.killed:
+        return "was killed (SIGKILL), as the system does when memory runs out; free some"
+    if ended.signal:
+        return f"crashed its interpreter ({ended.signal}); the file is broken, export it again"
+    return f"cannot be run: {subprocesses.last_useful_line(ended.output)}"

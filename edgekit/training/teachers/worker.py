@@ -1,14 +1,7 @@
-"""The process that opens a teacher's file: `python -m edgekit.training.teachers.worker FOLDER`.
-
-The folder holds the job and the samples. The process writes the logits, the answer and a journal there: how many
-samples are done, one number a line. It ends by itself when its parent does.
-"""
+"""Opens and runs a teacher's file, in a process of its own that `model_file` starts."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +10,11 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
-from edgekit.core.subprocesses import leave_with_parent
 from edgekit.models.files import input_layout, integer_range, module, op_count, outputs, wanted
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
-from edgekit.training.teachers import launch
+from edgekit.training.teachers.model_file import JOURNAL, LOGITS, SAMPLES
 
 LOOKED_AT = 64
 """Samples that are compared with what an input of integers can hold."""
@@ -30,23 +22,8 @@ INSIDE = 1 / 255
 """Between two neighbouring probabilities that a softmax of 8 bits gives."""
 
 
-def main(folder: Path) -> int:
-    """Do the job in `folder`, and leave its answer there; 0 also where that is an error."""
-    leave_with_parent()
-    try:
-        answer = _work(folder, **json.loads((folder / launch.JOB).read_text(encoding="utf-8")))
-    except EdgekitError as error:
-        answer = {"error": str(error), "kind": type(error).__name__}
-    except OSError as error:
-        if error.errno not in NO_RESOURCES:
-            raise
-        answer = {"error": f"{error.strerror}; make room, or allow more", "kind": ResourceError.__name__}
-    (folder / launch.ANSWER).write_text(json.dumps(answer), encoding="utf-8")
-    return 0
-
-
-def _work(
-    folder: Path,
+def leave_logits(
+    home: str,
     path: str,
     kind: str,
     preprocess: list[dict[str, Any]],
@@ -56,12 +33,13 @@ def _work(
     counted: bool,
     tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Leave the logits; what was found out about the model."""
-    x = np.load(folder / launch.SAMPLES, mmap_mode="r", allow_pickle=False)
+    """Leave the logits of the samples in the folder `home`, and return what was found out about the model."""
+    folder = Path(home)
+    x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
     needed = wanted.of(task, classes, sample)
-    with open(folder / launch.JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
+    with open(folder / JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
         try:
             model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:
@@ -91,7 +69,7 @@ def _work(
     step = model.step
     if quantized and not step and not outputs.are_probabilities(found, 0.0):
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
-    np.save(folder / launch.LOGITS, outputs.logits(found, step) if of_classes else found)
+    np.save(folder / LOGITS, outputs.logits(found, step) if of_classes else found)
     costs = asdict(op_count.of_file(Path(path), kind)) if counted else {}
     ends = outputs.ends(found, step) if of_classes else None
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
@@ -153,10 +131,3 @@ def _model_error(what: str, error: Exception) -> Exception:
         return ResourceError("needs more memory than there is; free some")
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return ModelError(f"{what}: {reason}; export it again")
-
-
-if __name__ == "__main__":
-    code = main(Path(sys.argv[1]))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # the frameworks' own shutdown takes seconds and has nothing left to save

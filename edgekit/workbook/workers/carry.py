@@ -3,80 +3,73 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import math
+import os
+import sys
 import tempfile
-import threading
+import traceback
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import IO
+from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import errors, subprocesses
+from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError, StageError
+from edgekit.measure import lane
 from edgekit.runner import processes
-from edgekit.workbook.workers.work import ANSWER, WORK, Answer, WorkerDied
-
-LOOK_S = 0.2
-GRACE_S = 5.0
-LINES_S = 2.0
-"""Seconds for the last lines of a process that has ended; something it left behind may keep its output open."""
+from edgekit.runner.errors import RunnerError
+from edgekit.workbook.workers.work import Answer, WorkerDied
 
 
 def carry(work: str, environment: Mapping[str, str], say: Callable[[str], None], wanted: Callable[[], bool]) -> Answer:
     """Do `work` (from `Work.to_json`) in a process of its own; each of its lines goes to `say`.
 
-    The process is killed, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.
+    The process is ended, with all that it started, as soon as `wanted` says no. WorkerDied for one without an answer.
     """
     with tempfile.TemporaryDirectory(prefix="edgekit-work-", ignore_cleanup_errors=True) as folder:
-        (Path(folder) / WORK).write_text(work, encoding="utf-8")
-        process = subprocesses.start(
-            "edgekit.workbook.workers.worker",
-            [folder],
-            {"PYTHONUNBUFFERED": "1", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        lines = _Lines(process.stdout, say)
         try:
-            while not processes.ended(process, LOOK_S):
-                if not wanted():
-                    process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
-                    processes.ended(process, GRACE_S)
-                    break
-        finally:
-            subprocesses.end(process)
-            lines.join()
-        path = Path(folder) / ANSWER
-        if not path.is_file():
-            raise WorkerDied(_cause(process.returncode, lines.last))
-        return Answer(**json.loads(path.read_text(encoding="utf-8")))
+            answer = subprocesses.call(
+                f"{__name__}:do",
+                {"work": json.loads(work)},
+                Path(folder),
+                math.inf,
+                {"PYTHONUNBUFFERED": "1", **environment},
+                look=lambda: not wanted(),
+                say=say,
+            )
+        except subprocesses.ChildDied as died:
+            raise WorkerDied(died.ended.cause("its process")) from None
+        except EdgekitError as error:  # there was no room for its answer
+            raise WorkerDied(str(error)) from None
+        return Answer(*answer)
 
 
-class _Lines:
-    """Reads a process's output in a thread, so that a full pipe never stops it."""
+def do(work: dict[str, Any]) -> Answer:
+    """In that process: do a work, by the fields of `Work`; its result or error, with the digest that is taken here."""
+    try:
+        return Answer.of({"result": _result(work)})
+    except (EdgekitError, RunnerError) as error:
+        return Answer.of(errors.to_json(error))
+    except KeyboardInterrupt:  # nobody wants it any more
+        sys.exit(130)
+    except MemoryError:
+        traceback.print_exc()
+        failed: EdgekitError = ResourceError(f"{work['name']}: out of memory")
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            traceback.print_exc()
+        kind = ResourceError if error.errno in NO_RESOURCES else StageError
+        failed = kind(f"{work['name']}: {error.strerror or error}: {error.filename or 'a file of the run'}")
+    except Exception as error:
+        traceback.print_exc()
+        failed = StageError(f"{work['name']}: {type(error).__name__}: {error}")
+    return Answer.of(errors.to_json(failed))
 
-    def __init__(self, stream: IO[bytes] | None, say: Callable[[str], None]) -> None:
-        assert stream is not None
-        self.last = ""
-        self._stream, self._say = stream, say
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
 
-    def join(self) -> None:
-        """Wait for the last lines."""
-        self._thread.join(LINES_S)
-
-    def _read(self) -> None:
-        with self._stream:
-            for raw in self._stream:
-                line = raw.decode(errors="replace").rstrip()
-                self.last = subprocesses.last_useful_line(line) or self.last
-                self._say(line)
-
-
-def _cause(code: int, last: str) -> str:
-    if code == processes.KILLED:
-        ended = "was killed (SIGKILL), as the system does when memory runs out"
-    elif code < 0:
-        ended = f"crashed ({processes.signal_name(-code)})"
-    else:
-        ended = f"ended with exit code {code} and no answer"
-    return f"{ended}; it last said: {last}" if last else ended
+def _result(work: dict[str, Any]) -> Any:
+    function = processes.function_named(work["function"])
+    measures = work["resources"] == "measure"
+    with lane.measuring() if measures else nullcontext():
+        if measures:  # what it starts belongs to its measuring, and must not wait for its end
+            os.environ.pop(lane.FOLDER, None)
+        return function(**work["arguments"])

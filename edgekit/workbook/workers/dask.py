@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgekit.core.errors import EdgekitError, ResourceError, TrustError
 from edgekit.workbook.workers.carrier import carry_here
 from edgekit.workbook.workers.scheduler import Workers, connect
-from edgekit.workbook.workers.work import TRIES, Answer, Check, OnLine, Work
+from edgekit.workbook.workers.work import TRIES, Answer, Check, OnLine, Work, WorkLost
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -155,9 +155,9 @@ class _Sending:
             try:
                 answer = future.result(timeout=ANSWER_S)
             except Exception as error:  # Dask's own, which has many
-                answer = {"died": f"did not answer ({error or type(error).__name__})"}
+                answer = {"died": f"its process did not answer ({error or type(error).__name__})"}
             if "died" in answer:
-                self._retry(number, address, f"lost it: its process {answer['died']}")
+                self._retry(number, address, f"lost it: {answer['died']}", WorkLost)
             else:
                 self._take(number, address, Answer(**answer))
 
@@ -193,17 +193,17 @@ class _Sending:
         self._workers.refuse(address, why)
         if not self._workers.look():
             raise TrustError(f"worker {address}: {why}; no other worker is left to make it again")
-        self._retry(number, address, why, told=True)
+        self._retry(number, address, why, TrustError)
 
-    def _retry(self, number: int, address: str, why: str, told: bool = False) -> None:
+    def _retry(self, number: int, address: str, why: str, kind: type[EdgekitError] = ResourceError) -> None:
+        """Begin a work again; after so many tries it has failed, by an error of that kind."""
         self._avoided[number].add(address)
         work = self._works[number]
         if self._failures:
             return
         if self._tries[number] >= TRIES:
-            words = f"{work.name}: worker {address} {why}; tries: {TRIES}"
-            self._failed(number, TrustError(words) if told else ResourceError(words))
+            self._failed(number, kind(f"{work.name}: worker {address} {why}; tries: {TRIES}"))
             return
         self._waiting.appendleft(number)
-        if not told:
+        if kind is not TrustError:  # that one was reported as the worker was refused
             self._say(work.name, f"worker {address} {why}; it begins again ({self._tries[number] + 1} of {TRIES})")

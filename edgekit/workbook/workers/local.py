@@ -8,9 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
-from edgekit.core.errors import EdgekitError, ResourceError, TrustError
+from edgekit.core.errors import EdgekitError, TrustError
 from edgekit.workbook.workers.carry import carry
-from edgekit.workbook.workers.work import TRIES, Check, OnLine, Work, WorkerDied
+from edgekit.workbook.workers.work import TRIES, Check, OnLine, Work, WorkerDied, WorkLost
 
 
 class LocalPool:
@@ -61,26 +61,26 @@ class LocalPool:
 
     def _do(self, number: int, work: Work, stopped: threading.Event, check: Check | None) -> Any:
         """The result of one work, begun again where its process dies or its result is wrong."""
-        kind: type[EdgekitError] = ResourceError
+        kind: type[EdgekitError] = WorkLost
         for tries in range(1, TRIES + 1):
             try:
                 answer = carry(
                     work.to_json(), self._environment, partial(self._line, work.name), lambda: not stopped.is_set()
                 )
             except WorkerDied as death:
-                kind, why = ResourceError, str(death)
+                kind, why = WorkLost, str(death)
             else:
                 result = answer.result() if answer.whole else None
                 wrong = "" if answer.whole else "it does not have the digest that was taken of it"
                 wrong = wrong or (check(number, result) if check else "")
                 if not wrong:
                     return result
-                kind, why = TrustError, f"gave a wrong answer: {wrong}"
+                kind, why = TrustError, f"its process gave a wrong answer: {wrong}"
             if stopped.is_set():
                 break
             if tries < TRIES:
-                self._line(work.name, f"its process {why}; it begins again ({tries + 1} of {TRIES})")
-        raise kind(f"{work.name}: its process {why}; tries: {tries}")
+                self._line(work.name, f"{why}; it begins again ({tries + 1} of {TRIES})")
+        raise kind(f"{work.name}: {why}; tries: {tries}")
 
     def _line(self, name: str, line: str) -> None:
         with self._saying:

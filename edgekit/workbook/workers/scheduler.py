@@ -45,13 +45,13 @@ class Workers:
         self._ours = facts.here(self._probe)
         self.usable: list[str] = []
         self._measure_alike: set[str] = set()
-        self._refused: dict[str, str] = {}
+        self.refused: dict[str, str] = {}
 
     def look(self) -> list[str]:
         """Who may be used now, in the order of their coming; new ones are checked, foreign ones are told."""
         there = list(_asked(self.on, self._workers))
         self.usable = [address for address in self.usable if address in there]
-        new = [address for address in there if address not in self.usable and address not in self._refused]
+        new = [address for address in there if address not in self.usable and address not in self.refused]
         with ThreadPoolExecutor(ABOUT_AT_ONCE) as threads:
             for address, why in zip(new, threads.map(self._why_not, new), strict=True):
                 if why:
@@ -77,7 +77,7 @@ class Workers:
 
     def refuse(self, address: str, why: str) -> None:
         """Use that worker no more, and say so in a line."""
-        self._refused[address] = why
+        self.refused[address] = why
         self.usable = [each for each in self.usable if each != address]
         self._say("workers", f"{address} is not used: {why}")
 
@@ -88,9 +88,9 @@ class Workers:
                 f"no worker has the processor of this machine ({self._ours['processor']}), which is to be measured; "
                 "start one that has, or run the command on a machine like the workers"
             )
-        if not self._refused:
+        if not self.refused:
             return "the scheduler has no workers; start one with `dask worker`"
-        return f"no worker is as this machine is: {'; '.join(f'{who}: {why}' for who, why in self._refused.items())}"
+        return f"no worker is as this machine is: {'; '.join(f'{who}: {why}' for who, why in self.refused.items())}"
 
     def _why_not(self, address: str) -> str:
         """Words on what makes it foreign; empty where nothing does."""
@@ -148,7 +148,7 @@ def parse(on: str) -> str:
 def _first(workers: Workers) -> None:
     pause, waited_s = threading.Event(), 0.0
     while not workers.look():
-        if workers.none_left().startswith("no worker") or waited_s >= FIRST_WORKER_S:
+        if workers.refused or waited_s >= FIRST_WORKER_S:
             raise ConfigError(f"--on {workers.on}: {workers.none_left()}")
         pause.wait(0.5)
         waited_s += 0.5

@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from edgekit.core import errors
-from edgekit.core.errors import EdgekitError
+from edgekit.core.errors import ResourceError
 
-WORK, ANSWER = "work.json", "answer.json"
-"""Files in the folder of a work's process."""
 TRIES = 3
 """How often a work is begun whose worker dies or lies."""
 
@@ -65,8 +63,8 @@ class Pool(Protocol):
         ------
         EdgekitError
             What a work raised, by its class and words: of several the one of the first work.
-        ResourceError
-            A work whose worker died each time.
+        WorkLost, ResourceError
+            A work whose process died each time, or whose worker went.
         TrustError
             A wrong result, and nobody left to make it again.
         """
@@ -93,7 +91,7 @@ class Answer(NamedTuple):
         """The work's result; raises the work's error."""
         content = json.loads(self.text)
         if "error" in content:
-            raise _raised(content)
+            raise errors.from_json(content)
         return content["result"]
 
 
@@ -101,12 +99,10 @@ class WorkerDied(Exception):
     """A process ended without an answer; the words say how."""
 
 
+class WorkLost(ResourceError):
+    """A work was given up, because its process died each time."""
+
+
 def sha256(text: str) -> str:
     """Hex digest of the text in UTF-8."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _raised(content: dict[str, Any]) -> EdgekitError:
-    raised = (errors.by_name(str(content["kind"])) or EdgekitError)(content["error"])
-    raised.exit_code = int(content["exit_code"])
-    return raised

@@ -127,7 +127,7 @@ def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() 
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
         best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
     with pytest.raises(SelftestError, match="golden vectors"):
-        best([replace(one, fault="outputs differ from the golden vectors")])
+        best([replace(one, fault="outputs differ from the golden vectors", wrong=True)])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:

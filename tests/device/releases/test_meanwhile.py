@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 GATE = """
 import os, sys, time
-while sys.orig_argv[1:2] == ["-c"] and "releases.worker" in sys.orig_argv[2] and not os.path.exists({gate!r}):
+while "edgekit.device.releases.worker:main" in sys.orig_argv and not os.path.exists({gate!r}):
     time.sleep(0.05)
 """
 """Read by each Python as it starts: the process that proves waits there."""

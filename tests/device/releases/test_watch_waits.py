@@ -233,12 +233,13 @@ def test_a_device_that_cannot_verify_blames_no_release(
 ) -> None:
     """ssh-keygen is not there, and then it is."""
     signed.do("install", at(desk, 2))
-    (tmp_path / "bin").mkdir()
-    watching = watch(signed, "--confirm-after", 0, PATH=str(tmp_path / "bin"))
-    watching.until(lambda: "ssh-keygen: not found in PATH" in watching.said)
+    program = tmp_path / "ssh-keygen"
+    elsewhere = f"from edgekit.device.trust import ssh_keygen\nssh_keygen.PROGRAMS = ({str(program)!r},)\n"
+    watching = watch(changed(signed, elsewhere), "--confirm-after", 0)
+    watching.until(lambda: f"ssh-keygen: not found as {program}" in watching.said)
     time.sleep(3)
     assert signed.status()["tries"] == 3
-    (tmp_path / "bin" / "ssh-keygen").symlink_to(requirements.program("ssh-keygen"))
+    program.symlink_to(requirements.program("ssh-keygen"))
     watching.until(lambda: state(signed) == ("confirmed", 2))
     assert watching.stop() == 0
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from edgekit.core import subprocesses
 from edgekit.device.measure import conditions
 from edgekit.measure.load import launch
 from edgekit.measure.load.drive import PATIENCE, QUERY_BYTES, fitting, longest_s
 from edgekit.measure.load.launch import Job, Outcome, drive
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
+from edgekit.runner import processes
 
 pytestmark = pytest.mark.processes
 
@@ -215,12 +214,10 @@ class TestChild:
     def test_it_leaves_with_its_parent(self, tmp_path: Path) -> None:
         path = tmp_path / "job.json"
         path.write_text(json.dumps(Job(words("sleeping", seconds=600), (Load("offline", 0.1),)).to_json()))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path)}
-        command = [sys.executable, "-P", "-m", "edgekit.measure.load.worker", str(path)]
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+        child = subprocesses.start("edgekit.measure.load.worker:drive_all", [str(path)])
         assert child.stdin
         child.stdin.close()  # what happens to the pipe when the parent is killed
-        assert child.wait(timeout=60) == 3
+        assert child.wait(timeout=60) == processes.KILLED
 
     @staticmethod
     def _one_line(outcome: Outcome, said: str) -> None:

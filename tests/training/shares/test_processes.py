@@ -24,7 +24,7 @@ from tests.training.shares.test_shares import residual, trained
 from tests.training.test_fit import SCALE, bars, blobs, data_of, options, perceptron, same
 
 pytestmark = pytest.mark.processes
-WORKER = "edgekit.training.shares.worker"
+WORKER = "edgekit.training.shares.worker:train"
 
 
 def workers(parent: int) -> list[int]:
