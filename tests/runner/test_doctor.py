@@ -186,6 +186,8 @@ WHOLE = with_packages(INTEL, tensorflow="2.21.0")
 NOTHING = with_packages(PI)
 TFLITE, IR, ONNX = (Subject("x.edge.zip", target, model_bytes=100_000) for target in ("tflite", "openvino", "onnx"))
 
+TEXTS = replace(TFLITE, kind="text", inputs=(".npy", ".txt"))
+
 
 def feels(**changes: object) -> Facts:
     return replace(PI, reading=replace(FINE, **changes))  # type: ignore[arg-type]
@@ -223,6 +225,8 @@ CASES: list[tuple[str, bool, Case]] = [
     ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
     ("governor", False, Case(feels(governor="powersave"), TFLITE)),
     ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
+    ("tokenizers-missing", False, Case(PI, TEXTS)),
+    ("tokenizers-missing", True, Case(PI, TEXTS, input="mail.txt")),
     ("ssh-keygen", True, Case(PI, TFLITE, verifier="ssh-keygen: not found in PATH; install openssh-client")),
     ("ssh-keygen", False, Case(PI, TFLITE, verifier="ssh-keygen is too old; install OpenSSH 8.8")),
 ]  # fmt: skip
@@ -277,6 +281,7 @@ IN_ORDER = {
     "npu": Case(OPENVINO, ONNX, device="NPU"),
     "onnx": Case(with_packages(PI, onnxruntime="1.31.1"), ONNX),
     "numpy 1": Case(with_packages(PI, numpy="1.26.4", ai_edge_litert="2.3.0"), TFLITE),
+    "texts": Case(with_packages(PI, ai_edge_litert="2.3.0", tokenizers="0.22.2"), TEXTS, input="mail.txt"),
     "intel's powersave": Case(replace(feels(governor="powersave"), frequency_driver="intel_pstate"), TFLITE),
 }
 

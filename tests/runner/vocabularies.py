@@ -48,6 +48,26 @@ def bpe(prefix: bool = False, roberta: bool = False) -> bytes:
     return str(tokenizer.to_str()).encode()
 
 
+def handmade_bpe() -> bytes:
+    """RoBERTa's kind with a few merges, the same with every release of the library."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    pairs = ("Ġ t", "h e", "Ġt he", "i n", "Ġ w", "Ġw in", "e r", "Ã ©", "f r", "fr e", "' l", "'l l")
+    merges = [pair.split(" ") for pair in pairs]
+    special = ["<s>", "<pad>", "</s>"]
+    tokens = [*special, *alphabet, *("".join(merge) for merge in merges)]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    values = {
+        "version": "1.0",
+        "added_tokens": [{"id": number, "content": token, **flags} for number, token in enumerate(special)],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": True,
+                           "add_prefix_space": False},
+        "model": {"type": "BPE", "vocab": {token: number for number, token in enumerate(tokens)}, "merges": merges},
+    }  # fmt: skip
+    return json.dumps(values).encode()
+
+
 def changed(content: bytes, **parts: Any) -> bytes:
     """The file with other parts at its top."""
     return json.dumps({**json.loads(content), **parts}).encode()
