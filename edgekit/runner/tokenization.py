@@ -157,7 +157,7 @@ def _opened(values: dict[str, Any], content: bytes) -> Tokenizer:
         lacking = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(values["model"]["vocab"]))
         if lacking:
             raise InputError(f"model.vocab: byte {lacking[0]!r} has no token; a byte-level vocabulary has all 256")
-        decoder = decoders.ByteLevel()
+        decoder: decoders.Decoder = decoders.ByteLevel()
     else:
         decoder = decoders.WordPiece(values["model"].get("continuing_subword_prefix", "##"), cleanup=False)
     for place, token in enumerate(values.get("added_tokens") or ()):

@@ -129,6 +129,7 @@ BROKEN: list[tuple[Callable[[], Manifest], str]] = [
     (lambda: with_model("int32", dtype="float32"), AT + ".dtype: got 'float32'; the model takes whole numbers, int32"),
     (lambda: with_model("int64", "tflite", dtype="float32"), AT + ".dtype: got 'float32'; the model takes whole"),
     (lambda: with_model("uint8", "openvino", dtype="float32"), AT + ".dtype: got 'float32'; the model takes whole"),
+    (lambda: with_model(["a"], "onnx"), r"inputs\[1\].dtype: got .*; known: float32"),  # type: ignore[arg-type]
     (lambda: with_raw(shape=(12,)), r"raw.shape: got '\[12\]'; the tensors have 11 numbers"),
     (lambda: with_raw(shape=(11, 1)), r"raw.shape: got '\[11, 1\]'; the tensors have 11"),
     (lambda: with_raw(dtype="uint8"), "raw.dtype: got 'uint8'; joined tensors are float32"),
