@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.runner import bundle, doctor
-from edgekit.runner.backends import PREFERENCE, module, names
+from edgekit.runner.backends import INTERPRETERS, PREFERENCE
 from edgekit.runner.bundle import archive
 from edgekit.runner.device import facts
 from edgekit.runner.device.facts import Facts, Installed
@@ -372,7 +372,7 @@ def test_a_real_environment_that_works_gives_zero(bundles: dict[str, Path]) -> N
 
 
 def test_the_interpreters_are_those_of_the_backends() -> None:
-    assert {name: (module(name).DISTRIBUTION, tuple(module(name).TARGETS)) for name in names()} == wheels.INTERPRETERS
+    assert {name: (each.distribution, each.targets) for name, each in INTERPRETERS.items()} == wheels.INTERPRETERS
     for target, order in PREFERENCE.items():
         assert wheels.for_target(target) == list(order)
 

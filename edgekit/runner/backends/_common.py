@@ -1,13 +1,13 @@
-"""What the interpreters share: finding a package without importing it, and an opened model held against its specs."""
+"""What the interpreters share: an opened model, held against the specs of its bundle."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy as np
 
+from edgekit.runner.backends import INTERPRETERS
 from edgekit.runner.errors import BackendError, BundleError, InputError
 from edgekit.runner.input_vector import split, width
 from edgekit.runner.joined import join
@@ -34,7 +34,6 @@ class Opened:
     def __init__(
         self,
         name: str,
-        distribution: str,
         inputs: Sequence[TensorSpec],
         encodes: Sequence[Convert],
         decode: Decode,
@@ -53,13 +52,12 @@ class Opened:
             self.encode = None
             self.shape, self.dtype = (batch, width(self._shapes)), np.dtype(np.float32)
             self._taken = self.dtype
-        self._distribution = distribution
         self.states = tuple(states)
 
     @property
     def version(self) -> str:
         """Version of the interpreter's distribution."""
-        return version(self._distribution)
+        return version(INTERPRETERS[self.name].distribution)
 
     def invoke(self, x: np.ndarray) -> Any:
         """The model's output for its input, both as the model stores them; a list where it has several outputs.
@@ -114,16 +112,6 @@ def fill(held: np.ndarray, x: np.ndarray) -> None:
     if x.shape != held.shape or x.dtype != held.dtype:
         raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {held.dtype}{list(held.shape)}")
     held[...] = x
-
-
-def installed(package: str) -> bool:
-    """Whether a top-level package can be imported; a bare folder of that name does not count."""
-    if package in sys.modules:
-        return True
-    from importlib.util import find_spec
-
-    spec = find_spec(package)
-    return spec is not None and spec.origin is not None
 
 
 def version(distribution: str) -> str:

@@ -20,7 +20,6 @@ from edgekit.runner.backends._common import (
     encoding,
     fill,
     find_ends,
-    installed,
     join_with,
     on_cpu,
     only,
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from edgekit.runner.backends._common import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-TARGETS = ("onnx",)
-DISTRIBUTION = "onnxruntime"
-PACKAGE = "onnxruntime"
 DTYPES = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
@@ -59,11 +55,6 @@ BATCH = "batch"
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
 
 
-def available() -> bool:
-    """Whether the package is installed."""
-    return installed(PACKAGE)
-
-
 def open(
     files: Mapping[str, bytes],
     inputs: Sequence[TensorSpec],
@@ -72,15 +63,16 @@ def open(
     device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    name: str = "onnxruntime",
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory."""
-    on_cpu("onnxruntime", device)
-    model = only(files, ".onnx", "onnxruntime")
+    on_cpu(name, device)
+    model = only(files, ".onnx", name)
     telemetry.off()
     try:
         import onnxruntime
     except ImportError as error:
-        raise cannot_open("onnxruntime", error) from error
+        raise cannot_open(name, error) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -89,7 +81,7 @@ def open(
     try:
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
-        raise cannot_open("onnxruntime", error) from error
+        raise cannot_open(name, error) from error
     return OnnxruntimeBackend(made, inputs, outputs, batch, states, _takes_bytes.encoding(model, inputs))
 
 
@@ -155,7 +147,7 @@ class OnnxruntimeBackend(Opened):
                 agree(what, spec, *side[port], batch)
         encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
-        super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        super().__init__("onnxruntime", inputs, encodes, decode, batch, states)
         self._run = session.run
         self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
         self._input = self._inputs[0] if len(inputs) == 1 else None

@@ -24,7 +24,6 @@ from edgekit.runner.backends._common import (
     fill,
     find_ends,
     find_sources,
-    installed,
     join_with,
     only,
     single,
@@ -34,15 +33,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends._common import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-TARGETS = ("openvino", "onnx")
-DISTRIBUTION = "openvino"
-PACKAGE = "openvino"
 END = b"\n"
-
-
-def available() -> bool:
-    """Whether the package is installed."""
-    return installed(PACKAGE)
 
 
 def open(
@@ -53,6 +44,7 @@ def open(
     device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    name: str = "openvino",
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
     telemetry.off()
@@ -200,7 +192,7 @@ class OpenvinoBackend(Opened):
                 agree(what, spec, *_facts(sides[side][place]), batch)
         encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
-        super().__init__("openvino", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        super().__init__("openvino", inputs, encodes, decode, batch, states)
         self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]
         self._source = self._sources[0] if len(inputs) == 1 else None
         self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]

@@ -1,9 +1,15 @@
-"""The TFLite interpreter's calls, the same in every package that carries it."""
+"""The TFLite interpreter, whose calls are the same in every package that carries it.
+
+These are ai-edge-litert, Google's current one; tflite-runtime 2.14, the last release, for devices with Python 3.11 or
+older and numpy 1; and tensorflow, for a machine that has it anyway, though its import takes seconds.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,23 +35,22 @@ OTHER_TYPES = "== kTfLiteInt8"
 """In what a kernel says of weights that it cannot read: tflite-runtime 2.14 and ai-edge-litert 1.0 of 4-bit ones."""
 
 
-def open_tflite(
-    name: str,
-    distribution: str,
-    find: Any,
+def open(
     files: Mapping[str, bytes],
-    specs: tuple[Sequence[TensorSpec], Sequence[TensorSpec]],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
     threads: int,
-    device: str,
+    device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    name: str = "litert",
 ) -> TfliteBackend:
-    """Open the one .tflite file, from memory, with the Interpreter class that `find()` imports."""
+    """Open the one .tflite file, from memory."""
     on_cpu(name, device)
     model = only(files, ".tflite", name)
     try:
-        interpreter = find()(model_content=model, num_threads=threads)
-        return TfliteBackend(name, distribution, interpreter, *specs, batch, states)
+        interpreter = CLASSES[name]()(model_content=model, num_threads=threads)
+        return TfliteBackend(name, interpreter, inputs, outputs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         if OTHER_TYPES in str(error):
             raise BackendError(
@@ -55,13 +60,49 @@ def open_tflite(
         raise cannot_open(name, error) from error
 
 
+def _litert() -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter
+
+
+def _tflite_runtime() -> Any:
+    if not np.__version__.startswith("1."):  # it would import, and die as it opens the model
+        raise BackendError(
+            f"tflite_runtime was built for numpy 1, this is numpy {np.__version__}; "
+            "run: pip install 'numpy<2', or where your Python has it: pip install ai-edge-litert"
+        )
+    from tflite_runtime.interpreter import Interpreter
+
+    return Interpreter
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors: which GPU it looked for is no concern
+    from tensorflow import lite
+
+    def interpreter(**options: Any) -> Any:
+        with warnings.catch_warnings():  # it says that ai-edge-litert follows it, on every start
+            warnings.simplefilter("ignore")
+            return lite.Interpreter(**options)
+
+    return interpreter
+
+
+CLASSES: dict[str, Callable[[], Any]] = {
+    "litert": _litert,
+    "tflite_runtime": _tflite_runtime,
+    "tensorflow": _tensorflow,
+}
+"""By interpreter, what imports its class."""
+
+
 class TfliteBackend(Opened):
     """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
 
     def __init__(
         self,
         name: str,
-        distribution: str,
         interpreter: Any,
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
@@ -80,7 +121,7 @@ class TfliteBackend(Opened):
                 agree(what, spec, *_facts(detail), batch)
         encodes = [_quantizer(each) for each in sources]
         decode = join_with([_dequantizer(each) for each in results], outputs)
-        super().__init__(name, distribution, inputs, encodes, decode, batch, states)
+        super().__init__(name, inputs, encodes, decode, batch, states)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
         self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))
         self._source = self._sources[0] if len(sources) == 1 else None
