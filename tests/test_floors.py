@@ -25,11 +25,9 @@ RUNNER_MAY_USE = {
     "_sha256",
 }  # the last two are Python's own, each of some versions
 INTERPRETERS = {
-    "litert": {"ai_edge_litert"},
-    "tflite_runtime": {"tflite_runtime"},
+    "tflite": {"ai_edge_litert", "tflite_runtime", "tensorflow"},
     "openvino": {"openvino"},
     "onnxruntime": {"onnxruntime"},
-    "tensorflow": {"tensorflow"},
 }
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from docs.generate.tables import code, table
 from edgekit.runner import input_path, input_vector
 from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
 from edgekit.runner.preprocess import steps
-from edgekit.runner.smoothing import TASKS as SMOOTHED_TASKS
 
 Words = Mapping[str, tuple[str, str]]
 HEADER = ("key", "type", "meaning")
@@ -238,7 +238,7 @@ def preprocess() -> str:
 def smoothing() -> str:
     """The methods of smoothing, with their options and the tasks that they are for."""
     rows = [
-        (code(method), ", ".join(map(code, SMOOTHED_TASKS[method])), code(name), *text)
+        (code(method), ", ".join(map(code, smoothing_rules.TASKS[method])), code(name), *text)
         for method, options in SMOOTHING.items()
         for name, text in options.items()
     ]

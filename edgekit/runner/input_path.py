@@ -6,14 +6,10 @@ declared does not happen: a file that would need it is refused. Needs no numpy; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from edgekit.runner.errors import InputError
-from edgekit.runner.rules import Rule, check, is_count, is_list, is_whole, one_of
-
-if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import RawSpec
+from edgekit.runner.rules import Rule, is_count, is_list, is_whole, one_of
 
 Step = Mapping[str, Any]
 DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
@@ -154,91 +150,3 @@ def names(steps: Sequence[Step]) -> list[str]:
 def find(steps: Sequence[Step], name: str) -> Step | None:
     """The step of this name, if it is declared."""
     return next((step for step in steps if step["step"] == name), None)
-
-
-def check_steps(raw: RawSpec) -> None:
-    """InputError for steps that are none, stand in another order, or do not end in the raw sample."""
-    order, place = ORDER[raw.kind], -1
-    for position, step in enumerate(raw.steps):
-        where = f"raw.input_path[{position}]"
-        name = _check_step(step, where)
-        if name not in order or order.index(name) <= place:
-            raise InputError(
-                f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
-            )
-        place = order.index(name)
-        problem = _FITS[name](step, raw) if name in _FITS else None
-        if problem:
-            raise InputError(f"{where} {name}: {problem}")
-    found = names(raw.steps)
-    if ("decode_text" in found) != ("tokenize" in found):
-        raise InputError("raw.input_path: decode_text and tokenize go together; a sample is the ids of a text")
-    decoder = DECODERS.get(raw.kind)
-    if set(found) - {"read_array", decoder} and decoder not in found:
-        raise InputError(f"raw.input_path: {', '.join(found)} without {decoder}; begin with it")
-
-
-def _check_step(step: Any, where: str) -> str:
-    name = step.get("step") if isinstance(step, Mapping) else None
-    if not isinstance(name, str) or name not in STEPS:
-        raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
-    if set(step) != {"step", *STEPS[name]}:
-        raise InputError(f"{where} {name}: has {sorted(set(step) - {'step'})}, needed {sorted(STEPS[name])}")
-    check(where, step, STEPS[name])
-    return name
-
-
-def _array(step: Step, raw: RawSpec) -> str | None:
-    if any(dtype not in ARRAY_DTYPES for dtype in step["dtypes"]):
-        return f"got dtypes {step['dtypes']}; known: {', '.join(ARRAY_DTYPES)}"
-    shapes = ([*raw.shape], [*raw.shape[:-1]] if raw.kind == "image" and raw.shape[-1] == 1 else [*raw.shape])
-    whole = all(type(side) is int for side in step["shape"])
-    return (
-        None if whole and list(step["shape"]) in shapes else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
-    )
-
-
-def _picture(step: Step, raw: RawSpec) -> str | None:
-    if raw.dtype != "uint8":
-        return f"pictures are uint8, the sample is {raw.dtype}"
-    return None if step["channels"] == raw.shape[2] else f"got {step['channels']} channels; needed {raw.shape[2]}"
-
-
-def _resize(step: Step, raw: RawSpec) -> str | None:
-    sides = (step["height"], step["width"])
-    return None if sides == raw.shape[:2] else f"makes {sides}; the sample has {raw.shape[:2]}"
-
-
-def _resample(step: Step, raw: RawSpec) -> str | None:
-    return None if step["rate_hz"] == raw.sample_rate_hz else f"the sample has {raw.sample_rate_hz} Hz"
-
-
-def _table(step: Step, raw: RawSpec) -> str | None:
-    if raw.dtype != "float32":
-        return f"tables are float32, the sample is {raw.dtype}"
-    return None if raw.columns else "needs raw.columns, the names of the channels or features"
-
-
-def _tokens(step: Step, raw: RawSpec) -> str | None:
-    if step["length"] != raw.shape[0]:
-        return f"got length {step['length']}; the sample has {raw.shape[0]}"
-    known = raw.range is None or step["pad_id"] <= raw.range[1]
-    return None if known else f"got pad_id {step['pad_id']}, which is outside raw.range"
-
-
-def _text_table(step: Step, raw: RawSpec) -> str | None:
-    named = isinstance(step["column"], str) and not step["header"]
-    return f"got column {step['column']!r}; without a header give its number" if named else None
-
-
-def _windows(step: Step, raw: RawSpec) -> str | None:
-    if step["fill"] == "silence" and raw.kind != "audio":
-        return "only a sound is filled up with silence"
-    return None if step["length"] == raw.shape[0] else f"got length {step['length']}; the sample has {raw.shape[0]}"
-
-
-_FITS: dict[str, Callable[[Step, RawSpec], str | None]] = {
-    "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
-    "decode_csv": _table, "windows": _windows, "tokenize": _tokens, "decode_text_table": _text_table,
-}  # fmt: skip
-"""Whether a step's options agree with the raw sample."""

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from docs.generate import manifest as words
-from edgekit.runner import bundle, input_path, load, smoothing
+from edgekit.runner import bundle, input_path, load
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle import manifest_rules as rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps, transform
@@ -204,7 +205,7 @@ def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) 
     [
         (words.STEPS, steps.STEPS),
         (words.INPUT_PATH, input_path.STEPS),
-        (words.SMOOTHING, smoothing.METHODS),
+        (words.SMOOTHING, smoothing_rules.METHODS),
     ],
 )
 def test_the_tables_have_every_step_and_option(described: dict[str, Any], known: dict[str, Any]) -> None:

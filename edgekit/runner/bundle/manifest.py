@@ -106,7 +106,7 @@ class Manifest:
     is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
     it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
     other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
-    `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`runner/smoothing`);
+    `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
     the key is absent where they are not. `states` are fed back from sample to sample of a stream, and then the golden
     vectors are one stream; no key where there are none. `reference` names the member that says what validation looked
     like (`runner/monitor/reference.py`); no key where the bundle has none. `architectures` are machines as `uname -m`

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from edgekit.runner import input_path, input_vector, smoothing
+from edgekit.runner import input_vector
+from edgekit.runner.bundle import input_path_rules, smoothing_rules
 from edgekit.runner.errors import BundleError, InputError
 from edgekit.runner.rules import (
     FLAG,
@@ -147,8 +148,8 @@ def check(manifest: Manifest) -> None:
     _check_preprocess(manifest)
     _check_task(manifest)
     if manifest.smoothing is not None:
-        smoothing.check(manifest.smoothing, manifest.task)
-        smoothing.check_kind(manifest.raw.kind)
+        smoothing_rules.check(manifest.smoothing, manifest.task)
+        smoothing_rules.check_kind(manifest.raw.kind)
     if manifest.states is not None:
         _check_states(manifest)
 
@@ -166,7 +167,7 @@ def _check_raw(raw: RawSpec) -> None:
     for key, applies, holds, fix in RAW:
         if applies(raw):
             need(holds(raw), f"raw.{key}", getattr(raw, key), fix.format(kind=raw.kind, last=raw.shape[-1]))
-    input_path.check_steps(raw)
+    input_path_rules.check(raw)
 
 
 def _check_spec(where: str, spec: TensorSpec) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from edgekit.core.config import Budget, StageConfig, Strict
 from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
-from edgekit.runner import smoothing
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.errors import InputError
 
 LIBRARIES = ("numpy", "ai-edge-litert", "openvino", "onnxruntime")
@@ -119,6 +119,6 @@ class Config(StageConfig):
         """ConfigError for a method that is none, or not for this task."""
         for each in self.smoothing.candidates(self.task) if self.smoothing else ():
             try:
-                smoothing.check(each, self.task)
+                smoothing_rules.check(each, self.task)
             except InputError as error:
                 raise ConfigError(f"bundle.{error}") from None

@@ -15,9 +15,9 @@ from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import anomaly
 from edgekit.data import Data
 from edgekit.runner import input_path, postprocess, smoothing
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
-from edgekit.runner.smoothing import methods
 from edgekit.stages.bundle.config import Config
 
 TASKS = ("classification", "anomaly")
@@ -44,7 +44,7 @@ def check(data: Data, config: Config) -> None:
     """ConfigError for options that these data do not fit, before anything is trained."""
     if config.smoothing is not None:
         try:
-            smoothing.check_kind(data.kind)
+            smoothing_rules.check_kind(data.kind)
         except InputError as error:
             raise ConfigError(f"bundle.{error}") from None
     chooses = config.smoothing is not None and config.smoothing.choose is not None
@@ -105,7 +105,7 @@ def said(outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, wa
     for place, output in enumerate(outputs):
         also = () if samples is None else (samples[place],)
         one = answer(output, 1, {}, *also)
-        found.append(methods.said(smooth(one) if smooth else one, declared))
+        found.append(smoothing.said(smooth(one) if smooth else one, declared))
     return np.array([labels[0] if labels else NORMAL for labels in found], np.int64)
 
 

@@ -1,22 +1,41 @@
-"""The methods of smoothing: majority, mean and hysteresis, on answers of every task.
+"""Answers over time, as a bundle declares them under `smoothing`: majority, mean or hysteresis, for every task.
 
-Each takes a bundle's options and its manifest, and gives a function from the answer to a window to the answer at that
-time. The function keeps what it needs of the windows before, so each stream has its own. Sums are of Python's floats,
-in the order of time.
+Only streams are smoothed, never single files. A method takes the bundle's options and its manifest, and gives a
+function that keeps what it needs of the windows before, so each stream has its own. Windows that were dropped or
+refused do not count. Sums are of Python's floats, in the order of time. `bundle/smoothing_rules.py` says what may be
+declared.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.postprocess import classification, multi_label
-from edgekit.runner.smoothing import Smoother
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
+
+Smoother = Callable[[Any], Any]
+
+
+def maker(manifest: Manifest) -> Smoother | None:
+    """The function for a new stream, from the answer to a window to the answer at that time.
+
+    Its answers are of the same kind, and the window's own stands beside them. None where the bundle declares no
+    smoothing.
+    """
+    if manifest.smoothing is None:
+        return None
+    return METHODS[manifest.smoothing["method"]](manifest.smoothing, manifest)
+
+
+def facts(smoothed: Any) -> dict[str, Any]:
+    """A smoothed answer for JSON, without what the window's own answer says already."""
+    found: dict[str, Any] = smoothed.to_dict()
+    return {key: value for key, value in found.items() if key not in ("scores", "timing_ms")}
 
 
 def majority(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
@@ -91,6 +110,13 @@ def hysteresis(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
         return restated(answer, manifest, values, held)
 
     return smooth
+
+
+METHODS: dict[str, Callable[[Mapping[str, Any], Manifest], Smoother]] = {
+    "majority": majority,
+    "mean": mean,
+    "hysteresis": hysteresis,
+}
 
 
 def numbers(answer: Any, manifest: Manifest) -> list[float]:

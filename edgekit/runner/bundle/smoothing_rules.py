@@ -1,21 +1,12 @@
-"""Answers over time: what a bundle declares under `smoothing`, and the function that carries it out.
-
-Only streams are smoothed, never single files. Windows that were dropped or refused do not count. What may be declared
-is checked here without numpy; `methods.py` holds the methods.
-"""
+"""What may be declared under `smoothing` in a manifest, checked without numpy; `runner/smoothing.py` carries it out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from edgekit.runner.errors import InputError
 from edgekit.runner.rules import is_number, is_whole
 
-if TYPE_CHECKING:
-    from edgekit.runner.bundle.manifest import Manifest
-
-Smoother = Callable[[Any], Any]
 METHODS: dict[str, dict[str, type]] = {
     "majority": {"windows": int},
     "mean": {"windows": int},
@@ -64,23 +55,3 @@ def _check_limits(enter: Any, leave: Any, task: str) -> None:
             raise InputError(f"smoothing.{name}: got {limit!r}; use a number above 0{most}")
     if leave > enter:
         raise InputError(f"smoothing.leave: got {leave!r}; use at most enter, {enter!r}")
-
-
-def maker(manifest: Manifest) -> Smoother | None:
-    """The function for a new stream, from the answer to a window to the answer at that time.
-
-    Its answers are of the same kind, and the window's own stands beside them. None where the bundle declares no
-    smoothing.
-    """
-    if manifest.smoothing is None:
-        return None
-    from edgekit.runner.smoothing import methods
-
-    made: Smoother = getattr(methods, manifest.smoothing["method"])(manifest.smoothing, manifest)
-    return made
-
-
-def facts(smoothed: Any) -> dict[str, Any]:
-    """A smoothed answer for JSON, without what the window's own answer says already."""
-    found: dict[str, Any] = smoothed.to_dict()
-    return {key: value for key, value in found.items() if key not in ("scores", "timing_ms")}
