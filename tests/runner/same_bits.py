@@ -23,11 +23,11 @@ import numpy as np
 from edgekit.runner import input_path, postprocess, smoothing
 from edgekit.runner.boxes import Decoder, Options
 from edgekit.runner.inputs.picture import fit
+from edgekit.runner.inputs.resample import Resampler
 from edgekit.runner.postprocess.classification import softmax
 from edgekit.runner.postprocess.multi_label import sigmoid
 from edgekit.runner.preprocess import transform
 from edgekit.runner.preprocess.sliding import Sliding
-from edgekit.runner.streaming.resampler import Resampler
 
 NEAR = 1e-6
 LABELS = ["no", "yes", "other"]

@@ -23,7 +23,7 @@ from edgekit.runner.doctor import Case, advice, report, wheels
 from edgekit.runner.doctor.subject import Subject
 from edgekit.runner.doctor.subject import read as read_subject
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators.tables.tflite import NAMES
+from edgekit.runner.operators.tflite_versions import NAMES
 from tests import requirements
 
 from . import handmade

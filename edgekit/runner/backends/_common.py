@@ -10,8 +10,8 @@ import numpy as np
 from edgekit.runner.backends import INTERPRETERS
 from edgekit.runner.errors import BackendError, BundleError, InputError
 from edgekit.runner.input_vector import split, width
-from edgekit.runner.joined import join
 from edgekit.runner.operators import check_closed
+from edgekit.runner.output_vector import join
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec

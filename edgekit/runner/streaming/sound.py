@@ -20,7 +20,7 @@ from edgekit.runner.streaming.wav_header import Header, Headers
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
-    from edgekit.runner.streaming.resampler import Resampler
+    from edgekit.runner.inputs.resample import Resampler
     from edgekit.runner.streaming.source import Source
 
 CODINGS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le": (PCM, 32), "f32le": (FLOAT, 32)}
@@ -162,7 +162,7 @@ class Sound:
     def _start(self, form: tuple[int, int, int, int]) -> None:
         self._form = form
         if form[2] != self._to_hz:
-            from edgekit.runner.streaming.resampler import Resampler
+            from edgekit.runner.inputs.resample import Resampler
 
             self._resampler = Resampler(form[2], self._to_hz)
 

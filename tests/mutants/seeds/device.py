@@ -87,9 +87,9 @@ DEVICE = (
     ),
     Seed(
         "range-not-kept",
-        "runner/promised.py",
-        "low >= promised[0] and high <= promised[1]",
-        "low >= promised[0] or high <= promised[1]",
+        "runner/model.py",
+        "low >= limits[0] and high <= limits[1]",
+        "low >= limits[0] or high <= limits[1]",
         "0-255 is answered where 0-1 was promised",
         ("tests/runner/test_contract.py",),
     ),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgekit.runner import joined
+from edgekit.runner import output_vector
 
 CASES = [
     ([(7,)], (7,)),
@@ -20,8 +20,8 @@ CASES = [
 def test_outputs_are_joined_and_split_again(shapes: list[tuple[int, ...]], whole: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
     outputs = [random.normal(size=(3, *shape)).astype(np.float32) for shape in shapes]
-    made = joined.join(outputs)
+    made = output_vector.join(outputs)
     assert made.shape == (3, *whole)
-    assert joined.shape(shapes) == whole
-    for one, again in zip(outputs, joined.split(made, shapes), strict=True):
+    assert output_vector.shape(shapes) == whole
+    for one, again in zip(outputs, output_vector.split(made, shapes), strict=True):
         assert np.array_equal(one, again)

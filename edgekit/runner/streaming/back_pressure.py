@@ -1,4 +1,4 @@
-"""What is done where windows come faster than they are answered: wait for the model, or drop the oldest that waits.
+"""Back-pressure where windows come faster than they are answered: wait for the model, or drop the oldest that waits.
 
 A recorder does not wait: what nobody takes out of its pipe it loses itself, in the middle of windows and uncounted. So
 there a thread takes everything as it comes, and whole windows are dropped and counted.
