@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import RivalFile
-from edgekit.runner.backends._common import Opened
+from edgekit.runner.backends.opened import Opened
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.files import Content
 from edgekit.search.measuring import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files

@@ -11,7 +11,7 @@ from convert_runs import spec_of
 from edgekit.measure import latency
 from edgekit.measure.references import References, RivalFile
 from edgekit.models import store
-from edgekit.runner.backends._common import Opened
+from edgekit.runner.backends.opened import Opened
 
 CALIBRATION = np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32)
 EFFORT = {"rounds": 10, "calls_per_round": 5, "timeout_s": 240.0, "warmup_per_round": 1}

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends import _takes_bytes
-from edgekit.runner.backends._common import (
+from edgekit.runner.backends import byte_inputs
+from edgekit.runner.backends.opened import (
     Opened,
     agree,
     agree_states,
@@ -26,7 +26,7 @@ from edgekit.runner.backends._common import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends._common import Convert
+    from edgekit.runner.backends.opened import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 DTYPES = {
@@ -82,7 +82,7 @@ def open(
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise cannot_open(name, error) from error
-    return OnnxruntimeBackend(made, inputs, outputs, batch, states, _takes_bytes.encoding(model, inputs))
+    return OnnxruntimeBackend(made, inputs, outputs, batch, states, byte_inputs.encoding(model, inputs))
 
 
 @functools.cache

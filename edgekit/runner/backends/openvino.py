@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends import _takes_bytes
-from edgekit.runner.backends._common import (
+from edgekit.runner.backends import byte_inputs
+from edgekit.runner.backends.opened import (
     Opened,
     agree,
     agree_states,
@@ -30,7 +30,7 @@ from edgekit.runner.backends._common import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends._common import Convert
+    from edgekit.runner.backends.opened import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 END = b"\n"
@@ -54,7 +54,7 @@ def open(
         core = openvino.Core()
         model = _read(core, files, batch, inputs, states)
         compiled = compile_model(core, model, threads, device)
-        to_bytes = _takes_bytes.encoding(_graph(files), inputs)
+        to_bytes = byte_inputs.encoding(_graph(files), inputs)
         return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
@@ -79,7 +79,7 @@ def compiled(
     core = openvino.Core()
     stream = io.BytesIO()
     compile_model(core, _read(core, files, 1, inputs, states), threads, device).export_model(stream)
-    said = _takes_bytes.written(_graph(files))
+    said = byte_inputs.written(_graph(files))
     return (said + END if said else b"") + stream.getvalue()
 
 
@@ -99,10 +99,10 @@ def restore(
         import openvino
 
         core, said = openvino.Core(), b""
-        if blob.startswith(_takes_bytes.BEGIN.encode()):
+        if blob.startswith(byte_inputs.BEGIN.encode()):
             said, _, blob = blob.partition(END)
         model = core.import_model(io.BytesIO(blob), device, settings(threads, device))
-        to_bytes = _takes_bytes.encoding(said, inputs)
+        to_bytes = byte_inputs.encoding(said, inputs)
         return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends._common import (
+from edgekit.runner.backends.opened import (
     Convert,
     Opened,
     agree,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner import input_vector
-from edgekit.runner.bundle import input_path_rules, smoothing_rules
+from edgekit.runner.bundle import input_path_rules
 from edgekit.runner.errors import BundleError, InputError
 from edgekit.runner.rules import (
     FLAG,
@@ -148,6 +148,8 @@ def check(manifest: Manifest) -> None:
     _check_preprocess(manifest)
     _check_task(manifest)
     if manifest.smoothing is not None:
+        from edgekit.runner.bundle import smoothing_rules
+
         smoothing_rules.check(manifest.smoothing, manifest.task)
         smoothing_rules.check_kind(manifest.raw.kind)
     if manifest.states is not None:

@@ -12,7 +12,7 @@ from convert_runs import seal_run
 
 from edgekit.core.variants import one_call, open_variant, read
 from edgekit.data import Data
-from edgekit.runner.backends._common import Opened
+from edgekit.runner.backends.opened import Opened
 from edgekit.runner.preprocess import transform
 from edgekit.stages import convert
 from edgekit.stages.convert import Config, plan
