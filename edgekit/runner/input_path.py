@@ -67,7 +67,7 @@ def pictures(shape: Sequence[int], fit: str = "stretch", orientation: str = "app
     ]
 
 
-class Placed(NamedTuple):
+class PictureTransform(NamedTuple):
     """Where a picture lies in its sample: from (left, top), `across` and `down` times as large as it was."""
 
     left: int
@@ -92,7 +92,7 @@ class Placed(NamedTuple):
         return x[0], y[0], x[1], y[1]
 
 
-def placed(size: tuple[int, int], resize: Step) -> Placed:
+def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
     """What a step `resize_picture` that keeps the whole picture does to one of (width, height).
 
     A letterbox keeps proportions, to the nearest pixel, and puts the picture in the middle.
@@ -105,7 +105,7 @@ def placed(size: tuple[int, int], resize: Step) -> Placed:
         else:
             new_width = max(1, (width * tall + height // 2) // height)
     left, top = (wide - new_width) // 2, (tall - new_height) // 2
-    return Placed(left, top, new_width, new_height, new_width / width, new_height / height)
+    return PictureTransform(left, top, new_width, new_height, new_width / width, new_height / height)
 
 
 def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:

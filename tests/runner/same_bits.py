@@ -77,7 +77,7 @@ def detections() -> list[Any]:
     made = postprocess.maker(manifest("detection", boxes=Options(0.3, 0.5, 100)._asdict()))
     resize = input_path.pictures((*SIZE, 3), "letterbox")[1]
     answers = [made(outputs(seed), 1, {}) for seed in range(4)]
-    placed = [input_path.placed(size, resize) for size in SIZES]
+    placed = [input_path.picture_transform(size, resize) for size in SIZES]
     moved = [place.into_picture(each.box) for place in placed for each in answers[0].boxes]
     return [[each.to_dict() for each in answers], placed, moved]
 

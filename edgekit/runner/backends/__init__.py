@@ -3,9 +3,9 @@
 A row of `INTERPRETERS` names the file here that opens models on it. Each such file offers
 
     open(files, inputs, outputs, threads, device, batch, states, name)
-                                                   -> an `Opened` model that takes `batch` samples a call
+                                                   -> an `BaseBackend` model that takes `batch` samples a call
 
-It takes its model from `opened.only`, which lets no model pass that opens files outside its bundle.
+It takes its model from `base.only`, which lets no model pass that opens files outside its bundle.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MissingError(BackendError):
 
 
 class Backend(Protocol):
-    """An opened model; `opened.Opened` says what the methods do."""
+    """An opened model; `base.BaseBackend` says what the methods do."""
 
     name: str
     shape: tuple[int, ...]

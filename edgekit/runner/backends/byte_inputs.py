@@ -17,7 +17,7 @@ from edgekit.runner import bounded_json
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends.opened import Convert
+    from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import TensorSpec
 
 KEY = "edgekit"

@@ -11,8 +11,8 @@ import numpy as np
 
 from edgekit.runner import telemetry
 from edgekit.runner.backends import byte_inputs
-from edgekit.runner.backends.opened import (
-    Opened,
+from edgekit.runner.backends.base import (
+    BaseBackend,
     agree,
     agree_states,
     cannot_open,
@@ -26,7 +26,7 @@ from edgekit.runner.backends.opened import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends.opened import Convert
+    from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 DTYPES = {
@@ -123,7 +123,7 @@ def session(model: bytes | str, options: Any) -> Any:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-class OnnxruntimeBackend(Opened):
+class OnnxruntimeBackend(BaseBackend):
     """A session; every run gives a new array.
 
     One input and one output without states are bound to arrays once: a µs less a call than handing them over each time.
@@ -161,7 +161,7 @@ class OnnxruntimeBackend(Opened):
         self._before, self._after = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         if self._bound is not None:
             fill(self._source, x)
             self._run_bound(self._bound)
@@ -172,7 +172,7 @@ class OnnxruntimeBackend(Opened):
         return found[0] if self._is_one else found
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         found = self._run([*self._outputs, *self._after], {**self._given(x), **dict(zip(self._before, states))})
         count = len(self._outputs)
         return found[0] if self._is_one else found[:count], found[count:]

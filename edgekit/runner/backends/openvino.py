@@ -14,8 +14,8 @@ import numpy as np
 
 from edgekit.runner import telemetry
 from edgekit.runner.backends import byte_inputs
-from edgekit.runner.backends.opened import (
-    Opened,
+from edgekit.runner.backends.base import (
+    BaseBackend,
     agree,
     agree_states,
     cannot_open,
@@ -30,7 +30,7 @@ from edgekit.runner.backends.opened import (
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends.opened import Convert
+    from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 END = b"\n"
@@ -171,7 +171,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
     return {"PERFORMANCE_HINT": "LATENCY", **count, **precision}
 
 
-class OpenvinoBackend(Opened):
+class OpenvinoBackend(BaseBackend):
     """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
 
     def __init__(
@@ -206,7 +206,7 @@ class OpenvinoBackend(Opened):
             self._request.set_output_tensor(place, tensor(array, shared_memory=True))
 
     def invoke(self, x: np.ndarray) -> Any:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         if self._before:
             return self.step(x, self.zeros())[0]
         self._feed(x)
@@ -214,7 +214,7 @@ class OpenvinoBackend(Opened):
         return self._all() if self._result is None else self._result.copy()
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         for array, state in zip(self._before, states):
             array[...] = state
         self._feed(x)

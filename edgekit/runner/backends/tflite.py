@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.backends.opened import (
+from edgekit.runner.backends.base import (
+    BaseBackend,
     Convert,
-    Opened,
     agree,
     agree_states,
     cannot_open,
@@ -97,7 +97,7 @@ CLASSES: dict[str, Callable[[], Any]] = {
 """By interpreter, what imports its class."""
 
 
-class TfliteBackend(Opened):
+class TfliteBackend(BaseBackend):
     """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
 
     def __init__(
@@ -130,7 +130,7 @@ class TfliteBackend(Opened):
         self._is_plain = self._source is not None and self._result is not None and not states
 
     def invoke(self, x: np.ndarray) -> Any:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         if self._is_plain:
             self._set(self._source, x)
             self._invoke()
@@ -142,7 +142,7 @@ class TfliteBackend(Opened):
         return self._all() if self._result is None else self._get(self._result)
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         for (before, _), state in zip(self._fed, states):
             self._set(before, state)
         self._feed(x)

@@ -82,6 +82,15 @@ def read(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, by
     return next(samples(path, raw, strict, members)).raw
 
 
+def read_bytes(path: str, most: int) -> bytes:
+    """The first `most` bytes of a file; InputError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
 def unreadable(suffix: str, raw: RawSpec) -> str:
     """What is said of a file whose suffix nothing here reads."""
     return f"cannot read {suffix or 'a file without suffix'}; this bundle takes {', '.join(suffixes(raw))}"

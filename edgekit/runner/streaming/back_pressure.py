@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 POLICIES = ("drop", "wait")
 
 
-class Waiting:
+class WaitForModel:
     """Windows in the order they came, each read only once the one before was answered: nothing is ever dropped."""
 
     dropped = 0

@@ -33,7 +33,7 @@ ARRAYS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": 
 
 
 @dataclass(frozen=True)
-class Asked:
+class StreamFormat:
     """What whoever opens the stream says of it; None: nothing."""
 
     coding: tuple[int, int] | None
@@ -41,7 +41,7 @@ class Asked:
     channels: int | None
 
 
-def asked(format: str | None, rate_hz: int | None, channels: int | None) -> Asked:
+def stream_format(format: str | None, rate_hz: int | None, channels: int | None) -> StreamFormat:
     """The same, checked; InputError for a format that is none."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format: got {str(format)[:40]!r}; use one of {', '.join(FORMATS)}")
@@ -49,13 +49,13 @@ def asked(format: str | None, rate_hz: int | None, channels: int | None) -> Aske
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise InputError(f"{name}: got {value!r}; use a whole number from 1")
     coding = None if format in (None, WAV) else CODINGS[ARECORD.get(str(format), str(format))]
-    return Asked(coding, rate_hz, channels)
+    return StreamFormat(coding, rate_hz, channels)
 
 
 class Sound:
     """Parts (samples,) float32 at the bundle's rate, out of a source's bytes or arrays."""
 
-    def __init__(self, raw: RawSpec, wish: Asked, on_note: Callable[[str], object]) -> None:
+    def __init__(self, raw: RawSpec, wish: StreamFormat, on_note: Callable[[str], object]) -> None:
         assert raw.sample_rate_hz is not None
         self._raw, self._wish, self._on_note = raw, wish, on_note
         self._to_hz: int = raw.sample_rate_hz

@@ -140,8 +140,8 @@ class Stream:
         parts = _parts(raw, taken, format, rate_hz, channels, on_note or _ignore)
         windows = _windows(raw, taken, parts, self.hop, on_note or _ignore)
         most = max(2, -(-raw.shape[0] // self.hop))
-        self._windows: back_pressure.DropOldest | back_pressure.Waiting = (
-            back_pressure.DropOldest(windows, most) if self.when_slow == "drop" else back_pressure.Waiting(windows)
+        self._windows: back_pressure.DropOldest | back_pressure.WaitForModel = (
+            back_pressure.DropOldest(windows, most) if self.when_slow == "drop" else back_pressure.WaitForModel(windows)
         )
         shares = raw.kind == "audio" and sliding.find(model.manifest.preprocess) is not None
         self._sliding = sliding.Sliding(model.manifest.preprocess, raw.shape[0]) if shares else None
@@ -231,7 +231,7 @@ def _parts(
 ) -> Iterator[np.ndarray]:
     """The stream's moments in parts; InputError at once for what can never fit the bundle."""
     if raw.kind == "audio":
-        return sound.Sound(raw, sound.asked(format, rate_hz, channels), on_note).parts(source)
+        return sound.Sound(raw, sound.stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
         raise InputError(f"the stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, no sound and no rows")
     if rate_hz is not None or channels not in (None, raw.shape[1]):

@@ -24,7 +24,7 @@ IDS = ("int32", "int64")
 """Types of an input that takes token ids."""
 
 
-class Opened:
+class BaseBackend:
     """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32, or takes int32 ids.
 
     `encode` and `decode` are the conversions between the two; None where there is nothing to convert. Several inputs
