@@ -47,18 +47,18 @@ def majority(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
     last: deque[list[int]] = deque(maxlen=options["windows"])
 
     def smooth(answer: Any) -> Any:
-        last.append(said(answer, manifest))
+        last.append(label_places(answer, manifest))
         votes = [sum(place in each for each in last) for place in range(len(manifest.labels))]
         if manifest.task == "anomaly":
-            return restated(answer, manifest, numbers(answer, manifest), [1] if 2 * votes[1] > len(last) else [])
+            return with_numbers(answer, manifest, numbers(answer, manifest), [1] if 2 * votes[1] > len(last) else [])
         shares = [count / len(last) for count in votes]
         if manifest.task == "classification":
             most = max(votes)
-            return restated(
+            return with_numbers(
                 answer, manifest, shares, [next(each[0] for each in reversed(last) if votes[each[0]] == most)]
             )
         found = [place for place, count in enumerate(votes) if 2 * count > len(last)]
-        return restated(answer, manifest, shares, sorted(found, key=lambda place: -votes[place]))
+        return with_numbers(answer, manifest, shares, sorted(found, key=lambda place: -votes[place]))
 
     return smooth
 
@@ -72,7 +72,7 @@ def mean(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
 
     def smooth(answer: Any) -> Any:
         last.append(numbers(answer, manifest))
-        return restated(answer, manifest, [_mean(column) for column in zip(*last)])
+        return with_numbers(answer, manifest, [_mean(column) for column in zip(*last)])
 
     return smooth
 
@@ -107,7 +107,7 @@ def hysteresis(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
         else:
             on = [place for place, value in enumerate(values) if value >= (leave if place in held else enter)]
             held = sorted(on, key=lambda place: -values[place])
-        return restated(answer, manifest, values, held)
+        return with_numbers(answer, manifest, values, held)
 
     return smooth
 
@@ -133,7 +133,7 @@ def numbers(answer: Any, manifest: Manifest) -> list[float]:
     return [named[label] for label in manifest.labels]
 
 
-def said(answer: Any, manifest: Manifest) -> list[int]:
+def label_places(answer: Any, manifest: Manifest) -> list[int]:
     """The places of the labels that an answer says, of an anomaly detection 1 for an anomaly."""
     if manifest.task == "classification":
         return [answer.index]
@@ -142,7 +142,7 @@ def said(answer: Any, manifest: Manifest) -> list[int]:
     return [manifest.labels.index(label) for label in answer.labels]
 
 
-def restated(answer: Any, manifest: Manifest, values: Sequence[float], says: Sequence[int] | None = None) -> Any:
+def with_numbers(answer: Any, manifest: Manifest, values: Sequence[float], says: Sequence[int] | None = None) -> Any:
     """The answer with other numbers, saying these labels; None: those that the numbers say by the task's own rule."""
     labels = manifest.labels
     if manifest.task == "regression":
