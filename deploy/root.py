@@ -27,7 +27,7 @@ REQUIREMENTS = Path(__file__).parent / "requirements"
 TARGETS = {"ai-edge-litert": ("tflite",), "openvino": ("openvino", "onnx"), "onnxruntime": ("onnx",)}
 """Interpreter → the targets whose bundles it runs, as the runner's backends say; to ask them would need numpy."""
 ALWAYS = ("numpy", "serve")
-EXTRA = ("pillow",)
+EXTRA = ("pillow", "tokenizers")
 RUNNER = "edgerun.pyz"
 CHECK = Path(__file__).parent / "healthcheck.py"
 
@@ -38,7 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="where to; must not be there yet")
     parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="a .edge.zip, or a folder of them")
     parser.add_argument("--interpreter", required=True, choices=list(TARGETS))
-    parser.add_argument("--with", dest="extra", action="append", default=[], choices=EXTRA, help="pillow for pictures")
+    parser.add_argument(
+        "--with",
+        dest="extra",
+        action="append",
+        default=[],
+        choices=EXTRA,
+        help="pillow for pictures, tokenizers for texts",
+    )
     options = parser.parse_args(arguments)
     if options.folder.exists():
         _fail(f"{options.folder} is there already; name a new folder, or remove it")

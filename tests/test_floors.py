@@ -16,13 +16,18 @@ from edgekit.core.floors import FLOORS
 
 PACKAGE = Path(__file__).parent.parent / "edgekit"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
-RUNNER_MAY_USE = {"numpy", "PIL", "edgekit", "_sha2", "_sha256"}  # the last two are Python's own, each of some versions
+RUNNER_MAY_USE = {
+    "numpy",
+    "PIL",
+    "tokenizers",
+    "edgekit",
+    "_sha2",
+    "_sha256",
+}  # the last two are Python's own, each of some versions
 INTERPRETERS = {
-    "litert": {"ai_edge_litert"},
-    "tflite_runtime": {"tflite_runtime"},
+    "tflite": {"ai_edge_litert", "tflite_runtime", "tensorflow"},
     "openvino": {"openvino"},
     "onnxruntime": {"onnxruntime"},
-    "tensorflow": {"tensorflow"},
 }
 
 
@@ -160,7 +165,7 @@ def test_no_module_is_a_pickle_user() -> None:
                 "mlflow",
             },
         ),
-        ("edgekit.runner", {"numpy", "PIL", "pydantic"}),
+        ("edgekit.runner", {"numpy", "PIL", "pydantic", "tokenizers"}),
     ],
 )
 def test_importing_is_light(imports: str, never: set[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from docs.generate.tables import code, table
 from edgekit.runner import input_path, input_vector
 from edgekit.runner.bundle import manifest_rules as rules
-from edgekit.runner.bundle import smoothing_rules, state_rules
+from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
 from edgekit.runner.preprocess import steps
 
@@ -119,7 +119,7 @@ TENSOR: Words = {
 STATE: Words = {
     "name": ("text", "Name of the state, for people."),
     "shape": ("list of whole numbers > 0", "Shape of both its tensors, as the model has them."),
-    "dtype": (_one_of(state_rules.DTYPES), "Type of their numbers."),
+    "dtype": (_one_of(rules.STATE_DTYPES), "Type of their numbers."),
     "input": ("text", "Name of the tensor that takes the state."),
     "output": ("text", "Name of the tensor that gives the next one."),
 }

@@ -158,7 +158,7 @@ def _label(
     """Write a picture's boxes into its rows (1 + most, 5), in the sample's pixels."""
     resize = input_path.find(config.input_path, "resize_picture")
     assert resize is not None
-    place = input_path.placed(size, resize)
+    place = input_path.picture_transform(size, resize)
     kept = []
     for box in picture.boxes:
         sides = _clipped(box, size)

@@ -142,7 +142,7 @@ def placed(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
     resize = input_path.find(steps, "resize_picture")
     assert resize is not None
     high, wide = mask.shape
-    place = input_path.placed((wide, high), resize)
+    place = input_path.picture_transform((wide, high), resize)
     found = np.full((resize["height"], resize["width"]), masks.UNKNOWN, dtype=np.uint8)
     rows, columns = masks.nearest(place.height, high), masks.nearest(place.width, wide)
     inside = np.s_[place.top : place.top + place.height, place.left : place.left + place.width]

@@ -195,7 +195,7 @@ def _sound(content: bytes, config: Options) -> np.ndarray | str:
     assert shape is not None
     try:
         found, _ = wav.decode(
-            "a sound", content, wav.Wanted(shape[0], config.rate_hz, tuple(steps), "the config asks for")
+            "a sound", content, wav.SoundSpec(shape[0], config.rate_hz, tuple(steps), "the config asks for")
         )
     except InputError as error:
         return str(error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from edgekit.core.cache_key import library_versions
 from edgekit.core.errors import DataError
 from edgekit.data.paths import PathText, existing, stamp
 from edgekit.data.types import Pools, SourceConfig
@@ -64,8 +65,9 @@ class Texts:
 
 
 def vocabulary_identity(config: TextConfig) -> list[object]:
-    """Of the file that holds the vocabulary, what the file system says of it; nothing where it is made."""
-    return stamp(existing(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
+    """The library that makes the ids; of a file that holds the vocabulary, what the file system says of it."""
+    file = stamp(existing(config.tokenizer, "data.tokenizer")) if config.tokenizer else []
+    return [library_versions(("tokenizers",)), *file]
 
 
 def pools(given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig, notes: Sequence[str]) -> Pools:
@@ -173,7 +175,4 @@ def in_words(data: Data, sample: np.ndarray) -> str:
     from edgekit.runner import tokenization
 
     tokenizer = tokenization.read(data.members[step["vocabulary"]])
-    tokens = {number: token for token, number in {**tokenizer.model.vocabulary, **tokenizer.added.ids}.items()}
-    ids = [number for number in sample.tolist() if number != step["pad_id"]]
-    ids = ids[len(tokenizer.before) : len(ids) - len(tokenizer.behind)]
-    return tokenizer.model.joined([tokens.get(number, "") for number in ids])
+    return tokenizer.readable([number for number in sample.tolist() if number != step["pad_id"]])

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from edgekit.runner import tokenization
-from edgekit.runner.tokenization import characters
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 """Their places are their ids."""
@@ -30,8 +29,7 @@ def train(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
     empty = tokenization.read(_file(SPECIAL, lowercase))
     counts: Counter[str] = Counter()
     for text in texts:
-        words = characters.WORDS_AND_PUNCTUATION.findall(empty.model.normalize(text))
-        counts.update(word for word in words if len(word) <= LONGEST_WORD)
+        counts.update(word for word in empty.words(text) if len(word) <= LONGEST_WORD)
     return _file(_tokens(counts, size), lowercase)
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from edgekit.core.errors import ModelError, with_article
 from edgekit.models.spec import ModelSpec
-from edgekit.runner import boxes, masks
-from edgekit.runner import joined as of_shapes
+from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.errors import RunnerError
 
 
@@ -62,7 +61,7 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
     )
     if not parts or len(shapes) != len(parts) or any(shape[0] != samples for shape in shapes):
         raise ModelError(f"{must}, returned {when}{shapes or with_article(type(out).__name__)}")
-    whole = of_shapes.shape([shape[1:] for shape in shapes])
+    whole = output_vector.shape([shape[1:] for shape in shapes])
     if len(whole) != 2 or whole[1] != wanted:
         raise ModelError(f"{must}, returned {when}{shapes}")
     try:

@@ -9,27 +9,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-Step = Mapping[str, Any]
-ID, COLUMN = "id", "column"
-DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
+from edgekit.runner.rules import Rule, is_count, is_list, is_whole, one_of
 
-STEPS: dict[str, dict[str, Any]] = {
-    "read_array": {"dtypes": list, "shape": list},
-    "decode_picture": {"orientation": ("apply", "ignore"), "channels": (1, 3)},
-    "resize_picture": {"height": int, "width": int, "fit": ("stretch", "crop", "letterbox")},
+Step = Mapping[str, Any]
+DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
+COUNT = Rule(is_count, "use a whole number above 0")
+LIST = Rule(is_list, "use a list")
+ID = Rule(lambda value: is_whole(value) and value >= 0, "use a whole number from 0")
+MEMBER = Rule(lambda value: isinstance(value, str) and bool(value), "use the name of a member")
+FLAG = Rule(lambda value: isinstance(value, bool), "use true or false")
+COLUMN = Rule(
+    lambda value: bool(value) if isinstance(value, str) else is_count(value),
+    "use a column's name, or its number from 1",
+)
+
+
+def _one_of(*values: str | int) -> Rule:
+    return one_of(values, f"use one of {values}")
+
+
+STEPS: dict[str, dict[str, Rule]] = {
+    "read_array": {"dtypes": LIST, "shape": LIST},
+    "decode_picture": {"orientation": _one_of("apply", "ignore"), "channels": _one_of(1, 3)},
+    "resize_picture": {"height": COUNT, "width": COUNT, "fit": _one_of("stretch", "crop", "letterbox")},
     "decode_wav": {},
     "mix_channels": {},
-    "resample": {"rate_hz": int},
+    "resample": {"rate_hz": COUNT},
     "decode_csv": {},
     "rows": {},
-    "windows": {"length": int, "stride": int, "fill": ("silence", "none")},
+    "windows": {"length": COUNT, "stride": COUNT, "fill": _one_of("silence", "none")},
     "decode_text": {},
-    "decode_text_table": {"delimiter": tuple(DELIMITERS), "header": bool, "column": COLUMN},
+    "decode_text_table": {"delimiter": _one_of(*DELIMITERS), "header": FLAG, "column": COLUMN},
     "read_tensors": {},
-    "tokenize": {"vocabulary": str, "length": int, "pad_id": ID, "too_long": ("cut", "refuse")},
+    "tokenize": {"vocabulary": MEMBER, "length": COUNT, "pad_id": ID, "too_long": _one_of("cut", "refuse")},
 }
-"""Options of each step: a whole number above 0 or, of an id, from 0; a list, a member of the bundle, true or false, a
-column's name or number, or one of the values that are named."""
+"""Options of each step."""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
     "vector": ("read_array", "decode_csv", "rows"),
@@ -53,7 +67,7 @@ def pictures(shape: Sequence[int], fit: str = "stretch", orientation: str = "app
     ]
 
 
-class Placed(NamedTuple):
+class PictureTransform(NamedTuple):
     """Where a picture lies in its sample: from (left, top), `across` and `down` times as large as it was."""
 
     left: int
@@ -78,7 +92,7 @@ class Placed(NamedTuple):
         return x[0], y[0], x[1], y[1]
 
 
-def placed(size: tuple[int, int], resize: Step) -> Placed:
+def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
     """What a step `resize_picture` that keeps the whole picture does to one of (width, height).
 
     A letterbox keeps proportions, to the nearest pixel, and puts the picture in the middle.
@@ -91,7 +105,7 @@ def placed(size: tuple[int, int], resize: Step) -> Placed:
         else:
             new_width = max(1, (width * tall + height // 2) // height)
     left, top = (wide - new_width) // 2, (tall - new_height) // 2
-    return Placed(left, top, new_width, new_height, new_width / width, new_height / height)
+    return PictureTransform(left, top, new_width, new_height, new_width / width, new_height / height)
 
 
 def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:

@@ -15,10 +15,10 @@ from edgekit.runner.encode import encoder, with_sample
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.runner.observers import Observers
 from edgekit.runner.preprocess.transform import pipeline
-from edgekit.runner.promised import check_values
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
+    from edgekit.runner.bundle.manifest import RawSpec
     from edgekit.runner.inputs.windows import Place
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
@@ -36,6 +36,27 @@ def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None,
     ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
     backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
     return Model(bundle, backend, threads, device)
+
+
+def check_range(raw: np.ndarray, spec: RawSpec) -> None:
+    """InputError for a sample with NaN or infinity, or with values outside the range that the bundle declares."""
+    low, high = np.minimum.reduce(raw, axis=None), np.maximum.reduce(raw, axis=None)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise InputError("sample: holds NaN or infinity; check the sensor or the file")
+    if spec.tensors is not None:
+        input_vector.check_values(raw, spec.tensors)
+    limits = spec.range
+    if limits is None or (low >= limits[0] and high <= limits[1]):
+        return
+    if raw.dtype == np.int32:
+        raise InputError(
+            f"sample: token ids from {low} to {high}; the bundle's vocabulary has 0 to {limits[1]}, "
+            "make them with that vocabulary"
+        )
+    raise InputError(
+        f"sample: values from {low:.6g} to {high:.6g}; the bundle takes {limits[0]:g} to {limits[1]:g}, "
+        "scale the sample as the training data were"
+    )
 
 
 class FileAnswer(NamedTuple):
@@ -120,10 +141,10 @@ class Model:
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
         if self._has_limits:
-            check_values(raw, self.manifest.raw)
+            check_range(raw, self.manifest.raw)
 
     def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray:
-        """The model's outputs, float32 without their batch axis; several are joined (`joined.py`).
+        """The model's outputs, float32 without their batch axis; several are joined (`output_vector.py`).
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from edgekit.runner import bundle as bundles
-from edgekit.runner import joined, postprocess
+from edgekit.runner import output_vector, postprocess
 from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
 from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, several, wire
@@ -126,7 +126,7 @@ class Served:
         return wire.Tensor(wanted.name, "FP32", values.shape, values)
 
     def _one_of_several(self, outputs: np.ndarray, name: str) -> np.ndarray:
-        parts = joined.split(outputs, list(self._values.values()))
+        parts = output_vector.split(outputs, list(self._values.values()))
         return np.ascontiguousarray(parts[list(self._values).index(name)])
 
     def _classes(self, name: str, outputs: np.ndarray, count: int) -> wire.Tensor:

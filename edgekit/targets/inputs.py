@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.runner.backends import _takes_bytes
+from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.input_vector import split
 
@@ -38,9 +38,9 @@ def _fix(takes: int, given: int) -> str:
 def parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"") -> list[np.ndarray]:
     """What each input takes of samples (n, …), as its plain dtype; quantized inputs are not for this.
 
-    The `content` of a file may say that it takes bytes (`runner/backends/_takes_bytes.py`).
+    The `content` of a file may say that it takes bytes (`runner/backends/byte_inputs.py`).
     """
-    to_bytes = _takes_bytes.encoding(content, inputs)
+    to_bytes = byte_inputs.encoding(content, inputs)
     x = x if to_bytes is None else to_bytes(x)
     arrays = [x] if len(inputs) == 1 else split(x, [each.shape[1:] for each in inputs])
     return [

@@ -23,10 +23,10 @@ PACKAGES = [
     "libstdc++6", "zlib1g", "libexpat1", "libffi8", "libbz2-1.0", "liblzma5", "libuuid1", "libcrypt1", "libssl3",
 ]  # fmt: skip
 WHEELS = {
-    "litert": ["numpy==2.4.6", "ai-edge-litert==2.3.0", "pillow==13.0.0"],
+    "litert": ["numpy==2.4.6", "ai-edge-litert==2.3.0", "pillow==13.0.0", "tokenizers==0.23.3"],
     "tflite_runtime": ["numpy==1.26.4", "tflite-runtime==2.14.0", "pillow==13.0.0"],
-    "openvino": ["numpy==1.26.4", "openvino==2026.4.1", "pillow==13.0.0"],
-    "onnxruntime": ["numpy==2.4.6", "onnxruntime==1.31.1", "pillow==13.0.0"],
+    "openvino": ["numpy==1.26.4", "openvino==2026.4.1", "pillow==13.0.0", "tokenizers==0.23.3"],
+    "onnxruntime": ["numpy==2.4.6", "onnxruntime==1.31.1", "pillow==13.0.0", "tokenizers==0.23.3"],
 }
 GLIBC = 36  # Debian 12 has glibc 2.36
 PLATFORMS = ["manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor in range(17, GLIBC + 1))]

@@ -21,7 +21,7 @@ import tomllib
 from deploy import root as script
 from deploy.unneeded import EVERYWHERE, OF
 from edgekit.runner import load
-from edgekit.runner.backends import litert, onnxruntime, openvino
+from edgekit.runner.backends import INTERPRETERS
 from tests import requirements
 from tests.conftest import ROOT
 from tests.deploy.conftest import DEPLOY, TARGETS, Built, build
@@ -32,7 +32,6 @@ from tests.test_packaging import PROJECT, normal, pins
 pytestmark = pytest.mark.processes
 
 HASHED = re.compile(r"^([\w.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
-BACKENDS = {"ai-edge-litert": litert, "openvino": openvino, "onnxruntime": onnxruntime}
 EXTRAS = {"ai-edge-litert": "tflite", "openvino": "openvino", "onnxruntime": "onnx"}
 KERNEL = "Linux 6.3 or later, for PR_SET_MDWE"
 DENIED = """
@@ -89,7 +88,9 @@ def test_the_parts_are_those_of_the_script_and_of_the_extras() -> None:
     known = {*script.ALWAYS, *script.TARGETS, *script.EXTRA}
     assert known == {path.stem for path in (DEPLOY / "requirements").glob("*.txt")}
     assert set(OF) <= known
-    assert {name: backend.TARGETS for name, backend in BACKENDS.items()} == script.TARGETS
+    assert {
+        each.distribution: each.targets for each in INTERPRETERS.values() if each.distribution in script.TARGETS
+    } == script.TARGETS
     for interpreter, extra in EXTRAS.items():
         (line,) = PROJECT["optional-dependencies"][extra]
         assert line.startswith(interpreter)

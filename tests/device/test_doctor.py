@@ -22,10 +22,10 @@ from edgekit.device.hardware.facts import Facts, Installed
 from edgekit.device.hardware.health import Reading
 from edgekit.device.trust.ssh_keygen import Fault
 from edgekit.runner import bundle
-from edgekit.runner.backends import PREFERENCE, module, names
+from edgekit.runner.backends import INTERPRETERS, PREFERENCE
 from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators.tables.tflite import NAMES
+from edgekit.runner.operators.tflite_versions import NAMES
 from tests import requirements
 from tests.runner import handmade
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
@@ -187,6 +187,8 @@ WHOLE = with_packages(INTEL, tensorflow="2.21.0")
 NOTHING = with_packages(PI)
 TFLITE, IR, ONNX = (Subject("x.edge.zip", target, model_bytes=100_000) for target in ("tflite", "openvino", "onnx"))
 
+TEXTS = replace(TFLITE, kind="text", inputs=(".npy", ".txt"))
+
 
 def feels(**changes: object) -> Facts:
     return replace(PI, reading=replace(FINE, **changes))  # type: ignore[arg-type]
@@ -224,6 +226,8 @@ CASES: list[tuple[str, bool, Case]] = [
     ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
     ("governor", False, Case(feels(governor="powersave"), TFLITE)),
     ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
+    ("tokenizers-missing", False, Case(PI, TEXTS)),
+    ("tokenizers-missing", True, Case(PI, TEXTS, input="mail.txt")),
     ("ssh-keygen", True, Case(PI, TFLITE, verifier=Fault("ssh-keygen: not found; install openssh-client", True))),
     ("ssh-keygen", False, Case(PI, TFLITE, verifier=Fault("ssh-keygen is too old; install OpenSSH 8.8", False))),
 ]  # fmt: skip
@@ -278,6 +282,7 @@ IN_ORDER = {
     "npu": Case(OPENVINO, ONNX, device="NPU"),
     "onnx": Case(with_packages(PI, onnxruntime="1.31.1"), ONNX),
     "numpy 1": Case(with_packages(PI, numpy="1.26.4", ai_edge_litert="2.3.0"), TFLITE),
+    "texts": Case(with_packages(PI, ai_edge_litert="2.3.0", tokenizers="0.22.2"), TEXTS, input="mail.txt"),
     "intel's powersave": Case(replace(feels(governor="powersave"), frequency_driver="intel_pstate"), TFLITE),
 }
 
@@ -368,7 +373,7 @@ def test_a_real_environment_that_works_gives_zero(bundles: dict[str, Path]) -> N
 
 
 def test_the_interpreters_are_those_of_the_backends() -> None:
-    assert {name: (module(name).DISTRIBUTION, tuple(module(name).TARGETS)) for name in names()} == wheels.INTERPRETERS
+    assert {name: (each.distribution, each.targets) for name, each in INTERPRETERS.items()} == wheels.INTERPRETERS
     for target, order in PREFERENCE.items():
         assert wheels.for_target(target) == list(order)
 

@@ -42,7 +42,7 @@ def test_it_is_executable_and_holds_the_runner_the_device_and_the_server(runner:
     assert others == ["__main__.py", "edgekit/__init__.py"]
     assert "edgekit/serve/worker.py" in names
     assert not [name for name in names if name.startswith("edgekit/serve/export")]
-    assert "edgekit/runner/backends/litert.py" in names
+    assert "edgekit/runner/backends/tflite.py" in names
 
 
 def test_every_source_is_python_3_9(runner: Path) -> None:

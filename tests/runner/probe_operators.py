@@ -1,4 +1,4 @@
-"""Measures what `edgekit/runner/operators/tables` says: run it with the Python that has the interpreter.
+"""Measures what `edgekit/runner/operators` says of releases: run it with the Python that has the interpreter.
 
     python tests/runner/probe_operators.py tflite ai_edge_litert.interpreter
     python tests/runner/probe_operators.py tflite tflite_runtime.interpreter

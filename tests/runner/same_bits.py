@@ -23,11 +23,11 @@ import numpy as np
 from edgekit.runner import input_path, postprocess, smoothing
 from edgekit.runner.boxes import Decoder, Options
 from edgekit.runner.inputs.picture import fit
+from edgekit.runner.inputs.resample import Resampler
 from edgekit.runner.postprocess.classification import softmax
 from edgekit.runner.postprocess.multi_label import sigmoid
 from edgekit.runner.preprocess import transform
 from edgekit.runner.preprocess.sliding import Sliding
-from edgekit.runner.streaming.resampler import Resampler
 
 NEAR = 1e-6
 LABELS = ["no", "yes", "other"]
@@ -77,7 +77,7 @@ def detections() -> list[Any]:
     made = postprocess.maker(manifest("detection", boxes=Options(0.3, 0.5, 100)._asdict()))
     resize = input_path.pictures((*SIZE, 3), "letterbox")[1]
     answers = [made(outputs(seed), 1, {}) for seed in range(4)]
-    placed = [input_path.placed(size, resize) for size in SIZES]
+    placed = [input_path.picture_transform(size, resize) for size in SIZES]
     moved = [place.into_picture(each.box) for place in placed for each in answers[0].boxes]
     return [[each.to_dict() for each in answers], placed, moved]
 

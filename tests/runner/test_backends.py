@@ -1,8 +1,7 @@
-"""The contract of an interpreter, held against every file in `edgekit/runner/backends/`."""
+"""The contract of an interpreter, held against every interpreter of `edgekit/runner/backends/`."""
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from importlib import metadata
@@ -13,16 +12,16 @@ import numpy as np
 import pytest
 
 from edgekit.runner import backends
+from edgekit.runner.backends import INTERPRETERS
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.bundle.manifest_rules import TARGETS
 from edgekit.runner.errors import BackendError, InputError
 
 from .conftest import LABELS, NHWC, SCORES, Made, onnx_model, reference, samples
 
-MODULES = {name: importlib.import_module(f"edgekit.runner.backends.{name}") for name in backends.names()}
 INSTALLED = [
-    pytest.param(name, marks=pytest.mark.needs(package=module.PACKAGE, required_in_ci=name != "tflite_runtime"))
-    for name, module in MODULES.items()
+    pytest.param(name, marks=pytest.mark.needs(package=each.package, required_in_ci=name != "tflite_runtime"))
+    for name, each in INTERPRETERS.items()
 ]
 
 
@@ -32,20 +31,22 @@ def prepared(model: Made, raw: np.ndarray) -> np.ndarray:
 
 
 def opened(name: str, made: dict[str, Made], threads: int = 1) -> tuple[Any, Made]:
-    model = made[MODULES[name].TARGETS[0]]
-    return MODULES[name].open(model.files, (model.input,), (model.output,), threads), model
+    model = made[INTERPRETERS[name].targets[0]]
+    return backends.open_backend(
+        model.target, model.files, (model.input,), (model.output,), threads, interpreter=name
+    ), model
 
 
 def test_every_target_has_an_interpreter_and_none_is_foreign() -> None:
-    assert {target for module in MODULES.values() for target in module.TARGETS} == set(TARGETS)
+    assert {target for each in INTERPRETERS.values() for target in each.targets} == set(TARGETS)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", INTERPRETERS)
 def test_it_says_what_it_is_without_importing_the_interpreter(name: str) -> None:
     code = (
         "import sys\n"
-        f"from edgekit.runner.backends import {name} as m\n"
-        "assert isinstance(m.available(), bool) and m.TARGETS and m.DISTRIBUTION and m.PACKAGE\n"
+        f"from edgekit.runner.backends import INTERPRETERS, {INTERPRETERS[name].file}\n"
+        f"assert isinstance(INTERPRETERS[{name!r}].is_installed, bool)\n"
         "heavy = {'ai_edge_litert', 'tflite_runtime', 'openvino', 'onnxruntime'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
@@ -60,7 +61,7 @@ def test_it_scores_as_the_reference_does(name: str, made: dict[str, Made]) -> No
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, reference(images), atol=model.atol)
     assert len(set(scores.argmax(axis=1).tolist())) > 1  # a constant answer would prove little
-    assert (backend.name, backend.version) == (name, metadata.version(MODULES[name].DISTRIBUTION))
+    assert (backend.name, backend.version) == (name, metadata.version(INTERPRETERS[name].distribution))
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -113,23 +114,23 @@ def test_the_model_itself_takes_nothing_stretched_or_cast(name: str, change: Any
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_what_is_no_model_is_refused(name: str, made: dict[str, Made]) -> None:
-    model = made[MODULES[name].TARGETS[0]]
+    model = made[INTERPRETERS[name].targets[0]]
     garbage = dict.fromkeys(model.files, b"this is no model")
     with pytest.raises(BackendError, match=name):
-        MODULES[name].open(garbage, (model.input,), (model.output,), 1)
+        backends.open_backend(model.target, garbage, (model.input,), (model.output,), interpreter=name)
     with pytest.raises(BackendError, match="model files"):
-        MODULES[name].open({"weights.dat": b""}, (model.input,), (model.output,), 1)
+        backends.open_backend(model.target, {"weights.dat": b""}, (model.input,), (model.output,), interpreter=name)
 
 
 @pytest.mark.parametrize("name", INSTALLED)
 def test_a_model_that_is_not_what_the_bundle_says_is_refused(name: str, made: dict[str, Made]) -> None:
-    model = made[MODULES[name].TARGETS[0]]
+    model = made[INTERPRETERS[name].targets[0]]
     ten = TensorSpec("scores", (1, 10), "float32", "NC")
     with pytest.raises(BackendError, match=r"output.*\[1, 3\].*\[1, 10\]"):
-        MODULES[name].open(model.files, (model.input,), (ten,), 1)
+        backends.open_backend(model.target, model.files, (model.input,), (ten,), interpreter=name)
     integer = TensorSpec("input", model.input.shape, "int8", model.input.layout)
     with pytest.raises(BackendError, match=r"input.*float32.*int8"):
-        MODULES[name].open(model.files, (integer,), (model.output,), 1)
+        backends.open_backend(model.target, model.files, (integer,), (model.output,), interpreter=name)
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])
@@ -140,11 +141,11 @@ def test_open_backend_takes_the_preferred_interpreter(key: str, made: dict[str, 
     assert backend.run(prepared(model, samples(1)[0])).shape == (1, len(LABELS))
 
 
-@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if not module.available()])
+@pytest.mark.parametrize("name", [name for name, each in INTERPRETERS.items() if not each.is_installed])
 def test_an_absent_interpreter_names_its_pip_line(name: str, made: dict[str, Made]) -> None:
-    model = made[MODULES[name].TARGETS[0]]
+    model = made[INTERPRETERS[name].targets[0]]
     with pytest.raises(
-        BackendError, match=f"{name} is not installed; run: .*pip install {MODULES[name].DISTRIBUTION} "
+        BackendError, match=f"{name} is not installed; run: .*pip install {INTERPRETERS[name].distribution} "
     ):
         backends.open_backend(model.target, model.files, (model.input,), (model.output,), interpreter=name)
 

@@ -258,10 +258,9 @@ def test_what_no_reader_knows_is_refused() -> None:
 
 
 def pairs() -> Iterator[Any]:
-    for name in backends.names():
-        module = importlib.import_module(f"edgekit.runner.backends.{name}")
-        needs = pytest.mark.needs(package=module.PACKAGE, required_in_ci=name != "tflite_runtime")
-        yield from (pytest.param(name, target, marks=needs) for target in module.TARGETS)
+    for name, each in backends.INTERPRETERS.items():
+        needs = pytest.mark.needs(package=each.package, required_in_ci=name != "tflite_runtime")
+        yield from (pytest.param(name, target, marks=needs) for target in each.targets)
 
 
 @pytest.mark.parametrize(("name", "target"), pairs())
@@ -277,9 +276,9 @@ def test_every_interpreter_refuses_it_before_it_is_opened(
     }[target]()
     (tmp_path / SECRET).write_bytes(bytes(12))
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(f"edgekit.runner.backends.{name}")
+    file = importlib.import_module(f"edgekit.runner.backends.{backends.INTERPRETERS[name].file}")
     with pytest.raises(BackendError, match=f"{name} cannot open the model"):
-        module.open(bad, (model.input,), (model.output,), 1)
+        file.open(bad, (model.input,), (model.output,), 1, name=name)
     with pytest.raises(BackendError, match=f"{name} cannot open the model"):
         backends.open_backend(target, bad, (model.input,), (model.output,), interpreter=name)
 

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.device.autotune import prove
 from edgekit.runner import bundle, load
-from edgekit.runner.backends import tensorflow
+from edgekit.runner.backends import INTERPRETERS
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError
@@ -68,7 +68,7 @@ def test_another_interpreter_that_survives_it_is_taken(crashing: Path, capfd: py
     """TensorFlow's own takes the shape from the data; where it is not installed, the crash is all there is to tell."""
     code = main(["selftest", str(crashing)])
     said = capfd.readouterr()
-    if tensorflow.available():
+    if INTERPRETERS["tensorflow"].is_installed:
         assert code == 0
         assert "interpreter tensorflow" in said.out
     else:

@@ -10,10 +10,9 @@ import pytest
 
 from edgekit.runner import postprocess
 from edgekit.runner.errors import BackendError
-from edgekit.runner.few import FEW
-from edgekit.runner.postprocess.classification import Classification, probabilities, softmax
+from edgekit.runner.postprocess.classification import SMALL_ARRAY, Classification, probabilities, softmax
 
-MANY = FEW + 1
+MANY = SMALL_ARRAY + 1
 
 
 def answered(scores: np.ndarray, top_k: int, activation: str = "softmax") -> Classification:
@@ -23,7 +22,7 @@ def answered(scores: np.ndarray, top_k: int, activation: str = "softmax") -> Cla
     return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 10, FEW, MANY, 1000])
+@pytest.mark.parametrize("count", [1, 2, 10, SMALL_ARRAY, MANY, 1000])
 def test_the_best_labels_and_their_probabilities(count: int) -> None:
     scores = np.random.default_rng(count).normal(0, 5, count).astype(np.float32)
     exact = np.exp(scores.astype(np.float64) - scores.max())

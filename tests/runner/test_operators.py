@@ -9,9 +9,7 @@ import pytest
 
 from edgekit.runner import bundle, operators
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator, onnx, openvino, tflite
-from edgekit.runner.operators.tables import onnx as onnx_table
-from edgekit.runner.operators.tables import tflite as tflite_table
+from edgekit.runner.operators import Needs, Operator, onnx, openvino, tflite, tflite_versions
 
 from . import handmade, probe_operators
 from .conftest import Made, onnx_model
@@ -196,9 +194,9 @@ def test_the_table_is_what_litert_does() -> None:
     """A sample of the table, probed: the highest version opens, the next one does not."""
     from ai_edge_litert.interpreter import Interpreter
 
-    table = tflite_table.highest("ai-edge-litert", (2, 3, 0))
+    table = tflite_versions.highest("ai-edge-litert", (2, 3, 0))
     assert table is not None
-    names = tflite_table.NAMES.split()
+    names = tflite_versions.NAMES.split()
     for name in ("ADD", "CONV_2D", "FULLY_CONNECTED", "TRANSPOSE", "GELU", "STABLEHLO_COMPOSITE"):
         code, most = names.index(name), table[name]
         assert probe_operators.accepted(Interpreter, code, most), name
@@ -210,16 +208,21 @@ def test_the_names_are_those_of_the_schema() -> None:
     from ai_edge_litert import schema_py_generated as schema
 
     theirs = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    assert [tflite_table.name_of(code) for code in range(len(theirs))] == [theirs[code] for code in range(len(theirs))]
-    assert tflite_table.name_of(9999) == "BUILTIN_9999"
+    assert [tflite_versions.name_of(code) for code in range(len(theirs))] == [
+        theirs[code] for code in range(len(theirs))
+    ]
+    assert tflite_versions.name_of(9999) == "BUILTIN_9999"
 
 
 def test_the_table_knows_what_tflite_runtime_refuses() -> None:
-    old, new = tflite_table.highest("tflite-runtime", (2, 14, 0)), tflite_table.highest("ai-edge-litert", (2, 3, 0))
+    old, new = (
+        tflite_versions.highest("tflite-runtime", (2, 14, 0)),
+        tflite_versions.highest("ai-edge-litert", (2, 3, 0)),
+    )
     assert old is not None and new is not None
     assert old["FULLY_CONNECTED"] < 12 <= new["FULLY_CONNECTED"]
     assert all(new[name] >= version for name, version in old.items())
-    assert tflite_table.highest("ai-edge-litert", (2, 9, 0)) is None
+    assert tflite_versions.highest("ai-edge-litert", (2, 9, 0)) is None
 
 
 def test_the_table_is_what_onnxruntime_does() -> None:
@@ -228,7 +231,7 @@ def test_the_table_is_what_onnxruntime_does() -> None:
     from edgekit.device.hardware.facts import release
 
     found = release(onnxruntime.__version__)
-    limits = onnx_table.limits(found)
+    limits = onnx.limits(found)
     assert limits is not None, f"measure onnxruntime {onnxruntime.__version__} and add it to the table"
     assert probe_operators.onnx("onnxruntime") == {"opset": limits[0], "ir": limits[1]}
-    assert onnx_table.limits((1, 17, 3)) == (20, 9) and onnx_table.limits((9, 0)) is None
+    assert onnx.limits((1, 17, 3)) == (20, 9) and onnx.limits((9, 0)) is None

@@ -7,7 +7,7 @@ from typing import Any
 import flatbuffers
 import pytest
 
-from edgekit.runner.backends._tflite import open_tflite
+from edgekit.runner.backends import tflite
 from edgekit.runner.errors import BackendError
 
 SAID = "tensorflow/lite/kernels/fully_connected.cc:409 (filter->type == kTfLiteInt8) was not true.Node number 0 (FU"
@@ -35,8 +35,9 @@ def empty_model() -> bytes:
 
 
 def open_with(interpreter: Any) -> None:
-    files = {"m.tflite": empty_model()}
-    open_tflite("tflite_runtime", "tflite-runtime", lambda: interpreter, files, ((), ()), 1, "CPU")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(tflite.CLASSES, "tflite_runtime", lambda: interpreter)
+        tflite.open({"m.tflite": empty_model()}, (), (), 1, name="tflite_runtime")
 
 
 def test_4_bit_weights_on_an_older_interpreter() -> None:

@@ -19,7 +19,6 @@ from edgekit.runner import bundle, drawing, load
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
 from edgekit.runner.commands._draw import Drawings
-from edgekit.runner.drawing import style
 from edgekit.runner.errors import InputError
 from tests.runner.conftest import npy
 from tests.runner.test_several_outputs import LABELS, SHAPE, files, images, manifest, wanted
@@ -65,7 +64,7 @@ def is_outlined(drawn: Path, boxes: list[dict[str, Any]]) -> bool:
     left, _, _, bottom = (round(side) for side in first["box"])
     pixels = np.asarray(Image.open(drawn))
     corner = pixels[max(0, bottom - 9) : bottom + 1, left : left + 2].reshape(-1, 3)
-    look = style.of(LABELS.index(first["label"]))
+    look = drawing.style(LABELS.index(first["label"]))
     return bool((corner == look.colour).all(axis=1).any())
 
 

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import RivalFile
-from edgekit.runner.backends._common import Opened
+from edgekit.runner.backends.base import BaseBackend
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.files import Content
 from edgekit.search.measuring import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
@@ -52,7 +52,7 @@ def protocol(tmp_path: Path) -> Protocol:
 def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_round(
     files: list[Content], protocol: Protocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Opened, "run", lambda *_: pytest.fail("a call that is timed made its input"))
+    monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     anchor, other = files[0].to_json(), files[1].to_json()
     found = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
     assert found["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}

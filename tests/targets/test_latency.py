@@ -11,7 +11,7 @@ from convert_runs import spec_of
 from edgekit.measure import latency
 from edgekit.measure.references import References, RivalFile
 from edgekit.models import store
-from edgekit.runner.backends._common import Opened
+from edgekit.runner.backends.base import BaseBackend
 
 CALIBRATION = np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32)
 EFFORT = {"rounds": 10, "calls_per_round": 5, "timeout_s": 240.0, "warmup_per_round": 1}
@@ -38,7 +38,7 @@ def test_a_row_for_each_model_target_and_precision(tmp_path: Path) -> None:
 def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Opened, "run", lambda *_: pytest.fail("a call that is timed made its input"))
+    monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     small, large = save(tmp_path / "small", "dense"), save(tmp_path / "large", "dense")
     made, _ = latency.convert_plainly({"large": large}, CALIBRATION, ["onnx"], ["fp32"], tmp_path, 240.0)
     [file] = made["large-fp32-onnx"].paths

@@ -19,7 +19,7 @@ from PIL import Image
 from edgekit.data import Data, load
 from edgekit.runner import bundle, inputs
 from edgekit.runner.boxes import probability
-from edgekit.runner.input_path import find, placed
+from edgekit.runner.input_path import find, picture_transform
 from edgekit.workbook.plan import load_plan
 from tests import requirements
 from tests.conftest import run_edgekit
@@ -101,7 +101,7 @@ def _answers_as_evaluated(
     for answer in answers:
         name = PurePosixPath(answer["input"]).name
         with Image.open(pictures / name) as picture:
-            place = placed(picture.size, resize)
+            place = picture_transform(picture.size, resize)
             size = picture.size
         rows = [row for row in evaluated[manifest.variant][of_file[name]].tolist() if row[0] >= 0]
         sure = [row for row in rows if probability(row[5]) >= least]

@@ -12,9 +12,10 @@ from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES, is_whole
+from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
+from edgekit.runner.rules import is_whole
 
 INTEGERS = ("int8", "uint8")
 TAKEN = tuple(dtype for dtype in TENSOR_DTYPES if dtype != "int16")

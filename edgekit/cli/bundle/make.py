@@ -132,7 +132,7 @@ def _print_facts(options: Options, draft: Manifest, found: ModelFacts, say: Say)
 
 def _origin(found: ModelFacts, interpreter: str) -> dict[str, Any]:
     """Where the bundle came from: no path, and nothing that it could be rebuilt from."""
-    libraries = ["numpy", backends.module(interpreter).DISTRIBUTION]
+    libraries = ["numpy", backends.INTERPRETERS[interpreter].distribution]
     if found.target == "onnx" and found.changes:
         libraries.append("onnx")
     return {

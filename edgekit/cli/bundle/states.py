@@ -8,7 +8,7 @@ from typing import Any
 
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner.bundle.manifest import StateSpec
-from edgekit.runner.bundle.state_rules import DTYPES
+from edgekit.runner.bundle.manifest_rules import STATE_DTYPES
 
 NEW = "new_"
 """In front of a state's name, it makes that of its output, as `edgekit.targets.step` writes it."""
@@ -50,6 +50,8 @@ def _state(path: Path, before: str, after: str, inputs: dict[str, Facts], output
         )
     if not shape or min(shape) < 1:
         raise ModelError(f"{path}: the state {before} has an open shape, {shape}; export the model with a fixed one")
-    if dtype not in DTYPES:
-        raise ModelError(f"{path}: the state {before} is {dtype}; states are {', '.join(DTYPES)}: leave them in float")
+    if dtype not in STATE_DTYPES:
+        raise ModelError(
+            f"{path}: the state {before} is {dtype}; states are {', '.join(STATE_DTYPES)}: leave them in float"
+        )
     return StateSpec(before, tuple(shape), dtype, before, after)

@@ -121,7 +121,7 @@ def sample_size(size: tuple[int, int]) -> tuple[int, int]:
 
 def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, object]) -> str:
     """How large things are for the network, as a sentence."""
-    place = input_path.placed(size, {**section, "fit": "letterbox"})
+    place = input_path.picture_transform(size, {**section, "fit": "letterbox"})
     across, down = [], []
     for each in listed.pictures:
         for box in each.boxes:

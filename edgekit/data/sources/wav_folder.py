@@ -114,7 +114,7 @@ def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.n
 
     (samples,) = config.raw_shape
     steps = config.input_path
-    wanted = wav.Wanted(samples, config.rate_hz, tuple(steps), "the config asks for")
+    wanted = wav.SoundSpec(samples, config.rate_hz, tuple(steps), "the config asks for")
     try:
         found, sound = wav.decode(name, content, wanted)
     except InputError as error:

@@ -148,7 +148,7 @@ def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], 
     track = _track(path)
     try:
         stretches, points = label_track.parse(track.name, track.read_bytes())
-        wanted = wav.Wanted(config.raw_shape[0], config.rate_hz, tuple(config.input_path), "the config asks for")
+        wanted = wav.SoundSpec(config.raw_shape[0], config.rate_hz, tuple(config.input_path), "the config asks for")
         x, _ = wav.decode(path.name, path.read_bytes(), wanted)
     except InputError as error:
         raise DataError(str(error)) from None

@@ -151,7 +151,7 @@ def store(
     on_progress: OnProgress | None = None,
 ) -> Choice:
     """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
-    packages = ["numpy", *(backends.module(each).PACKAGE for each in backends.candidates(bundle.manifest.target))]
+    packages = ["numpy", *(backends.INTERPRETERS[each].package for each in backends.candidates(bundle.manifest.target))]
     installed = {package: choices.build_id(package) for package in packages}
     choice = Choice(winner.interpreter, winner.threads, device, installed)
     blob = _compiled(path, bundle.identity, winner, device) if winner.interpreter == "openvino" else b""

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.device.doctor import ERROR, Case, Finding, advice, wheels
 from edgekit.runner.bundle import manifest
-from edgekit.runner.operators import Needs, Operator
-from edgekit.runner.operators.tables import onnx as onnx_table
-from edgekit.runner.operators.tables import tflite as tflite_table
+from edgekit.runner.operators import Needs, Operator, onnx, tflite_versions
 from edgekit.runner.operators.tflite import FLEX
 
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
@@ -37,7 +35,7 @@ def tflite_operators(case: Case) -> Iterator[Finding]:
     """Builtin operators that the installed release lacks, or has in an older version only."""
     for name, needs in _pairs(case, "tflite"):
         found = case.facts.has(wheels.of(name))
-        known = tflite_table.highest(wheels.of(name), found.release) if found else None
+        known = tflite_versions.highest(wheels.of(name), found.release) if found else None
         newer = [] if known is None else [each for each in needs.operators if _too_new(each, known)]
         if not found or not newer:
             continue
@@ -131,7 +129,7 @@ def _too_new(operator: Operator, known: dict[str, int]) -> bool:
 
 def _onnx_limits(case: Case, name: str) -> tuple[tuple[int, int] | None, str]:
     found = case.facts.has(wheels.of(name))
-    return (onnx_table.limits(found.release), found.version) if found and name == "onnxruntime" else (None, "")
+    return (onnx.limits(found.release), found.version) if found and name == "onnxruntime" else (None, "")
 
 
 def _upgrade(case: Case, name: str, better: str) -> str | None:

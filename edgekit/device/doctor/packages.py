@@ -11,6 +11,7 @@ from edgekit.runner.inputs import READERS
 
 OLDEST_PYTHON, OLDEST_NUMPY = (3, 9), (1, 22)
 PICTURES = tuple(suffix for suffix, reader in READERS.items() if reader == "picture")
+TEXTS = tuple(suffix for suffix, reader in READERS.items() if reader in ("text", "text_table"))
 ANOTHER_PYTHON = "sudo apt install -y python3 python3-venv"
 
 
@@ -141,6 +142,17 @@ def pillow_missing(case: Case) -> Iterator[Finding]:
         yield Finding("pillow-missing", ERROR if picture else WARNING, f"{what} and Pillow is not installed{rest}", fix)
 
 
+def tokenizers_missing(case: Case) -> Iterator[Finding]:
+    """An error when a text was given, a warning when the bundle takes texts."""
+    text = case.input is not None and PurePath(case.input).suffix.lower() in TEXTS
+    if case.subject and case.subject.kind == "text" and not case.facts.has("tokenizers"):
+        what = f"{case.input} is a text" if text else "the bundle takes texts"
+        rest = "" if text else " (.npy of token ids works)"
+        cause = f"{what} and the package tokenizers is not installed{rest}"
+        fix = advice.install(case.facts, "tokenizers")
+        yield Finding("tokenizers-missing", ERROR if text else WARNING, cause, fix)
+
+
 def unreadable_input(case: Case) -> Iterator[Finding]:
     """A file whose ending nothing here reads, or not as a sample of this bundle."""
     if case.input is None:
@@ -213,5 +225,5 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 CHECKS = (
     python_too_old, numpy_missing, numpy_too_old, numpy_2, no_interpreter, installed_glibc, foreign_wheel,
-    only_tensorflow, slow_tflite_runtime, pillow_missing, unreadable_input, ssh_keygen,
+    only_tensorflow, slow_tflite_runtime, pillow_missing, tokenizers_missing, unreadable_input, ssh_keygen,
 )  # fmt: skip

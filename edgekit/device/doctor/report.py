@@ -36,6 +36,7 @@ def to_dict(case: Case, findings: list[Finding]) -> dict[str, Any]:
             "externally_managed": facts.externally_managed and not facts.in_venv,
             "numpy": _version(case, "numpy"),
             "pillow": _version(case, "pillow"),
+            "tokenizers": _version(case, "tokenizers"),
         },
         "interpreters": [interpreter(case, name, findings) for name in wheels.PREFERENCE],
         "bundle": subject and {"path": subject.path, "target": subject.target, "model_bytes": subject.model_bytes},
@@ -125,7 +126,7 @@ def _python(case: Case) -> Iterator[tuple[str, str]]:
     yield "version", f"{'.'.join(map(str, facts.python))}, {facts.bits} bits, {facts.executable}"
     if facts.externally_managed and not facts.in_venv:
         yield "packages", "belong to the system (PEP 668): pip works in a virtual environment only"
-    for name in ("numpy", "pillow"):
+    for name in ("numpy", "pillow", "tokenizers"):
         yield name, _version(case, name) or "not installed"
 
 

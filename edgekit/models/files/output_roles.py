@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgekit.core.errors import ModelError
-from edgekit.runner import boxes, joined, masks
+from edgekit.runner import boxes, masks, output_vector
 from edgekit.runner.errors import BundleError
 
 Shapes = Sequence[Sequence[int]]
@@ -35,7 +35,7 @@ def of_boxes(shapes: Shapes, classes: int, size: Sequence[int], named: int | Non
         places = [first, 1 - first]
         if [_width(shapes[place]) for place in places] != [boxes.SIDES, classes]:
             raise ModelError(must)
-    found = joined.shape([shapes[place] for place in places])
+    found = output_vector.shape([shapes[place] for place in places])
     if len(places) not in (1, 2) or len(found) != 2 or found[1] != wanted:
         turned = len(found) == 2 and found[0] == wanted
         raise ModelError(f"{must}{'; export it with its points before what each has' if turned else ''}")

@@ -14,8 +14,7 @@ from edgekit.models.files.integer_range import Grid
 from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
 from edgekit.models.files.openvino import batch_of_one
 from edgekit.models.files.wanted import ANY, Wanted
-from edgekit.runner.backends import litert
-from edgekit.runner.backends._tflite import TfliteBackend
+from edgekit.runner.backends.tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
 
 INTERPRETER = "litert"
@@ -39,7 +38,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
         interpreter.allocate_tensors()
         [source] = interpreter.get_input_details()
         results = wanted.ordered([_spec(each) for each in interpreter.get_output_details()])
-        run = TfliteBackend("litert", litert.DISTRIBUTION, interpreter, (_spec(source),), results).run
+        run = TfliteBackend("litert", interpreter, (_spec(source),), results).run
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
 
@@ -63,7 +62,7 @@ def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, wanted:
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         size = shape[0]
-        return TfliteBackend("litert", litert.DISTRIBUTION, interpreter, specs, results, size).run
+        return TfliteBackend("litert", interpreter, specs, results, size).run
 
     grids = tuple(_grid(details[each["name"]]) for each in tensors)
     return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)

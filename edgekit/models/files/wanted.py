@@ -10,7 +10,7 @@ import numpy as np
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.models.files import output_roles
-from edgekit.runner import boxes, joined
+from edgekit.runner import boxes, output_vector
 from edgekit.runner.bundle.manifest import TensorSpec
 
 IN_PICTURES = ("detection", "segmentation")
@@ -39,7 +39,7 @@ class Wanted:
         """A file's outputs (n, …), in its own order, as one array (n, …); ModelError where they are not the task's."""
         shapes = [part.shape[1:] for part in parts]
         if self.task == "detection":
-            return joined.join([parts[place] for place in self.places(shapes)])
+            return output_vector.join([parts[place] for place in self.places(shapes)])
         if self.task == "segmentation":
             turned = output_roles.of_mask(shapes[0], self.classes, self.size) == "NHWC"
             return parts[0].transpose(0, 3, 1, 2) if turned else parts[0]

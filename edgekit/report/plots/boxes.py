@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, Stroke
 
 from edgekit.core.tasks.box_matches import boxes_of, compared
-from edgekit.runner.drawing import style
+from edgekit.runner import drawing
 
 LINE = 1.3
 """Points; between thin lines that stand out against the colour."""
@@ -59,7 +59,7 @@ def legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
 
 def _draw(axes: Axes, kind: int, sides: np.ndarray) -> None:
     left, top, right, bottom = sides.tolist()
-    around = (_shares(style.of(kind).against), LINE + 1.2, SOLID)
+    around = (_shares(drawing.style(kind).against), LINE + 1.2, SOLID)
     for colour, width, pattern in (around, (_colour(kind), LINE, _pattern(kind))):
         place = (left - 0.5, top - 0.5), right - left, bottom - top
         axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
@@ -67,7 +67,7 @@ def _draw(axes: Axes, kind: int, sides: np.ndarray) -> None:
 
 def _mark(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
     left, top, right, bottom = sides.tolist()
-    against = _shares(style.of(kind).against)
+    against = _shares(drawing.style(kind).against)
     axes.plot(
         [(left + right) / 2], [(top + bottom) / 2],
         marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
@@ -76,14 +76,14 @@ def _mark(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
 
 
 def _colour(kind: int) -> Colour:
-    return _shares(style.of(kind).colour)
+    return _shares(drawing.style(kind).colour)
 
 
-def _shares(colour: style.Colour) -> Colour:
+def _shares(colour: drawing.Colour) -> Colour:
     red, green, blue = colour
     return red / 255, green / 255, blue / 255
 
 
 def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
-    pattern = style.of(kind).pattern
+    pattern = drawing.style(kind).pattern
     return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else SOLID

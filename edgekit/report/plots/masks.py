@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from edgekit.core.tasks import segmentation
-from edgekit.runner.drawing import style
+from edgekit.runner import drawing
 from edgekit.runner.masks import UNKNOWN
 
 OPACITY = 130
@@ -38,11 +38,11 @@ def _overlay(axes: Axes, mask: np.ndarray) -> None:
     colours = np.zeros((UNKNOWN + 1, 4), np.uint8)
     colours[1:, 3] = OPACITY
     for kind in range(1, UNKNOWN):
-        colours[kind, :3] = style.of(kind).colour
+        colours[kind, :3] = drawing.style(kind).colour
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
 
 
 def _colour(kind: int) -> tuple[float, float, float]:
-    red, green, blue = style.of(kind).colour
+    red, green, blue = drawing.style(kind).colour
     return red / 255, green / 255, blue / 255

@@ -1,12 +1,11 @@
-"""Interpreters, one file each; the file's name is the key. Each of them offers
+"""Interpreters: which there are, which of them are installed, and a model opened on one.
 
-    TARGETS, DISTRIBUTION, PACKAGE                 what it runs, and the names that pip and `import` know it by
-    available() -> bool                            without importing it
-    open(files, inputs, outputs, threads, device, batch, states)
-                                                   -> an `Opened` model that takes `batch` samples a call
+A row of `INTERPRETERS` names the file here that opens models on it. Each such file offers
 
-A new interpreter is a new file here; files that begin with `_` are shared parts. It takes its model from
-`_common.only`, which lets no model pass that opens files outside its bundle.
+    open(files, inputs, outputs, threads, device, batch, states, name)
+                                                   -> an `BaseBackend` model that takes `batch` samples a call
+
+It takes its model from `base.only`, which lets no model pass that opens files outside its bundle.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from edgekit.runner.errors import BackendError, InputError
 
@@ -27,6 +26,33 @@ if TYPE_CHECKING:
     Outputs = Any
     """The model's output, or a list of them where it has several; `Backend.decode` makes one array of either."""
 
+
+class Interpreter(NamedTuple):
+    """What an interpreter runs, the names that pip and `import` know it by, and the file here that opens models."""
+
+    distribution: str
+    package: str
+    targets: tuple[str, ...]
+    file: str
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether its package can be imported, without importing it; a bare folder of that name does not count."""
+        if self.package in sys.modules:
+            return True
+        from importlib.util import find_spec
+
+        spec = find_spec(self.package)
+        return spec is not None and spec.origin is not None
+
+
+INTERPRETERS = {
+    "litert": Interpreter("ai-edge-litert", "ai_edge_litert", ("tflite",), "tflite"),
+    "onnxruntime": Interpreter("onnxruntime", "onnxruntime", ("onnx",), "onnxruntime"),
+    "openvino": Interpreter("openvino", "openvino", ("openvino", "onnx"), "openvino"),
+    "tensorflow": Interpreter("tensorflow", "tensorflow", ("tflite",), "tflite"),
+    "tflite_runtime": Interpreter("tflite-runtime", "tflite_runtime", ("tflite",), "tflite"),
+}
 MOST_THREADS = 1024
 PREFERENCE: dict[str, tuple[str, ...]] = {
     "tflite": ("litert", "tflite_runtime", "tensorflow"),
@@ -41,7 +67,7 @@ class MissingError(BackendError):
 
 
 class Backend(Protocol):
-    """An opened model; `_common.Opened` says what the methods do."""
+    """An opened model; `base.BaseBackend` says what the methods do."""
 
     name: str
     shape: tuple[int, ...]
@@ -79,16 +105,9 @@ class States:
         return y
 
 
-def names() -> list[str]:
-    """Every interpreter that has a file here, sorted."""
-    import pkgutil
-
-    return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
-
-
 def candidates(target: str) -> list[str]:
     """Interpreters for a target, preferred ones first."""
-    mine = [name for name in names() if target in module(name).TARGETS]
+    mine = [name for name, each in INTERPRETERS.items() if target in each.targets]
     order = PREFERENCE.get(target, ())
     return sorted(mine, key=lambda name: (order.index(name) if name in order else len(order), name))
 
@@ -109,18 +128,19 @@ def open_backend(
     `batch` is how many samples a call takes; the specs state one. A model with `states` takes one.
     """
     check_threads(threads)
-    first = module(installed(target, interpreter)[0])
-    backend: Backend = first.open(files, inputs, outputs, threads, device, batch, states)
+    first = installed(target, interpreter)[0]
+    file = importlib.import_module(f"{__name__}.{INTERPRETERS[first].file}")
+    backend: Backend = file.open(files, inputs, outputs, threads, device, batch, states, first)
     return backend
 
 
 def installed(target: str, interpreter: str | None = None) -> list[str]:
     """Those of a target's interpreters that are installed, preferred ones first; BackendError when there is none."""
     wanted = _wanted(target, interpreter)
-    found = [name for name in wanted if module(name).available()]
+    found = [name for name in wanted if INTERPRETERS[name].is_installed]
     if not found:
         what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
-        pip = f"{sys.executable} -m pip install {module(wanted[0]).DISTRIBUTION}"
+        pip = f"{sys.executable} -m pip install {INTERPRETERS[wanted[0]].distribution}"
         raise MissingError(f"{what}; run: {pip} (or see `edgerun doctor`)")
     return found
 
@@ -137,16 +157,8 @@ def _wanted(target: str, interpreter: str | None) -> list[str]:
         return [interpreter]
     known = candidates(target)
     if not known:
-        raise BackendError(f"target: got {target!r}; this runner knows {', '.join(_targets())}")
+        targets = sorted({each for row in INTERPRETERS.values() for each in row.targets})
+        raise BackendError(f"target: got {target!r}; this runner knows {', '.join(targets)}")
     if interpreter is not None and interpreter not in known:
         raise MissingError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
     return [interpreter] if interpreter else known
-
-
-def module(name: str) -> Any:
-    """The file of one interpreter."""
-    return importlib.import_module(f"{__name__}.{name}")
-
-
-def _targets() -> list[str]:
-    return sorted({target for name in names() for target in module(name).TARGETS})

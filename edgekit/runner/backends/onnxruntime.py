@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends import _takes_bytes
-from edgekit.runner.backends._common import (
-    Opened,
+from edgekit.runner.backends import byte_inputs
+from edgekit.runner.backends.base import (
+    BaseBackend,
     agree,
     agree_states,
     cannot_open,
@@ -20,19 +20,15 @@ from edgekit.runner.backends._common import (
     encoding,
     fill,
     find_ends,
-    installed,
     join_with,
     on_cpu,
     only,
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends._common import Convert
+    from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-TARGETS = ("onnx",)
-DISTRIBUTION = "onnxruntime"
-PACKAGE = "onnxruntime"
 DTYPES = {
     "tensor(float)": "float32",
     "tensor(float16)": "float16",
@@ -59,11 +55,6 @@ BATCH = "batch"
 QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
 
 
-def available() -> bool:
-    """Whether the package is installed."""
-    return installed(PACKAGE)
-
-
 def open(
     files: Mapping[str, bytes],
     inputs: Sequence[TensorSpec],
@@ -72,15 +63,16 @@ def open(
     device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    name: str = "onnxruntime",
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory."""
-    on_cpu("onnxruntime", device)
-    model = only(files, ".onnx", "onnxruntime")
+    on_cpu(name, device)
+    model = only(files, ".onnx", name)
     telemetry.off()
     try:
         import onnxruntime
     except ImportError as error:
-        raise cannot_open("onnxruntime", error) from error
+        raise cannot_open(name, error) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -89,8 +81,8 @@ def open(
     try:
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
-        raise cannot_open("onnxruntime", error) from error
-    return OnnxruntimeBackend(made, inputs, outputs, batch, states, _takes_bytes.encoding(model, inputs))
+        raise cannot_open(name, error) from error
+    return OnnxruntimeBackend(made, inputs, outputs, batch, states, byte_inputs.encoding(model, inputs))
 
 
 @functools.cache
@@ -131,7 +123,7 @@ def session(model: bytes | str, options: Any) -> Any:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-class OnnxruntimeBackend(Opened):
+class OnnxruntimeBackend(BaseBackend):
     """A session; every run gives a new array.
 
     One input and one output without states are bound to arrays once: a µs less a call than handing them over each time.
@@ -155,7 +147,7 @@ class OnnxruntimeBackend(Opened):
                 agree(what, spec, *side[port], batch)
         encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
-        super().__init__("onnxruntime", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        super().__init__("onnxruntime", inputs, encodes, decode, batch, states)
         self._run = session.run
         self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
         self._input = self._inputs[0] if len(inputs) == 1 else None
@@ -169,7 +161,7 @@ class OnnxruntimeBackend(Opened):
         self._before, self._after = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         if self._bound is not None:
             fill(self._source, x)
             self._run_bound(self._bound)
@@ -180,7 +172,7 @@ class OnnxruntimeBackend(Opened):
         return found[0] if self._is_one else found
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         found = self._run([*self._outputs, *self._after], {**self._given(x), **dict(zip(self._before, states))})
         count = len(self._outputs)
         return found[0] if self._is_one else found[:count], found[count:]

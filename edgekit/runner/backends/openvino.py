@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import telemetry
-from edgekit.runner.backends import _takes_bytes
-from edgekit.runner.backends._common import (
-    Opened,
+from edgekit.runner.backends import byte_inputs
+from edgekit.runner.backends.base import (
+    BaseBackend,
     agree,
     agree_states,
     cannot_open,
@@ -24,25 +24,16 @@ from edgekit.runner.backends._common import (
     fill,
     find_ends,
     find_sources,
-    installed,
     join_with,
     only,
     single,
 )
 
 if TYPE_CHECKING:
-    from edgekit.runner.backends._common import Convert
+    from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-TARGETS = ("openvino", "onnx")
-DISTRIBUTION = "openvino"
-PACKAGE = "openvino"
 END = b"\n"
-
-
-def available() -> bool:
-    """Whether the package is installed."""
-    return installed(PACKAGE)
 
 
 def open(
@@ -53,6 +44,7 @@ def open(
     device: str = "CPU",
     batch: int = 1,
     states: Sequence[StateSpec] = (),
+    name: str = "openvino",
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
     telemetry.off()
@@ -62,7 +54,7 @@ def open(
         core = openvino.Core()
         model = _read(core, files, batch, inputs, states)
         compiled = compile_model(core, model, threads, device)
-        to_bytes = _takes_bytes.encoding(_graph(files), inputs)
+        to_bytes = byte_inputs.encoding(_graph(files), inputs)
         return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
@@ -87,7 +79,7 @@ def compiled(
     core = openvino.Core()
     stream = io.BytesIO()
     compile_model(core, _read(core, files, 1, inputs, states), threads, device).export_model(stream)
-    said = _takes_bytes.written(_graph(files))
+    said = byte_inputs.written(_graph(files))
     return (said + END if said else b"") + stream.getvalue()
 
 
@@ -107,10 +99,10 @@ def restore(
         import openvino
 
         core, said = openvino.Core(), b""
-        if blob.startswith(_takes_bytes.BEGIN.encode()):
+        if blob.startswith(byte_inputs.BEGIN.encode()):
             said, _, blob = blob.partition(END)
         model = core.import_model(io.BytesIO(blob), device, settings(threads, device))
-        to_bytes = _takes_bytes.encoding(said, inputs)
+        to_bytes = byte_inputs.encoding(said, inputs)
         return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise cannot_open("openvino", error) from error
@@ -179,7 +171,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
     return {"PERFORMANCE_HINT": "LATENCY", **count, **precision}
 
 
-class OpenvinoBackend(Opened):
+class OpenvinoBackend(BaseBackend):
     """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
 
     def __init__(
@@ -200,7 +192,7 @@ class OpenvinoBackend(Opened):
                 agree(what, spec, *_facts(sides[side][place]), batch)
         encodes = [to_bytes or encoding(each.dtype) for each in inputs]
         decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
-        super().__init__("openvino", DISTRIBUTION, inputs, encodes, decode, batch, states)
+        super().__init__("openvino", inputs, encodes, decode, batch, states)
         self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]
         self._source = self._sources[0] if len(inputs) == 1 else None
         self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]
@@ -214,7 +206,7 @@ class OpenvinoBackend(Opened):
             self._request.set_output_tensor(place, tensor(array, shared_memory=True))
 
     def invoke(self, x: np.ndarray) -> Any:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         if self._before:
             return self.step(x, self.zeros())[0]
         self._feed(x)
@@ -222,7 +214,7 @@ class OpenvinoBackend(Opened):
         return self._all() if self._result is None else self._result.copy()
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """See `Opened`."""
+        """See `BaseBackend`."""
         for array, state in zip(self._before, states):
             array[...] = state
         self._feed(x)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_path import ARRAY_DTYPES, COLUMN, DECODERS, ID, ORDER, STEPS, Step, names
+from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ORDER, STEPS, Step, names
+from edgekit.runner.rules import check as check_values
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
-
-
-USE = {int: "a whole number above 0", list: "a list", str: "the name of a member", ID: "a whole number from 0",
-       bool: "true or false", COLUMN: "a column's name, or its number from 1"}  # fmt: skip
 
 
 def check(raw: RawSpec) -> None:
@@ -27,7 +24,7 @@ def check(raw: RawSpec) -> None:
                 f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
             )
         place = order.index(name)
-        problem = _ENDS[name](step, raw) if name in _ENDS else None
+        problem = _FITS[name](step, raw) if name in _FITS else None
         if problem:
             raise InputError(f"{where} {name}: {problem}")
     found = names(raw.steps)
@@ -44,25 +41,7 @@ def _check_step(step: Any, where: str) -> str:
         raise InputError(f"{where}: got {str(step)[:200]!r}; known steps: {', '.join(STEPS)}")
     if set(step) != {"step", *STEPS[name]}:
         raise InputError(f"{where} {name}: has {sorted(set(step) - {'step'})}, needed {sorted(STEPS[name])}")
-    for option, wanted in STEPS[name].items():
-        value = step[option]
-        if wanted is int:
-            fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
-        elif wanted is list:
-            fits = isinstance(value, (list, tuple)) and len(value) > 0
-        elif wanted is str:
-            fits = isinstance(value, str) and bool(value)
-        elif wanted is bool:
-            fits = isinstance(value, bool)
-        elif wanted == COLUMN:
-            fits = bool(value) if isinstance(value, str) else type(value) is int and value > 0
-        elif wanted == ID:
-            fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        else:
-            fits = type(value) in (int, str) and value in wanted
-        if not fits:
-            use = USE.get(wanted) or f"one of {wanted}"
-            raise InputError(f"{where}.{option}: got {str(value)[:200]!r}; use {use}")
+    check_values(where, step, STEPS[name])
     return name
 
 
@@ -115,7 +94,7 @@ def _windows(step: Step, raw: RawSpec) -> str | None:
     return None if step["length"] == raw.shape[0] else f"got length {step['length']}; the sample has {raw.shape[0]}"
 
 
-_ENDS = {
+_FITS: dict[str, Callable[[Step, RawSpec], str | None]] = {
     "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
     "decode_csv": _table, "windows": _windows, "tokenize": _tokens, "decode_text_table": _text_table,
 }  # fmt: skip

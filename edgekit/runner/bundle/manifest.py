@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
-from edgekit.runner import input_path, input_vector, joined
+from edgekit.runner import input_path, input_vector, output_vector
 
 FORMAT = 4
 
@@ -146,5 +146,5 @@ class Manifest:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Shape of what the model gives for one sample: of its outputs joined (`joined.py`)."""
-        return joined.shape([each.answer for each in self.outputs])
+        """Shape of what the model gives for one sample: of its outputs joined (`output_vector.py`)."""
+        return output_vector.shape([each.answer for each in self.outputs])

@@ -12,8 +12,10 @@ from typing import Any
 
 from edgekit.runner import bounded_json
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import check, check_keys, is_shape, is_whole, need
-from edgekit.runner.errors import BundleError
+from edgekit.runner.bundle.manifest_rules import check
+from edgekit.runner.errors import BundleError, InputError
+from edgekit.runner.rules import SHAPE, check_keys, is_whole, need
+from edgekit.runner.rules import check as check_values
 
 OPTIONAL = ("threshold", "boxes", "smoothing", "states", "reference")
 """Keys that are absent where they say nothing."""
@@ -43,6 +45,15 @@ def parse(data: bytes) -> Manifest:
     """Manifest from JSON bytes; BundleError says which key is wrong."""
     values = _object(data)
     _check_format(values)
+    try:
+        manifest = _manifest(values)
+        check(manifest)
+    except InputError as error:
+        raise BundleError(f"manifest.json: {error}") from None
+    return manifest
+
+
+def _manifest(values: dict[str, Any]) -> Manifest:
     known = [each.name for each in fields(Manifest)]
     check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
     for key in ("smoothing", "states", "reference"):
@@ -52,17 +63,7 @@ def parse(data: bytes) -> Manifest:
         listed = values[key]
         need(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
         values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
-    manifest = Manifest(**values)
-    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
-        from edgekit.runner.bundle import tensor_rules
-
-        tensor_rules.check(manifest)
-    check(manifest)
-    if manifest.states is not None:
-        from edgekit.runner.bundle import state_rules
-
-        state_rules.check(manifest)
-    return manifest
+    return Manifest(**values)
 
 
 def check_format(data: bytes) -> None:
@@ -86,7 +87,8 @@ def _check_format(values: Mapping[str, Any]) -> None:
         raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; update the runner")
     if is_whole(value) and 0 < value < FORMAT:
         raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; make the bundle again")
-    need(is_whole(value) and value == FORMAT, "format", value, f"use {FORMAT}")
+    if not is_whole(value) or value != FORMAT:
+        raise BundleError(f"manifest.json: format: got {str(value)[:200]!r}; use {FORMAT}")
 
 
 def _spec(kind: Any, where: str, values: Any) -> Any:
@@ -98,7 +100,7 @@ def _spec(kind: Any, where: str, values: Any) -> Any:
     for key, what in (("input_path", "steps"), ("tensors", "objects")):
         listed = values.get(key, [])
         need(isinstance(listed, list), f"{where}.{key}", listed, f"must be a list of {what}")
-    need(is_shape(values["shape"]), f"{where}.shape", values["shape"], "must list whole numbers above 0")
+    check_values(where, values, {"shape": SHAPE})
     return kind(**values)
 
 

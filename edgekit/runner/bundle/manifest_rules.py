@@ -1,69 +1,56 @@
-"""What must hold in a manifest: each value by itself, and all of them together."""
+"""What must hold in a manifest: tables for each value by itself, and functions for values that must fit together.
+
+`check` raises InputError; `manifest_json` makes a BundleError of it.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from edgekit.runner import input_vector
 from edgekit.runner.bundle import input_path_rules
 from edgekit.runner.errors import BundleError, InputError
+from edgekit.runner.rules import (
+    FLAG,
+    OBJECT,
+    PRINTABLE,
+    SHAPE,
+    TEXT,
+    TEXTS,
+    Rule,
+    check_keys,
+    is_count,
+    is_limits,
+    is_list,
+    is_number,
+    is_printable,
+    is_shape,
+    is_whole,
+    need,
+    one_of,
+)
+from edgekit.runner.rules import check as check_values
 
 if TYPE_CHECKING:
-    from typing import TypeGuard
-
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
 TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
+ACTIVATIONS_OF = {"classification": ("softmax", "none"), "multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}
+"""By task; the others have none."""
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
+"""Kinds of raw samples, and how many sides each has."""
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
 IDS = ("int32", "int64")
 """Types of a model's input that takes token ids."""
+STATE_DTYPES = ("float32", "float16", "int32", "int64")
+"""Not int8: its output and its input may have other scales."""
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 OTHERS = {ord(letter): None for letter in "._-"}
 HEX = frozenset("0123456789abcdef")
-
-
-def check(manifest: Manifest) -> None:
-    """BundleError for the first thing that does not hold together."""
-    for key in ("name", "version", "variant"):
-        value = getattr(manifest, key)
-        need(
-            isinstance(value, str) and "/" not in value and is_member(value),
-            key,
-            value,
-            "use letters, digits, '.', '_' and '-'",
-        )
-    need(manifest.target in TARGETS, "target", manifest.target, f"known: {', '.join(TARGETS)}")
-    need(manifest.task in TASKS, "task", manifest.task, f"known: {', '.join(TASKS)}")
-    for key in ("budget", "verdict", "provenance"):
-        need(isinstance(getattr(manifest, key), dict), key, getattr(manifest, key), "must be an object")
-    need(manifest.activation in ACTIVATIONS, "activation", manifest.activation, f"known: {', '.join(ACTIVATIONS)}")
-    for key in ("labels", "model_files", "requirements", "architectures"):
-        value = getattr(manifest, key)
-        need(isinstance(value, list) and all(isinstance(each, str) for each in value), key, value, "must list text")
-    _check_raw(manifest.raw)
-    for key in ("inputs", "outputs"):
-        tensors = getattr(manifest, key)
-        for place, tensor in enumerate(tensors):
-            _check_tensor(f"{key}[{place}]", tensor)
-        names = [tensor.name for tensor in tensors]
-        need(len(set(names)) == len(names), key, names, "tensors need names of their own")
-    _check_members(manifest.members)
-    _check_files(manifest)
-    _check_fit(manifest)
-    if manifest.smoothing is not None:
-        _check_smoothing(manifest)
-
-
-def check_keys(where: str, values: Mapping[str, Any], known: list[str]) -> None:
-    """BundleError unless just the known keys are there."""
-    unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))
-    if unknown or missing:
-        raise BundleError(f"manifest.json: {where}: unknown keys {unknown}, missing keys {missing}")
 
 
 def is_member(name: str) -> bool:
@@ -72,135 +59,173 @@ def is_member(name: str) -> bool:
     return all(part and part[0] in LETTERS and LETTERS.issuperset(part.translate(OTHERS)) for part in parts)
 
 
-def _check_raw(raw: RawSpec) -> None:
-    need(isinstance(raw.kind, str) and raw.kind in KINDS, "raw.kind", raw.kind, f"known: {', '.join(KINDS)}")
-    need(is_shape(raw.shape) and len(raw.shape) == KINDS[raw.kind], "raw.shape", raw.shape, f"not a {raw.kind}")
-    if raw.range is not None:
-        pair = isinstance(raw.range, (list, tuple)) and len(raw.range) == 2 and all(map(is_number, raw.range))
-        need(pair and raw.range[0] < raw.range[1], "raw.range", raw.range, "must be [lowest, highest]")
-        need(raw.dtype in ("float32", "int32"), "raw.range", raw.range, "only float32 and int32 samples have one")
-    rate = raw.sample_rate_hz
-    if raw.kind == "audio":
-        need(is_whole(rate) and rate > 0, "raw.sample_rate_hz", rate, "must be a whole number above 0")
-        need(raw.dtype == "float32", "raw.dtype", raw.dtype, "audio is float32 from -1 to 1")
-    else:
-        need(rate is None, "raw.sample_rate_hz", rate, "only audio has one")
-    if raw.columns is not None:
-        _check_columns(raw)
-    _check_ids(raw)
-    try:
-        input_path_rules.check(raw)
-    except InputError as error:
-        raise BundleError(f"manifest.json: {error}") from None
+def _is_sha256(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 64 and HEX.issuperset(value)
 
 
-def _check_smoothing(manifest: Manifest) -> None:
-    from edgekit.runner.bundle import smoothing_rules
+NAME = Rule(
+    lambda value: isinstance(value, str) and "/" not in value and is_member(value),
+    "use letters, digits, '.', '_' and '-'",
+)
+SHARE = Rule(lambda value: is_number(value) and 0 < value < 1, "must be a number between 0 and 1")
+MANIFEST = {
+    "name": NAME,
+    "version": NAME,
+    "variant": NAME,
+    "target": one_of(TARGETS),
+    "task": one_of(TASKS),
+    "budget": OBJECT,
+    "verdict": OBJECT,
+    "provenance": OBJECT,
+    "activation": one_of(ACTIVATIONS),
+    "labels": TEXTS,
+    "model_files": TEXTS,
+    "requirements": TEXTS,
+    "architectures": TEXTS,
+    "members": OBJECT,
+    "golden": OBJECT,
+    "preprocess": Rule(lambda value: isinstance(value, list), "must be a list of steps"),
+}
+TENSOR = {"name": TEXT, "dtype": one_of(TENSOR_DTYPES), "layout": one_of(LAYOUTS)}
+STATE = {"name": PRINTABLE, "input": PRINTABLE, "output": PRINTABLE, "shape": SHAPE, "dtype": one_of(STATE_DTYPES)}
+RAW_TENSOR = {
+    "name": PRINTABLE,
+    "shape": SHAPE,
+    "dtype": one_of(input_vector.DTYPES),
+    "range": Rule(lambda value: value is None or is_limits(value), "must be [lowest, highest]"),
+}
+MEMBER = {
+    "bytes": Rule(lambda value: is_whole(value) and value >= 0, "must be a size"),
+    "sha256": Rule(_is_sha256, "must be 64 hex digits"),
+}
+GOLDEN = {"atol": Rule(lambda value: is_number(value) and value >= 0, "must be a number from 0"), "top1": FLAG}
+BOXES = {
+    "least_probability": SHARE,
+    "overlap": SHARE,
+    "most": Rule(is_count, "must be a whole number above 0"),
+}
 
-    try:
+Test = Callable[[Any], Any]
+RAW: tuple[tuple[str, Test, Test, str], ...] = (
+    ("shape", lambda raw: True, lambda raw: is_shape(raw.shape) and len(raw.shape) == KINDS[raw.kind], "not a {kind}"),
+    ("range", lambda raw: raw.range is not None,
+     lambda raw: is_limits(raw.range) and raw.range[0] < raw.range[1], "must be [lowest, highest]"),
+    ("range", lambda raw: raw.range is not None,
+     lambda raw: raw.dtype in ("float32", "int32"), "only float32 and int32 samples have one"),
+    ("sample_rate_hz", lambda raw: raw.kind == "audio",
+     lambda raw: is_count(raw.sample_rate_hz), "must be a whole number above 0"),
+    ("dtype", lambda raw: raw.kind == "audio", lambda raw: raw.dtype == "float32", "audio is float32 from -1 to 1"),
+    ("sample_rate_hz", lambda raw: raw.kind != "audio", lambda raw: raw.sample_rate_hz is None, "only audio has one"),
+    ("columns", lambda raw: raw.columns is not None,
+     lambda raw: raw.kind in ("vector", "window"), "only vectors and windows have them"),
+    ("columns", lambda raw: raw.columns is not None,
+     lambda raw: is_list(raw.columns) and all(map(is_printable, raw.columns)) and _differ(raw.columns),
+     "must list different names"),
+    ("columns", lambda raw: raw.columns is not None,
+     lambda raw: len(raw.columns) == raw.shape[-1], "name each of the {last} channels or features"),
+    ("dtype", lambda raw: raw.kind != "text", lambda raw: raw.dtype != "int32", "only a text is int32"),
+    ("dtype", lambda raw: raw.kind == "text", lambda raw: raw.dtype == "int32", "token ids are int32"),
+    ("range", lambda raw: raw.kind == "text",
+     lambda raw: raw.range is not None and raw.range[0] == 0 and all(map(is_whole, raw.range)),
+     "must be [0, the highest token id]"),
+)  # fmt: skip
+"""Rules of a raw sample in their order: the key, where the rule applies, the rule, and what an error asks for."""
+
+
+def check(manifest: Manifest) -> None:
+    """InputError or BundleError for the first thing that does not hold together."""
+    if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
+        _check_tensors(manifest)
+    check_values("", vars(manifest), MANIFEST)
+    _check_raw(manifest.raw)
+    for key in ("inputs", "outputs"):
+        specs = getattr(manifest, key)
+        for place, spec in enumerate(specs):
+            _check_spec(f"{key}[{place}]", spec)
+        _need_names(key, [spec.name for spec in specs])
+    _check_members(manifest.members)
+    _check_files(manifest)
+    _check_preprocess(manifest)
+    _check_task(manifest)
+    if manifest.smoothing is not None:
+        from edgekit.runner.bundle import smoothing_rules
+
         smoothing_rules.check(manifest.smoothing, manifest.task)
         smoothing_rules.check_kind(manifest.raw.kind)
-    except InputError as error:
-        raise BundleError(f"manifest.json: {error}") from None
+    if manifest.states is not None:
+        _check_states(manifest)
 
 
-def _check_ids(raw: RawSpec) -> None:
-    """A text is token ids, and these are the one kind of sample in int32."""
-    if raw.kind != "text":
-        need(raw.dtype != "int32", "raw.dtype", raw.dtype, "only a text is int32")
-        return
-    need(raw.dtype == "int32", "raw.dtype", raw.dtype, "token ids are int32")
-    ids: Any = raw.range
-    whole = ids is not None and ids[0] == 0 and all(map(is_whole, ids))
-    need(whole, "raw.range", ids, "must be [0, the highest token id]")
+def _differ(names: Any) -> bool:
+    return len(set(names)) == len(names)
 
 
-def _check_columns(raw: RawSpec) -> None:
-    names: Any = raw.columns
-    need(raw.kind in ("vector", "window"), "raw.columns", names, "only vectors and windows have them")
-    text = isinstance(names, (list, tuple)) and all(isinstance(each, str) and each.isprintable() for each in names)
-    need(text and all(names) and len(set(names)) == len(names), "raw.columns", names, "must list different names")
-    need(len(names) == raw.shape[-1], "raw.columns", names, f"name each of the {raw.shape[-1]} channels or features")
+def _need_names(key: str, names: list[Any]) -> None:
+    need(_differ(names), key, names, "tensors need names of their own")
 
 
-def _check_tensor(where: str, spec: TensorSpec) -> None:
-    need(isinstance(spec.name, str), f"{where}.name", spec.name, "must be text")
-    need(spec.dtype in TENSOR_DTYPES, f"{where}.dtype", spec.dtype, f"known: {', '.join(TENSOR_DTYPES)}")
-    need(
-        isinstance(spec.layout, str) and spec.layout in LAYOUTS,
-        f"{where}.layout",
-        spec.layout,
-        f"known: {', '.join(LAYOUTS)}",
-    )
-    sides = LAYOUTS[spec.layout]
-    fits = is_shape(spec.shape) and sides in (None, len(spec.shape)) and spec.shape[0] == 1
+def _check_raw(raw: RawSpec) -> None:
+    check_values("raw", vars(raw), {"kind": one_of(KINDS)})
+    for key, applies, holds, fix in RAW:
+        if applies(raw):
+            need(holds(raw), f"raw.{key}", getattr(raw, key), fix.format(kind=raw.kind, last=raw.shape[-1]))
+    input_path_rules.check(raw)
+
+
+def _check_spec(where: str, spec: TensorSpec) -> None:
+    check_values(where, vars(spec), TENSOR)
+    fits = is_shape(spec.shape) and LAYOUTS[spec.layout] in (None, len(spec.shape)) and spec.shape[0] == 1
     need(fits, f"{where}.shape", list(spec.shape), f"must be {spec.layout} with a batch of 1")
 
 
-def _check_members(members: Any) -> None:
-    need(isinstance(members, dict), "members", members, "must be an object")
+def _check_members(members: dict[str, Any]) -> None:
     for name, facts in members.items():
         need(is_member(name), "members", name, "must be a plain relative name")
         need(name != "manifest.json", "members", name, "the manifest cannot list itself")
-        need(isinstance(facts, dict), f"members.{name}", facts, "must be an object")
-        check_keys(f"members.{name}", facts, ["bytes", "sha256"])
-        size, sha = facts["bytes"], facts["sha256"]
-        need(is_whole(size) and size >= 0, f"{name}.bytes", size, "must be a size")
-        need(
-            isinstance(sha, str) and len(sha) == 64 and HEX.issuperset(sha),
-            f"{name}.sha256",
-            sha,
-            "must be 64 hex digits",
-        )
+        check_keys(f"members.{name}", facts, MEMBER)
+        check_values(name, facts, MEMBER)
 
 
 def _check_files(manifest: Manifest) -> None:
     """Model files and golden vectors are named well, and listed once the members are."""
     golden = manifest.golden
-    need(isinstance(golden, dict), "golden", golden, "must be an object")
-    check_keys("golden", golden, ["inputs", "outputs", "atol", "top1"])
-    atol = golden["atol"]
-    need(is_number(atol) and atol >= 0, "golden.atol", atol, "must be a number from 0")
-    need(isinstance(golden["top1"], bool), "golden.top1", golden["top1"], "must be true or false")
-    vocabularies = [step["vocabulary"] for step in manifest.raw.steps if step["step"] == "tokenize"]
+    check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
+    check_values("golden", golden, GOLDEN)
     need(manifest.model_files, "model_files", manifest.model_files, "name at least one")
+    vocabularies = [step["vocabulary"] for step in manifest.raw.steps if step["step"] == "tokenize"]
     reference = [] if manifest.reference is None else [manifest.reference]
     for name in (*manifest.model_files, golden["inputs"], golden["outputs"], *vocabularies, *reference):
         need(isinstance(name, str) and is_member(name), "member name", name, "must be a plain relative name")
         need(not manifest.members or name in manifest.members, "members", name, "it is named but not listed")
 
 
-def _check_fit(manifest: Manifest) -> None:
-    """The steps turn the raw sample into the model's input, and the task fits its outputs."""
+def _check_preprocess(manifest: Manifest) -> None:
+    """The steps turn the raw sample into the model's input."""
     from edgekit.runner.preprocess import steps
 
-    need(isinstance(manifest.preprocess, list), "preprocess", manifest.preprocess, "must be a list of steps")
-    if manifest.raw.kind == "window":
-        dtypes = ("float32", manifest.input.dtype)
-        need(manifest.raw.dtype in dtypes, "raw.dtype", manifest.raw.dtype, "windows are float32, or as the model's")
-    takes_ids, dtype = manifest.input.dtype in IDS, manifest.input.dtype
-    need(takes_ids == (manifest.raw.kind == "text"), "input.dtype", dtype, "int32 or int64 for a text only")
-    try:
-        shape = steps.check(manifest.preprocess, manifest.raw.shape, manifest.raw.dtype)
-    except InputError as error:
-        raise BundleError(f"manifest.json: {error}") from None
+    raw, model = manifest.raw, manifest.input
+    if raw.kind == "window":
+        need(raw.dtype in ("float32", model.dtype), "raw.dtype", raw.dtype, "windows are float32, or as the model's")
+    takes_ids = model.dtype in IDS
+    need(takes_ids == (raw.kind == "text"), "input.dtype", model.dtype, "int32 or int64 for a text only")
+    shape = steps.check(manifest.preprocess, raw.shape, raw.dtype)
     for step in manifest.preprocess:
         if step["step"] == "log_mel":
-            rate = manifest.raw.sample_rate_hz
+            rate = raw.sample_rate_hz
             need(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
-    wanted = manifest.input.shape[1:]
-    if manifest.input.layout == "NCHW":
-        wanted = (*wanted[1:], wanted[0])
-    need(shape == wanted, "preprocess", list(shape), f"makes another shape than the model's input {list(wanted)}")
-    _check_task(manifest)
+    needed = model.shape[1:]
+    if model.layout == "NCHW":
+        needed = (*needed[1:], needed[0])
+    need(shape == needed, "preprocess", list(shape), f"makes another shape than the model's input {list(needed)}")
 
 
 def _check_task(manifest: Manifest) -> None:
+    """The outputs and labels are those of the task."""
     task, labels = manifest.task, manifest.labels
     if task in ("raw", "embedding"):
         need(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
         if task == "embedding":
-            [output] = _one(manifest)
+            output = _only_output(manifest)
             need(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
@@ -211,43 +236,33 @@ def _check_task(manifest: Manifest) -> None:
 
         masks.check(manifest.raw.shape, len(labels), [each.answer for each in manifest.outputs])
     else:
-        [output] = _one(manifest)
-        values = output.shape[-1]
+        output = _only_output(manifest)
         need(output.layout == "NC", "outputs[0].layout", output.layout, f"a {task} gives NC")
-        need(len(labels) == values, "labels", len(labels), f"the model gives {values} values")
+        need(len(labels) == output.shape[-1], "labels", len(labels), f"the model gives {output.shape[-1]} values")
     need(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
+    activations, fix = ACTIVATIONS_OF.get(task, ("none",)), "classes want softmax, or none"
     if task != "classification":
-        need(len(set(labels)) == len(labels), "labels", labels, f"the values of a {task} need names of their own")
-        activations = {"multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}.get(task, ("none",))
-        need(
-            manifest.activation in activations, "activation", manifest.activation, f"{task}: {' or '.join(activations)}"
-        )
+        need(_differ(labels), "labels", labels, f"the values of a {task} need names of their own")
+        fix = f"{task}: {' or '.join(activations)}"
+    need(manifest.activation in activations, "activation", manifest.activation, fix)
+    if task != "classification":
         need(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
-    else:
-        need(manifest.activation != "sigmoid", "activation", manifest.activation, "classes want softmax, or none")
-    if task != "anomaly":
-        need(manifest.threshold is None, "threshold", manifest.threshold, f"a {task} has none")
-    if task != "detection":
-        need(manifest.boxes is None, "boxes", manifest.boxes, f"a {task} has none")
+    for key, owner in (("threshold", "anomaly"), ("boxes", "detection")):
+        need(task == owner or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
 
 
-def _one(manifest: Manifest) -> tuple[TensorSpec, ...]:
-    """Its only output."""
+def _only_output(manifest: Manifest) -> TensorSpec:
     count = len(manifest.outputs)
     need(count == 1, "outputs", count, f"a model for the task {manifest.task} has one")
-    return manifest.outputs
+    return manifest.outputs[0]
 
 
 def _check_reconstruction(manifest: Manifest) -> None:
     """The output is the network's input again, in the network's own order: a picture's channels stand first."""
-    wanted = manifest.input.shape[1:]
-    if manifest.input.layout == "NHWC":
-        wanted = (wanted[2], *wanted[:2])
-    [output] = _one(manifest)
-    need(output.answer == wanted, "outputs[0].shape", list(output.shape), f"needed [1, {wanted}]")
+    output, needed, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
+    need(output.answer == needed, "outputs[0].shape", list(output.shape), f"needed [1, {needed}]")
     need(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
-    threshold = manifest.threshold
-    need(threshold is not None and is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
+    need(is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
 
 
 def _check_detection(manifest: Manifest) -> None:
@@ -256,44 +271,66 @@ def _check_detection(manifest: Manifest) -> None:
 
     raw, shape = manifest.raw, manifest.output_shape
     need(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
-    inside = manifest.input.shape[1:3] if manifest.input.layout == "NHWC" else manifest.input.shape[2:4]
+    inside = manifest.input.answer[1:]
     need(
         inside == raw.shape[:2], "input.shape", list(inside), f"the sample has {list(raw.shape[:2])}: resize before it"
     )
-    wanted = boxes.SIDES + len(manifest.labels)
-    need(len(shape) == 2 and shape[1] == wanted, "outputs", list(shape), f"needed [points, {wanted}] in all")
+    needed = boxes.SIDES + len(manifest.labels)
+    need(len(shape) == 2 and shape[1] == needed, "outputs", list(shape), f"needed [points, {needed}] in all")
     need(manifest.labels, "labels", manifest.labels, "name the classes")
     try:
         boxes.strides(raw.shape[:2], shape[0])
     except BundleError as error:
-        raise BundleError(f"manifest.json: outputs: {error}") from None
-    options = manifest.boxes
-    need(isinstance(options, dict), "boxes", options, "must be an object")
-    check_keys("boxes", options or {}, list(boxes.Options._fields))
-    for key in ("least_probability", "overlap"):
-        value = (options or {})[key]
-        need(is_number(value) and 0 < value < 1, f"boxes.{key}", value, "must be a number between 0 and 1")
-    most = (options or {})["most"]
-    need(is_whole(most) and most > 0, "boxes.most", most, "must be a whole number above 0")
+        raise InputError(f"outputs: {error}") from None
+    check_keys("boxes", manifest.boxes, BOXES)
+    check_values("boxes", manifest.boxes or {}, BOXES)
 
 
-def is_shape(value: Any) -> bool:
-    """Whether it lists whole numbers above 0."""
-    return isinstance(value, (list, tuple)) and bool(value) and all(is_whole(each) and each > 0 for each in value)
+def _check_states(manifest: Manifest) -> None:
+    states = manifest.states or ()
+    for place, state in enumerate(states):
+        check_values(f"states[{place}]", vars(state), STATE)
+    for key, others in (("name", ()), ("input", manifest.inputs), ("output", manifest.outputs)):
+        names = [*(getattr(state, key) for state in states), *(tensor.name for tensor in others)]
+        need(_differ(names), f"states: {key}", names, "each wants one of its own")
+    need(not manifest.golden["top1"], "golden.top1", True, "the steps of a stream may be near ties")
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number, and no truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def _check_tensors(manifest: Manifest) -> None:
+    """A model with several inputs takes a sample of as many tensors, shaped as the model takes them."""
+    raw, inputs, kind = manifest.raw, manifest.inputs, input_vector.KIND
+    need(raw.kind == kind, "raw.kind", raw.kind, f"the model has {len(inputs)} inputs: a sample is of kind {kind}")
+    tensors: Any = raw.tensors or ()
+    need(len(tensors) > 1, "raw.tensors", len(tensors), f"a sample of kind {kind} has two or more")
+    need(len(tensors) == len(inputs), "raw.tensors", len(tensors), f"the model has {len(inputs)} inputs")
+    for place, (tensor, model) in enumerate(zip(tensors, inputs)):
+        where = f"raw.tensors[{place}]"
+        check_keys(where, tensor, RAW_TENSOR)
+        check_values(where, tensor, RAW_TENSOR)
+        _check_limits(f"{where}.range", tensor["range"], tensor["dtype"])
+        needed = list(model.shape[1:])
+        need(list(tensor["shape"]) == needed, f"{where}.shape", tensor["shape"], f"the model: {needed}")
+        # A model's integers are those of the sample, but for the bytes of a TFLite file, which may have a scale.
+        if model.dtype in (IDS if manifest.target == "tflite" else (*IDS, *input_vector.LIMITS)):
+            fits = tensor["dtype"] != "float32"
+            need(fits, f"{where}.dtype", tensor["dtype"], f"the model takes whole numbers, {model.dtype}")
+            _check_limits(f"{where}.range", tensor["range"], model.dtype)
+    _need_names("raw.tensors", [each["name"] for each in tensors])
+    width = input_vector.width([each["shape"] for each in tensors])
+    need(raw.shape == (width,), "raw.shape", list(raw.shape), f"the tensors have {width} numbers")
+    need(raw.dtype == "float32", "raw.dtype", raw.dtype, "joined tensors are float32")
+    need(raw.range is None, "raw.range", raw.range, "each tensor has its own range")
+    need(not manifest.preprocess, "preprocess", manifest.preprocess, "the network itself scales several tensors")
 
 
-def is_number(value: Any) -> bool:
-    """Whether it is a finite number, and no truth value."""
-    largest = sys.float_info.max  # a whole number may be beyond that
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -largest <= value <= largest
-
-
-def need(holds: Any, key: str, value: Any, fix: str) -> None:
-    """BundleError with key, value and fix, unless it holds."""
-    if not holds:
-        raise BundleError(f"manifest.json: {key}: got {str(value)[:200]!r}; {fix}")
+def _check_limits(where: str, limits: Any, dtype: str) -> None:
+    """A range inside of what the type holds, which whole numbers must have."""
+    if dtype == "float32":
+        largest = input_vector.LARGEST_FLOAT
+        fits = limits is None or (-largest <= limits[0] and limits[1] <= largest)
+        need(fits, where, limits, "must be numbers of float32")
+        return
+    need(limits is not None, where, limits, "whole numbers need [lowest, highest]")
+    need(all(map(is_whole, limits)), where, limits, "must be whole numbers")
+    lowest, highest = input_vector.LIMITS.get(dtype, (-input_vector.LARGEST, input_vector.LARGEST))
+    need(lowest <= limits[0] and limits[1] <= highest, where, limits, f"{dtype} has {lowest} to {highest} here")

@@ -1,11 +1,11 @@
-"""What may be declared under `smoothing` in a manifest; `edgekit/runner/smoothing/` carries it out. Needs no numpy."""
+"""What may be declared under `smoothing` in a manifest, checked without numpy; `runner/smoothing.py` carries it out."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from edgekit.runner.errors import InputError
+from edgekit.runner.rules import is_number, is_whole
 
 METHODS: dict[str, dict[str, type]] = {
     "majority": {"windows": int},
@@ -35,7 +35,7 @@ def check(value: Any, task: str) -> None:
         raise InputError(f"smoothing: {method} does not fit the task {task}; it is for {', '.join(TASKS[method])}")
     if method == "hysteresis":
         _check_limits(value["enter"], value["leave"], task)
-    elif not _is_whole(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
+    elif not is_whole(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
         raise InputError(f"smoothing.windows: got {value['windows']!r}; use a whole number from 1 to {MOST_WINDOWS}")
 
 
@@ -50,13 +50,8 @@ def check_kind(kind: str) -> None:
 
 def _check_limits(enter: Any, leave: Any, task: str) -> None:
     for name, limit in (("enter", enter), ("leave", leave)):
-        number = isinstance(limit, (int, float)) and not isinstance(limit, bool) and math.isfinite(limit)
-        if not number or limit <= 0 or (limit > 1 and task != "anomaly"):
+        if not is_number(limit) or limit <= 0 or (limit > 1 and task != "anomaly"):
             most = "" if task == "anomaly" else " up to 1"
             raise InputError(f"smoothing.{name}: got {limit!r}; use a number above 0{most}")
     if leave > enter:
         raise InputError(f"smoothing.leave: got {leave!r}; use at most enter, {enter!r}")
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     """A file, an answer of it and the milliseconds that its sample took to read; or no answer, and the reason."""
 
 
-class Waiting(NamedTuple):
+class PreparedSample(NamedTuple):
     """A sample that is ready for the model, or the error in its place; times in ms. `file` counts the paths."""
 
     file: int
@@ -70,7 +70,7 @@ class Batches:
 def answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
     """What `predict` answers for each path, in their order; `size` samples a call, the last ones in smaller parts."""
     batches = Batches(model, size)
-    waiting: list[Waiting] = []
+    waiting: list[PreparedSample] = []
     refused: set[int] = set()
     ready = 0
     for each in _prepared(model, paths, strict):
@@ -82,7 +82,7 @@ def answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: b
     yield from _answered(model, batches, waiting, top_k, refused)
 
 
-def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Waiting]:
+def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[PreparedSample]:
     for file, path in enumerate(paths):
         started = perf_counter_ns()
         try:
@@ -95,14 +95,14 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Wait
                     model.observers.refused(error)
                     raise _of(path, sample.span, error) from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
-                yield Waiting(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size, prepared)
+                yield PreparedSample(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size, prepared)
                 started = perf_counter_ns()
         except InputError as error:
-            yield Waiting(file, path, error)
+            yield PreparedSample(file, path, error)
 
 
 def _answered(
-    model: Model, batches: Batches, waiting: Sequence[Waiting], top_k: int, refused: set[int]
+    model: Model, batches: Batches, waiting: Sequence[PreparedSample], top_k: int, refused: set[int]
 ) -> Iterator[Outcome]:
     """`refused` are the files that an error has ended: as without a batch, nothing more is said of them."""
     outputs = batches.execute([each.x for each in waiting if each.x is not None])

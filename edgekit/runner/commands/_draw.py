@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import drawing, input_path, inputs
-from edgekit.runner.drawing import png
 from edgekit.runner.errors import InputError
 from edgekit.runner.files import make_folder, write_atomically
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 PNG = ".png"
+LEVEL = 4
+"""Of PNG's compression: a photograph hardly gets smaller by more."""
 
 
 def check(options: argparse.Namespace) -> None:
@@ -88,12 +90,20 @@ class Drawings:
         coloured = np.broadcast_to(picture, (*picture.shape[:2], 3))
         drawn = drawing.draw(coloured, answer, self._manifest)
         try:
-            write_atomically(Path(name), png.encode(drawn))
+            write_atomically(Path(name), _png(drawn))
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:  # unlike a full disk, this is no trouble of the other pictures
                 raise InputError(f"--draw: {name}: the name is too long; give the picture a shorter one") from None
             raise _with_place(error, name) from None
         return name
+
+
+def _png(picture: np.ndarray) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG", compress_level=LEVEL)
+    return file.getvalue()
 
 
 def _with_place(error: OSError, name: str) -> OSError:

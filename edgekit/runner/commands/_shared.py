@@ -91,10 +91,10 @@ def threads(text: str) -> int:
 
 def known(text: str) -> str:
     """An argument that is an interpreter's name, whether or not it is installed and runs this bundle."""
-    from edgekit.runner import backends
+    from edgekit.runner.backends import INTERPRETERS
 
-    if not any(text in names for names in backends.PREFERENCE.values()) and text not in backends.names():
-        raise argparse.ArgumentTypeError(f"got {text}; use one of {', '.join(backends.names())}")
+    if text not in INTERPRETERS:
+        raise argparse.ArgumentTypeError(f"got {text}; use one of {', '.join(INTERPRETERS)}")
     return text
 
 

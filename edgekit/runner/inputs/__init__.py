@@ -16,7 +16,7 @@ from edgekit.runner.errors import InputError
 from edgekit.runner.input_vector import KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -39,9 +39,22 @@ def files(name: str, raw: RawSpec) -> list[str]:
     """The files that an argument means: itself, or those of a folder; a folder that holds none stands for itself."""
     if not os.path.isdir(name):
         return [name]
-    from edgekit.runner.inputs import folder
+    return in_folder(name, suffixes(raw)) or [name]
 
-    return folder.files(name, suffixes(raw)) or [name]
+
+def in_folder(name: str, suffixes: Sequence[str]) -> list[str]:
+    """Files of a folder and of those below it, sorted; hidden ones are left out, links to folders not followed."""
+    found = []
+    for here, folders, names in os.walk(name, onerror=_refuse):
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        wanted = [each for each in names if not each.startswith(".") and each.lower().endswith(tuple(suffixes))]
+        found += [os.path.join(here, each) for each in wanted]
+    return sorted(found, key=lambda path: path.split(os.sep))
+
+
+def _refuse(error: OSError) -> None:
+    """What `os.walk` would pass over in silence: samples would be missing from the answers."""
+    raise InputError(f"{error.filename}: cannot be listed: {error.strerror or error}; check the folder's permissions")
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> Iterator[Sample]:
@@ -67,6 +80,15 @@ def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str,
 def read(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> np.ndarray:
     """The file's first raw sample: all of it, or its first window."""
     return next(samples(path, raw, strict, members)).raw
+
+
+def read_bytes(path: str, most: int) -> bytes:
+    """The first `most` bytes of a file; InputError where it cannot be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(most)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def unreadable(suffix: str, raw: RawSpec) -> str:

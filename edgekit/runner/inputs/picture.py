@@ -95,7 +95,7 @@ def _resized(image: Any, size: tuple[int, int], how: str) -> Any:
 
 def _letterboxed(image: Any, resize: Step) -> Any:
     """The whole picture in the middle, in its own proportions, and black around it."""
-    place = input_path.placed(image.size, resize)
+    place = input_path.picture_transform(image.size, resize)
     inner = image.resize((place.width, place.height), BILINEAR)
     made = inner.resize((resize["width"], resize["height"]))
     made.paste(0 if image.mode == "L" else (0, 0, 0), (0, 0, *made.size))

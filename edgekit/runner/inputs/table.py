@@ -23,7 +23,7 @@ import numpy as np
 
 from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs import windows
+from edgekit.runner.inputs import read_bytes, windows
 from edgekit.runner.inputs.windows import Sample
 
 if TYPE_CHECKING:
@@ -56,11 +56,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     if raw.kind not in KINDS or not raw.columns or not input_path.find(raw.steps, "decode_csv"):
         what = "names no columns" if raw.kind in KINDS else f"takes {raw.dtype}{list(raw.shape)}, not a table"
         raise InputError(f"{path}: the bundle {what}; give it a .npy file")
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    content = read_bytes(path, LARGEST_BYTES + 1)
     wanted, cut = (1, "rows") if raw.kind == "vector" else (raw.shape[0], "windows")
     step = None if strict else input_path.find(raw.steps, cut)
     if len(content) > LARGEST_BYTES and step:

@@ -16,7 +16,7 @@ import numpy as np
 from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import Step
-from edgekit.runner.inputs import unreadable
+from edgekit.runner.inputs import read_bytes, unreadable
 from edgekit.runner.inputs.windows import Cut, Sample
 
 if TYPE_CHECKING:
@@ -46,19 +46,10 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     step = input_path.find(raw.steps, "tokenize")
     if step is None:
         raise InputError(f"{path}: {unreadable('.txt', raw)}")
-    content = read(path, LARGEST_BYTES + 1)
+    content = read_bytes(path, LARGEST_BYTES + 1)
     name = step["vocabulary"]
     found = ids_of_words(path, decode(path, content), tokenization.read(members[name], name), step, strict)
     return iter((Sample(found.raw, found.cut),))
-
-
-def read(path: str, most: int) -> bytes:
-    """The first `most` bytes of a file; InputError where it cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(most)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def decode(name: str, content: bytes) -> str:

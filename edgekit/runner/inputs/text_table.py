@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs import text
+from edgekit.runner.inputs import read_bytes, text
 from edgekit.runner.inputs.windows import Row, Sample
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     """A raw sample for each row; with `strict` a table of one row is taken, and no other."""
     step, tokenize = input_path.find(raw.steps, "decode_text_table"), input_path.find(raw.steps, "tokenize")
     assert step is not None and tokenize is not None
-    content = text.read(path, LARGEST_BYTES + 1)
+    content = read_bytes(path, LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{path}: more than {LARGEST_BYTES:,} bytes; part it")
     found = list(_texts(path, content, step))

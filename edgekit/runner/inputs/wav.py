@@ -52,7 +52,7 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SoundSpec:
     """What a file must come to: `samples` at `rate_hz`, by these steps; `by` is who asks, for messages."""
 
     samples: int
@@ -69,38 +69,38 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """The raw samples (samples,) float32 of a file: each window of a recording, or the one that it is exactly."""
     if raw.sample_rate_hz is None or not input_path.find(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
-    wanted = Wanted(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
+    spec = SoundSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
     try:
         with open(path, "rb") as stream:
             sound = headers(path, stream, os.fstat(stream.fileno()).st_size)
-            _check(path, sound, wanted)
+            _check(path, sound, spec)
             stream.seek(sound.start)
             data = stream.read(sound.data_bytes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    x = recording(sound, data, wanted)
-    step = input_path.find(wanted.steps, "windows")
-    return windows.samples(x, step, wanted.rate_hz) if step else iter((Sample(x),))
+    x = recording(sound, data, spec)
+    step = input_path.find(spec.steps, "windows")
+    return windows.samples(x, step, spec.rate_hz) if step else iter((Sample(x),))
 
 
-def decode(name: str, content: bytes, wanted: Wanted) -> tuple[np.ndarray, Sound]:
+def decode(name: str, content: bytes, spec: SoundSpec) -> tuple[np.ndarray, Sound]:
     """A whole recording (samples,) float32 from a WAV file's bytes, mixed and resampled as declared; and its headers.
 
-    InputError where it cannot become what is wanted.
+    InputError where it cannot become what the spec asks for.
     """
     sound = headers(name, io.BytesIO(content), len(content))
-    _check(name, sound, wanted)
-    return recording(sound, content[sound.start : sound.start + sound.data_bytes], wanted), sound
+    _check(name, sound, spec)
+    return recording(sound, content[sound.start : sound.start + sound.data_bytes], spec), sound
 
 
-def recording(sound: Sound, data: bytes, wanted: Wanted) -> np.ndarray:
-    """(samples,) float32 of a checked sound: the mean of its channels, at the wanted rate."""
+def recording(sound: Sound, data: bytes, spec: SoundSpec) -> np.ndarray:
+    """(samples,) float32 of a checked sound: the mean of its channels, at the spec's rate."""
     x = mixed(floats(data, sound.code, sound.bits), sound.channels)
-    if sound.rate_hz == wanted.rate_hz:
+    if sound.rate_hz == spec.rate_hz:
         return x
     from edgekit.runner.inputs.resample import resample
 
-    return resample(x, sound.rate_hz, wanted.rate_hz)
+    return resample(x, sound.rate_hz, spec.rate_hz)
 
 
 def mixed(x: np.ndarray, channels: int) -> np.ndarray:
@@ -148,29 +148,29 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     return code, channels, rate_hz, bits
 
 
-def _check(path: str, sound: Sound, wanted: Wanted) -> None:
+def _check(path: str, sound: Sound, spec: SoundSpec) -> None:
     """The first thing that no declared step puts right, with the line that puts all of them right."""
     frame_bytes = sound.channels * sound.bits // 8
-    rate_hz = wanted.rate_hz
+    rate_hz = spec.rate_hz
     if (sound.code, sound.bits) not in DTYPES:
         wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
-    elif sound.rate_hz != rate_hz and not wanted.has("resample"):
-        wrong = f"{sound.rate_hz} samples a second, {wanted.by} {rate_hz}"
+    elif sound.rate_hz != rate_hz and not spec.has("resample"):
+        wrong = f"{sound.rate_hz} samples a second, {spec.by} {rate_hz}"
     elif sound.rate_hz != rate_hz and not can_be_resampled(sound.rate_hz, rate_hz):
         wrong = f"{sound.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
-    elif sound.channels != 1 and not (sound.channels and wanted.has("mix_channels")):
-        wrong = f"{sound.channels} channels, {wanted.by} one"
+    elif sound.channels != 1 and not (sound.channels and spec.has("mix_channels")):
+        wrong = f"{sound.channels} channels, {spec.by} one"
     elif sound.data_bytes % frame_bytes:
         wrong = f"{sound.data_bytes} bytes of sound are no whole number of samples"
     elif sound.samples == 0:
         raise InputError(f"{path}: it holds no sound; record it again, or take it out")
-    elif _bytes(sound, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * wanted.samples * sound.rate_hz // rate_hz):
+    elif _bytes(sound, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * spec.samples * sound.rate_hz // rate_hz):
         cut = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
         raise InputError(f"{path}: {sound.data_bytes:,} bytes of sound are too many to read at once; run: {cut}")
     else:
-        wrong = _length(sound, wanted)
+        wrong = _length(sound, spec)
     if wrong:
-        raise InputError(f"{path}: {wrong}; run: {conversion(path, wanted.samples, rate_hz)}")
+        raise InputError(f"{path}: {wrong}; run: {conversion(path, spec.samples, rate_hz)}")
 
 
 def can_be_resampled(from_hz: int, to_hz: int) -> bool:
@@ -181,18 +181,18 @@ def can_be_resampled(from_hz: int, to_hz: int) -> bool:
 
 
 def _bytes(sound: Sound, rate_hz: int) -> int:
-    """What it takes as a file, or as samples at the wanted rate, whichever is more."""
+    """What it takes as a file, or as samples at the spec's rate, whichever is more."""
     return max(sound.data_bytes, 4 * sound.samples * rate_hz // sound.rate_hz)
 
 
-def _length(sound: Sound, wanted: Wanted) -> str:
-    """What is wrong with its length, at the wanted rate; nothing where it is cut into windows that it has."""
-    found = -(-sound.samples * wanted.rate_hz // sound.rate_hz)
-    step = input_path.find(wanted.steps, "windows")
-    if windows.count(found, step) if step else found == wanted.samples:
+def _length(sound: Sound, spec: SoundSpec) -> str:
+    """What is wrong with its length, at the spec's rate; nothing where it is cut into windows that it has."""
+    found = -(-sound.samples * spec.rate_hz // sound.rate_hz)
+    step = input_path.find(spec.steps, "windows")
+    if windows.count(found, step) if step else found == spec.samples:
         return ""
     more = "at least " if step else ""
-    return f"{found} samples, {wanted.by} {more}{wanted.samples} ({wanted.samples / wanted.rate_hz:g} s)"
+    return f"{found} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
 
 
 def conversion(path: str, samples: int, rate_hz: int) -> str:

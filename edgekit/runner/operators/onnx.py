@@ -34,6 +34,22 @@ EXTERNAL = (13, 14)
 ORT_FORMAT = b"ORTM"
 """Bytes 4 to 8 of ONNX Runtime's own format, which it recognizes under any name, and which may name files as well."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
+    ((1, 17), 20, 9),
+    ((1, 18), 21, 10),
+    ((1, 19), 21, 10),
+    ((1, 20), 21, 10),
+    ((1, 21), 22, 10),
+    ((1, 22), 22, 10),
+    ((1, 23), 23, 11),
+    ((1, 24), 25, 13),
+    ((1, 25), 26, 13),  # and the same up to the next line
+    ((1, 31), 26, 13),
+)
+"""Of ONNX Runtime: (release, newest opset of the standard domain, newest IR version) that it opens, oldest first.
+
+Measured with `tests/runner/probe_operators.py`: a model of one Identity, stamped with one number after another.
+"""
 
 
 def read(data: bytes) -> Needs:
@@ -56,6 +72,14 @@ def read(data: bytes) -> Needs:
     found |= {pair for body in functions for pair in _nodes(body, 7, 0)}
     operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in found - own}
     return Needs(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
+
+
+def limits(release: tuple[int, ...]) -> tuple[int, int] | None:
+    """(opset, IR version) that a release of ONNX Runtime opens, at most; None for one newer than was measured."""
+    for measured, opset, ir_version in RELEASES:
+        if release[:2] <= measured:
+            return opset, ir_version
+    return None
 
 
 def check_closed(data: bytes) -> None:

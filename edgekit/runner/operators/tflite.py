@@ -11,7 +11,7 @@ import struct
 
 from edgekit.runner.errors import BundleError
 from edgekit.runner.operators import Needs, Operator
-from edgekit.runner.operators.tables.tflite import CUSTOM, name_of
+from edgekit.runner.operators.tflite_versions import CUSTOM, name_of
 
 IDENTIFIER = b"TFL3"
 MOST_CODES = 4096

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from edgekit.runner.errors import BackendError, InputError
-from edgekit.runner.few import FEW
+from edgekit.runner.postprocess.classification import SMALL_ARRAY
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -57,7 +57,7 @@ def placer(manifest: Manifest) -> Callable[..., Any] | None:
 
 def check_finite(outputs: np.ndarray) -> None:
     """BackendError for NaN or infinity, which are never an answer."""
-    is_short = outputs.ndim == 1 and outputs.size <= FEW
+    is_short = outputs.ndim == 1 and outputs.size <= SMALL_ARRAY
     total = sum(outputs.tolist()) if is_short else np.add.reduce(outputs, axis=None)
     if not math.isfinite(total) and not np.isfinite(outputs).all():
         raise BackendError("the model gave NaN or infinite scores; run selftest, and try another interpreter")

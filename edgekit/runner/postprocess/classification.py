@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner.few import FEW
-
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
+
+SMALL_ARRAY = 32
+"""Numbers up to which Python's own arithmetic takes less time than a call of numpy."""
 
 
 @dataclass(frozen=True, init=False)
@@ -45,7 +46,7 @@ class Classification:
 def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
     """See the package."""
     labels, is_logits = manifest.labels, manifest.activation == "softmax"
-    if len(labels) <= FEW:
+    if len(labels) <= SMALL_ARRAY:
         return _of_few(labels, is_logits)
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
@@ -79,7 +80,7 @@ def _of_few(labels: list[str], is_logits: bool) -> Callable[[np.ndarray, int, di
 
 def probabilities(scores: np.ndarray) -> list[float]:
     """Of each class, as an answer has them, of scores (classes,) that are logits."""
-    if len(scores) > FEW:
+    if len(scores) > SMALL_ARRAY:
         found: list[float] = softmax(scores).tolist()
         return found
     values = scores.tolist()

@@ -49,7 +49,7 @@ def in_picture(found: Detection, raw: RawSpec, size: tuple[int, int]) -> Detecti
     resize = input_path.find(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
         return found
-    place = input_path.placed(size, resize)
+    place = input_path.picture_transform(size, resize)
     return replace(found, boxes=[replace(each, box=place.into_picture(each.box)) for each in found.boxes])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.runner import joined
+from edgekit.runner import output_vector
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Raw:
-    """`output` is float32, without its batch axis; several are joined in it (`joined.py`), and in `outputs` by name."""
+    """`output` is float32 without its batch axis; several are joined in it, and stand in `outputs` by their names."""
 
     output: np.ndarray
     timing_ms: dict[str, float]
@@ -50,7 +50,7 @@ def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], R
     names, shapes = [each.name for each in manifest.outputs], [each.answer for each in manifest.outputs]
 
     def answer(output: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Raw:
-        parts = (part[0] for part in joined.split(output[None], shapes))
+        parts = (part[0] for part in output_vector.split(output[None], shapes))
         return Raw(output, timing_ms, dict(zip(names, parts)))
 
     return answer

@@ -48,7 +48,7 @@ def in_picture(found: Segmentation, raw: RawSpec, size: tuple[int, int]) -> Segm
     resize = input_path.find(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
         return found
-    place, (width, height) = input_path.placed(size, resize), size
+    place, (width, height) = input_path.picture_transform(size, resize), size
     rows = place.top + masks.nearest(height, place.height)
     return replace(found, mask=found.mask[rows[:, None], place.left + masks.nearest(width, place.width)])
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgekit.runner.errors import InputError
+from edgekit.runner.rules import is_count
 
 Step = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -35,7 +36,7 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
     shape = tuple(raw_shape)
     if str(raw_dtype) not in RAW_DTYPES:
         raise InputError(f"raw dtype: got {raw_dtype!r}; use one of {', '.join(RAW_DTYPES)}")
-    if len(shape) not in (1, 2, 3) or not all(_is_count(side) for side in shape):
+    if len(shape) not in (1, 2, 3) or not all(is_count(side) for side in shape):
         raise InputError(
             f"raw shape: got {list(shape)!r}; use [height, width, channels], [features] or [time, channels]"
         )
@@ -83,14 +84,14 @@ def _meant(word: str, known: Any) -> str:
 def _check_resize(step: Step, shape: Shape, where: str) -> Shape:
     _need_image(shape, where)
     for key in ("height", "width"):
-        if not _is_count(step[key]) or step[key] > LARGEST_SIDE:
+        if not is_count(step[key]) or step[key] > LARGEST_SIDE:
             raise InputError(f"{where}.{key}: got {step[key]!r}; use a whole number from 1 to {LARGEST_SIDE}")
     return (step["height"], step["width"], shape[2])
 
 
 def _check_channels(step: Step, shape: Shape, where: str) -> Shape:
     _need_image(shape, where)
-    if not _is_count(step["count"]) or step["count"] not in (1, 3):
+    if not is_count(step["count"]) or step["count"] not in (1, 3):
         raise InputError(f"{where}.count: got {step['count']!r}; use 1 (grey) or 3 (RGB)")
     return (shape[0], shape[1], step["count"])
 
@@ -118,7 +119,7 @@ def _check_log_mel(step: Step, shape: Shape, where: str) -> Shape:
     if len(shape) != 1:
         raise InputError(f"{where}: works on sounds, the sample has shape {list(shape)}; make it the first step")
     for key in ("rate_hz", "window_samples", "hop_samples", "fft_samples", "mels"):
-        if not _is_count(step[key]) or step[key] > LARGEST_SIDE * 16:
+        if not is_count(step[key]) or step[key] > LARGEST_SIDE * 16:
             raise InputError(f"{where}.{key}: got {step[key]!r}; use a whole number above 0")
     window, size, rate_hz = step["window_samples"], step["fft_samples"], step["rate_hz"]
     if window > shape[0]:
@@ -147,10 +148,6 @@ def _need_image(shape: Shape, where: str) -> None:
 def _float32(value: float) -> float:
     rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return rounded
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _is_number(value: Any) -> bool:

@@ -6,9 +6,10 @@ for. A WAV header in front must agree with what is asked; what is not asked is t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
@@ -16,11 +17,10 @@ from edgekit.runner import input_path
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.wav import FLOAT, PCM
-from edgekit.runner.streaming.wav_header import Header, Headers
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
-    from edgekit.runner.streaming.resampler import Resampler
+    from edgekit.runner.inputs.resample import Resampler
     from edgekit.runner.streaming.source import Source
 
 CODINGS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le": (PCM, 32), "f32le": (FLOAT, 32)}
@@ -30,10 +30,14 @@ FORMATS = (*CODINGS, *ARECORD, WAV)
 """By ffmpeg's and by arecord's names; `wav` has a header that says it."""
 ARRAYS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": (FLOAT, 32)}
 """Arrays of samples, coded as the same bytes would be."""
+RIFF, WAVE = b"RIFF", b"WAVE"
+HEAD_BYTES = 12
+"""RIFF, four bytes of size, and WAVE."""
+LARGEST_HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Asked:
+class StreamFormat:
     """What whoever opens the stream says of it; None: nothing."""
 
     coding: tuple[int, int] | None
@@ -41,7 +45,7 @@ class Asked:
     channels: int | None
 
 
-def asked(format: str | None, rate_hz: int | None, channels: int | None) -> Asked:
+def stream_format(format: str | None, rate_hz: int | None, channels: int | None) -> StreamFormat:
     """The same, checked; InputError for a format that is none."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format: got {str(format)[:40]!r}; use one of {', '.join(FORMATS)}")
@@ -49,13 +53,13 @@ def asked(format: str | None, rate_hz: int | None, channels: int | None) -> Aske
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise InputError(f"{name}: got {value!r}; use a whole number from 1")
     coding = None if format in (None, WAV) else CODINGS[ARECORD.get(str(format), str(format))]
-    return Asked(coding, rate_hz, channels)
+    return StreamFormat(coding, rate_hz, channels)
 
 
 class Sound:
     """Parts (samples,) float32 at the bundle's rate, out of a source's bytes or arrays."""
 
-    def __init__(self, raw: RawSpec, wish: Asked, on_note: Callable[[str], object]) -> None:
+    def __init__(self, raw: RawSpec, wish: StreamFormat, on_note: Callable[[str], object]) -> None:
         assert raw.sample_rate_hz is not None
         self._raw, self._wish, self._on_note = raw, wish, on_note
         self._to_hz: int = raw.sample_rate_hz
@@ -90,7 +94,7 @@ class Sound:
             yield from self._heard(each)
         self._whole("the stream ended")
 
-    def _heard(self, part: Any) -> Iterator[np.ndarray]:
+    def _heard(self, part: Part) -> Iterator[np.ndarray]:
         if isinstance(part, Header):
             self._begin(part)
             return
@@ -162,7 +166,7 @@ class Sound:
     def _start(self, form: tuple[int, int, int, int]) -> None:
         self._form = form
         if form[2] != self._to_hz:
-            from edgekit.runner.streaming.resampler import Resampler
+            from edgekit.runner.inputs.resample import Resampler
 
             self._resampler = Resampler(form[2], self._to_hz)
 
@@ -206,3 +210,134 @@ def _coding(code: int, bits: int) -> str:
 
 def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
     return f"{_coding(code, bits)}, rate {rate_hz}, channels {channels}"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the sound behind it is; `data_bytes` is None where the header does not know."""
+
+    code: int
+    channels: int
+    rate_hz: int
+    bits: int
+    data_bytes: int | None
+
+    @property
+    def form(self) -> tuple[int, int, int, int]:
+        """Coding, channels, rate and bits."""
+        return self.code, self.channels, self.rate_hz, self.bits
+
+
+Part = Union[bytes, Header]
+
+
+class Headers:
+    """Parts a stream of bytes into headers and sound.
+
+    arecord and ffmpeg write a header in front, and a second recorder one in the middle. Bytes are given on as sound
+    only once they cannot begin a header, which is RIFF, a size and WAVE: eight fixed bytes, which no sound has by
+    chance. The size of the sound may be unknown, as recorders write it into a pipe.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = b""
+        self._left: int | None = None  # bytes of sound that the header promised
+        self._behind = False  # whether the promised sound is over, and other chunks follow
+
+    def push(self, data: bytes) -> Iterator[Part]:
+        """What is certain by now, in order."""
+        self._waiting += data
+        while self._waiting:
+            step = self._other_chunk() if self._behind else self._sound_or_header()
+            if step is None:
+                return
+            if step:
+                yield step
+
+    def finish(self) -> Iterator[Part]:
+        """What no later byte can change; InputError where the end is no end."""
+        rest, self._waiting = self._waiting, b""
+        if self._behind:
+            return
+        if len(rest) >= HEAD_BYTES and _may_begin(rest[:HEAD_BYTES]):
+            raise InputError("the stream ended in the middle of a WAV header")
+        if rest:
+            yield rest if self._left is None else rest[: self._left]
+        if self._left is not None and self._left > len(rest):
+            raise InputError(
+                f"the stream ended early: its WAV header says that {self._left - len(rest)} more bytes of sound come"
+            )
+
+    def _sound_or_header(self) -> Part | None:
+        """The next part; empty bytes where a state has changed, None where more must come."""
+        if self._left == 0:
+            self._left, self._behind = None, True
+            return b""
+        place = _place(self._waiting)
+        if place == 0:
+            return self._header()
+        size = place if self._left is None else min(place, self._left)
+        sound, self._waiting = self._waiting[:size], self._waiting[size:]
+        if self._left is not None:
+            self._left -= size
+        return sound
+
+    def _header(self) -> Header | None:
+        """The header at the beginning, once all of it is there."""
+        data = self._waiting
+        if len(data) < HEAD_BYTES:
+            return None
+        form: tuple[int, int, int, int] | None = None
+        place = 12
+        while place + 8 <= len(data):
+            name, length = data[place : place + 4], struct.unpack("<I", data[place + 4 : place + 8])[0]
+            if name == b"data" and form is not None:
+                known = 0 < length < wav.UNKNOWN_SIZE
+                self._waiting, self._left = data[place + 8 :], length if known else None
+                return Header(*form, length if known else None)
+            end = place + 8 + length + (length & 1)
+            if end > LARGEST_HEADER_BYTES:
+                raise InputError(f"the stream: a WAV header of more than {LARGEST_HEADER_BYTES:,} bytes; is it one?")
+            if len(data) < end:
+                return None
+            if name == b"fmt ":
+                form = wav.parse_format("the stream", data[place + 8 : place + 8 + length])
+            place = end
+        return None
+
+    def _other_chunk(self) -> Part | None:
+        """Behind the promised sound: skip what is no sound, up to the next header."""
+        data = self._waiting
+        if data[:1] == b"\0":  # chunks begin at even places
+            self._waiting = data[1:]
+            return b""
+        if len(data) < 8:
+            return None
+        if _may_begin(data[:HEAD_BYTES]):
+            if len(data) < HEAD_BYTES:
+                return None
+            self._behind = False
+            return b""
+        end = 8 + struct.unpack("<I", data[4:8])[0]
+        if end > LARGEST_HEADER_BYTES:
+            raise InputError("the stream goes on behind the sound that its WAV header promised; it is no sound")
+        if len(data) < end:
+            return None
+        self._waiting = data[end:]
+        return b""
+
+
+def _place(data: bytes) -> int:
+    """Where the first header may begin: the end where none does."""
+    place = data.find(RIFF)
+    while place >= 0:
+        if _may_begin(data[place : place + HEAD_BYTES]):
+            return place
+        place = data.find(RIFF, place + 1)
+    cut = next((size for size in (3, 2, 1) if data.endswith(RIFF[:size])), 0)
+    return len(data) - cut
+
+
+def _may_begin(head: bytes) -> bool:
+    """Whether these up to 12 bytes are a header's, as far as they go."""
+    return head[:4] == RIFF[: len(head)] and head[8:] == WAVE[: max(0, len(head) - 8)]

@@ -11,7 +11,7 @@ import numpy as np
 from edgekit.runner import encode, input_path, smoothing
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import sliding
-from edgekit.runner.streaming import late, rows, sound
+from edgekit.runner.streaming import back_pressure, rows, sound
 from edgekit.runner.streaming.cutter import Cutter, Window
 from edgekit.runner.streaming.source import Source
 
@@ -132,16 +132,16 @@ class Stream:
         self.hop = _hop(raw, hop, self._states is not None)
         _whole_number("top_k", top_k)
         taken = Source(source)
-        if when_slow not in (None, *late.POLICIES):
-            raise InputError(f"when_slow: got {when_slow!r}; use one of {', '.join(late.POLICIES)}")
+        if when_slow not in (None, *back_pressure.POLICIES):
+            raise InputError(f"when_slow: got {when_slow!r}; use one of {', '.join(back_pressure.POLICIES)}")
         if self._states is not None and when_slow == "drop":
             raise InputError("when_slow: the model has states, which want every window; use wait")
         self.when_slow = when_slow or ("drop" if taken.is_live and self._states is None else "wait")
         parts = _parts(raw, taken, format, rate_hz, channels, on_note or _ignore)
         windows = _windows(raw, taken, parts, self.hop, on_note or _ignore)
         most = max(2, -(-raw.shape[0] // self.hop))
-        self._windows: late.DropOldest | late.Waiting = (
-            late.DropOldest(windows, most) if self.when_slow == "drop" else late.Waiting(windows)
+        self._windows: back_pressure.DropOldest | back_pressure.WaitForModel = (
+            back_pressure.DropOldest(windows, most) if self.when_slow == "drop" else back_pressure.WaitForModel(windows)
         )
         shares = raw.kind == "audio" and sliding.find(model.manifest.preprocess) is not None
         self._sliding = sliding.Sliding(model.manifest.preprocess, raw.shape[0]) if shares else None
@@ -231,7 +231,7 @@ def _parts(
 ) -> Iterator[np.ndarray]:
     """The stream's moments in parts; InputError at once for what can never fit the bundle."""
     if raw.kind == "audio":
-        return sound.Sound(raw, sound.asked(format, rate_hz, channels), on_note).parts(source)
+        return sound.Sound(raw, sound.stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
         raise InputError(f"the stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, no sound and no rows")
     if rate_hz is not None or channels not in (None, raw.shape[1]):

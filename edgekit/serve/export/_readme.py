@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from edgekit.runner.backends import _takes_bytes
+from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.serve.export._subjects import Subject
 
@@ -81,7 +81,7 @@ def native(subject: Subject) -> str:
 def _holds_steps(subject: Subject) -> bool:
     """Whether its model file takes a sample's bytes and makes of them what the steps make."""
     inputs, files = subject.manifest.inputs, subject.bundle.model_files()
-    return any(_takes_bytes.encoding(data, inputs) is not None for data in files.values())
+    return any(byte_inputs.encoding(data, inputs) is not None for data in files.values())
 
 
 def _raw_lines(raw: RawSpec) -> list[str]:

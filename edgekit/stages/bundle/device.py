@@ -47,7 +47,8 @@ def requirements(target: str) -> list[str]:
 
 def commands(file: str, target: str, raw: RawSpec) -> list[str]:
     """The three lines to type on the device, in a virtual environment as PEP 668 asks for."""
-    needed = " ".join(f"'{line}'" for line in [*requirements(target), *(["pillow"] if _pictures(raw) else [])])
+    for_files = ["pillow"] if _pictures(raw) else ["tokenizers"] if raw.kind == "text" else []
+    needed = " ".join(f"'{line}'" for line in [*requirements(target), *for_files])
     kind = "picture" if _pictures(raw) else "table" if raw.columns else raw.kind
     sample = SAMPLES.get(kind, "sample.npy")
     return [
@@ -153,7 +154,8 @@ def _text(raw: RawSpec) -> str:
     table = f"A `.tsv` or `.csv`, {parted}, gets an answer for each row. " if rows else ""
     return (
         f"`text.txt` is UTF-8. Its tokens are made with `{step['vocabulary']}` of this bundle, as in training; where "
-        f"there are more than {step['length']}, {longer}. {table}A `.npy` array holds the ids, int32.\n"
+        f"there are more than {step['length']}, {longer}. {table}Texts need the package tokenizers; a `.npy` "
+        "array of the ids, int32, needs numpy alone.\n"
     )
 
 

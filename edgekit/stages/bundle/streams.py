@@ -18,7 +18,6 @@ from edgekit.runner import input_path, postprocess, smoothing
 from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
-from edgekit.runner.smoothing import _numbers
 from edgekit.stages.bundle.config import Config
 
 TASKS = ("classification", "anomaly")
@@ -106,7 +105,7 @@ def said(outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, wa
     for place, output in enumerate(outputs):
         also = () if samples is None else (samples[place],)
         one = answer(output, 1, {}, *also)
-        found.append(_numbers.said(smooth(one) if smooth else one, declared))
+        found.append(smoothing.label_places(smooth(one) if smooth else one, declared))
     return np.array([labels[0] if labels else NORMAL for labels in found], np.int64)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.onnxruntime import BATCH, errors
-from edgekit.runner.joined import join
+from edgekit.runner.output_vector import join
 
 MIXING = {"DynamicQuantizeLinear"}
 """Their result for a sample depends on the samples beside it."""

@@ -1,7 +1,7 @@
 """An ONNX file that takes a sample's bytes: its affine preprocess steps are three operators in front.
 
 They cost ONNX Runtime less time than the runner needs to look a picture's bytes up channel by channel. The file says of
-itself what it makes of a byte (`_takes_bytes`).
+itself what it makes of a byte (`byte_inputs`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgekit.runner.backends import _takes_bytes
+from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets.fold_preprocess import Affine
 from edgekit.targets.onnx.subgraphs import graphs_of
@@ -62,7 +62,7 @@ def fold(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -
         graph.node.insert(place, node)
     [port] = [one for one in graph.input if one.name == source.name]
     port.type.tensor_type.elem_type = TensorProto.UINT8
-    helper.set_model_props(model, {_takes_bytes.KEY: _takes_bytes.remark(found.scale.tolist(), found.shift.tolist())})
+    helper.set_model_props(model, {byte_inputs.KEY: byte_inputs.remark(found.scale.tolist(), found.shift.tolist())})
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     takes = (replace(source, dtype="uint8"),)
     return bytes(model.SerializeToString(deterministic=True)), takes, f"folded: the input takes bytes, {said}"

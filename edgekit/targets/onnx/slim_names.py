@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from edgekit.runner.backends import _takes_bytes
+from edgekit.runner.backends import byte_inputs
 from edgekit.targets.onnx.subgraphs import graphs_of
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -36,7 +36,7 @@ def shorten(content: bytes) -> bytes:
             graph.ClearField(part)
     for part in REMARKS:
         model.ClearField(part)
-    said = [each for each in model.metadata_props if each.key == _takes_bytes.KEY]
+    said = [each for each in model.metadata_props if each.key == byte_inputs.KEY]
     model.ClearField("metadata_props")
     model.metadata_props.extend(said)
     model.graph.name = "g"  # an empty one is refused

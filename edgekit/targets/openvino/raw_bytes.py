@@ -1,14 +1,14 @@
 """An OpenVINO model that takes a sample's bytes: its affine preprocess steps in front, by `PrePostProcessor`.
 
 The plug-in computes them before the first convolution, channel by channel: of a picture of 32 x 32 in less time than
-the runner needs to look its bytes up. The file says of itself what it makes of a byte (`_takes_bytes`).
+the runner needs to look its bytes up. The file says of itself what it makes of a byte (`byte_inputs`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from edgekit.runner.backends import _takes_bytes
+from edgekit.runner.backends import byte_inputs
 from edgekit.targets.fold_preprocess import Affine
 
 HALVED = "not folded: fp16 would halve the numbers of the steps"
@@ -55,6 +55,6 @@ def fold(model: Any, found: Affine | str, layout: str, precision: str) -> tuple[
     else:
         steps.mean(mean[0]).scale(scale[0])
     model = processor.build()
-    model.set_rt_info(_takes_bytes.remark(found.scale.tolist(), found.shift.tolist()), [_takes_bytes.KEY])
+    model.set_rt_info(byte_inputs.remark(found.scale.tolist(), found.shift.tolist()), [byte_inputs.KEY])
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     return model, f"folded: the input takes bytes, {said}"

@@ -117,7 +117,7 @@ def test_the_device_reads_a_file_as_training_does_and_finds_the_way_back(fit: st
         path = tmp_path / "data/images" / scene.split / f"{scene.name}.png"
         [sample] = inputs.samples(str(path), raw)
         assert sample.size == (70, 31)
-        place = input_path.placed(sample.size, data.input_path[1])
+        place = input_path.picture_transform(sample.size, data.input_path[1])
         back = sorted([kind, *place.into_picture(sides)] for kind, *sides in known[sample.raw.tobytes()])
         wanted = sorted([float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things)
         np.testing.assert_allclose(back, wanted, atol=0.02)
@@ -166,7 +166,7 @@ def test_every_file_gets_the_evaluations_own_boxes(
         x = samples[sample.raw.tobytes()]  # what training reads
         scaled = transform.to_layout(transform.apply([{"step": "scale", "factor": 1 / 255}], x[None]), "NCHW")
         boxes = decode(backend.run(scaled)[0])
-        place = input_path.placed(sample.size, data.input_path[1])
+        place = input_path.picture_transform(sample.size, data.input_path[1])
         assert [each["box"] for each in answer["boxes"]] == [[*place.into_picture(at)] for at in boxes.sides.tolist()]
         assert [each["probability"] for each in answer["boxes"]] == [*map(probability, boxes.logits.tolist())]
         found += len(answer["boxes"])

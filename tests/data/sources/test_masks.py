@@ -108,7 +108,7 @@ def test_masks_lie_where_the_pictures_lie_and_bars_are_of_no_class(
     width, height = size
     data = read(tmp_path, "voc", width=width, height=height, fit=fit)
     raw = RawSpec("image", (height, width, 3), "uint8", input_path=data.input_path)
-    found, place = by_sample(data), input_path.placed((70, 31), data.input_path[1])
+    found, place = by_sample(data), input_path.picture_transform((70, 31), data.input_path[1])
     inside = np.s_[place.top : place.top + place.height, place.left : place.left + place.width]
     for scene in made:
         [sample] = inputs.samples(str(tmp_path / "data/JPEGImages" / f"{scene.name}.png"), raw)
@@ -350,7 +350,7 @@ def test_every_file_gets_the_evaluations_own_mask(
         [sample] = inputs.samples(answer["input"], raw)
         assert sample.raw.tobytes() in known  # what training reads
         cells = evaluated(sample.raw).argmax(axis=0)
-        (width, height), place = sample.size, input_path.placed(sample.size, data.input_path[1])
+        (width, height), place = sample.size, input_path.picture_transform(sample.size, data.input_path[1])
         rows = [(place.top + (2 * row + 1) * place.height // (2 * height)) // 2 for row in range(height)]
         columns = [(place.left + (2 * column + 1) * place.width // (2 * width)) // 2 for column in range(width)]
         wanted = cells[np.ix_(rows, columns)]

@@ -72,7 +72,7 @@ def test_the_vocabulary_is_made_of_the_train_split_alone(tmp_path: Path) -> None
             path.write_text(f"{split} {text} zebra zebra", encoding="utf-8")
     data = load(parse({"source": "text_folder", "path": str(home), "tokens": 24, "vocabulary": 1000,
                        "calibration_samples": 6}))  # fmt: skip
-    tokens = tokenization.read(data.members["tokenizer.json"]).model.vocabulary
+    tokens = tokenization.read(data.members["tokenizer.json"]).vocabulary
     assert "dinner" in tokens and "prize" in tokens
     assert "zebra" not in tokens and "##ebra" not in tokens
 
@@ -139,14 +139,14 @@ def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_
     made = vocabulary.train(corpus, 150)
     assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 80)
     tokenizer = tokenization.read(made)
-    assert {"win", "free", "prize", "dinner"} <= set(tokenizer.model.vocabulary)
-    assert np.array_equal(sorted(tokenizer.model.vocabulary.values()), np.arange(tokenizer.size))
+    assert {"win", "free", "prize", "dinner"} <= set(tokenizer.vocabulary)
+    assert np.array_equal(sorted(tokenizer.vocabulary.values()), np.arange(tokenizer.size))
 
 
 def test_a_vocabulary_that_is_made_is_one_of_the_library_too() -> None:
     from tokenizers import Tokenizer
 
-    from tests.runner.tokenization import vocabularies
+    from tests.runner import vocabularies
 
     for lowercase in (True, False):
         made = vocabulary.train([text for _, text in texts(60)] + vocabularies.CORPUS, 400, lowercase=lowercase)

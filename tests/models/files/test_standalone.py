@@ -16,8 +16,8 @@ from edgekit.measure.forecast import UNMODIFIED
 from edgekit.models import baseline, store
 from edgekit.models.files import TITLES, module, standalone
 from edgekit.runner.backends import openvino as openvino_backend
-from edgekit.runner.backends._tflite import TfliteBackend
 from edgekit.runner.backends.onnxruntime import OnnxruntimeBackend
+from edgekit.runner.backends.tflite import TfliteBackend
 from edgekit.stages.profile import runtimes
 from tests.models.files.files import SHAPE, make, samples, spec
 

@@ -7,7 +7,7 @@ from tests.mutants.seeds.seed import Seed
 DEVICE = (
     Seed(
         "zero-point-added",
-        "runner/backends/_tflite.py",
+        "runner/backends/tflite.py",
         "table = (values - zero_point)",
         "table = (values + zero_point)",
         "int8 scores are off by twice the zero point",
@@ -15,7 +15,7 @@ DEVICE = (
     ),
     Seed(
         "scale-of-the-input-inverted",
-        "runner/backends/_tflite.py",
+        "runner/backends/tflite.py",
         "np.divide(x, scale)",
         "np.multiply(x, scale)",
         "int8 models see almost nothing of their input",
@@ -23,7 +23,7 @@ DEVICE = (
     ),
     Seed(
         "int8-inputs-cut-off-not-rounded",
-        "runner/backends/_tflite.py",
+        "runner/backends/tflite.py",
         "np.rint(real, real)",
         "np.trunc(real, real)",
         "int8 inputs are off by up to a whole step",
@@ -87,9 +87,9 @@ DEVICE = (
     ),
     Seed(
         "range-not-kept",
-        "runner/promised.py",
-        "low >= promised[0] and high <= promised[1]",
-        "low >= promised[0] or high <= promised[1]",
+        "runner/model.py",
+        "low >= limits[0] and high <= limits[1]",
+        "low >= limits[0] or high <= limits[1]",
         "0-255 is answered where 0-1 was promised",
         ("tests/runner/test_contract.py",),
     ),

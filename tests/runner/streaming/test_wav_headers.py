@@ -11,7 +11,7 @@ import pytest
 from edgekit.runner.errors import InputError
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
-from edgekit.runner.streaming.wav_header import Header, Headers
+from edgekit.runner.streaming.sound import Header, Headers
 from tests import requirements
 from tests.runner import flat
 from tests.runner.streaming import recordings

@@ -1,0 +1,219 @@
+"""The TFLite interpreter, whose calls are the same in every package that carries it.
+
+These are ai-edge-litert, Google's current one; tflite-runtime 2.14, the last release, for devices with Python 3.11 or
+older and numpy 1; and tensorflow, for a machine that has it anyway, though its import takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgekit.runner.backends.base import (
+    BaseBackend,
+    Convert,
+    agree,
+    agree_states,
+    cannot_open,
+    encoding,
+    find_ends,
+    join_with,
+    on_cpu,
+    only,
+)
+from edgekit.runner.errors import BackendError
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
+
+OTHER_TYPES = "== kTfLiteInt8"
+"""In what a kernel says of weights that it cannot read: tflite-runtime 2.14 and ai-edge-litert 1.0 of 4-bit ones."""
+
+
+def open(
+    files: Mapping[str, bytes],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    threads: int,
+    device: str = "CPU",
+    batch: int = 1,
+    states: Sequence[StateSpec] = (),
+    name: str = "litert",
+) -> TfliteBackend:
+    """Open the one .tflite file, from memory."""
+    on_cpu(name, device)
+    model = only(files, ".tflite", name)
+    try:
+        interpreter = CLASSES[name]()(model_content=model, num_threads=threads)
+        return TfliteBackend(name, interpreter, inputs, outputs, batch, states)
+    except (ImportError, AttributeError, ValueError, RuntimeError) as error:
+        if OTHER_TYPES in str(error):
+            raise BackendError(
+                f"{name} has no kernel for the types of this model's numbers, such as 4-bit weights; "
+                f"use ai-edge-litert 2.0 or newer: {sys.executable} -m pip install 'ai-edge-litert>=2.0'"
+            ) from error
+        raise cannot_open(name, error) from error
+
+
+def _litert() -> Any:
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter
+
+
+def _tflite_runtime() -> Any:
+    if not np.__version__.startswith("1."):  # it would import, and die as it opens the model
+        raise BackendError(
+            f"tflite_runtime was built for numpy 1, this is numpy {np.__version__}; "
+            "run: pip install 'numpy<2', or where your Python has it: pip install ai-edge-litert"
+        )
+    from tflite_runtime.interpreter import Interpreter
+
+    return Interpreter
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors: which GPU it looked for is no concern
+    from tensorflow import lite
+
+    def interpreter(**options: Any) -> Any:
+        with warnings.catch_warnings():  # it says that ai-edge-litert follows it, on every start
+            warnings.simplefilter("ignore")
+            return lite.Interpreter(**options)
+
+    return interpreter
+
+
+CLASSES: dict[str, Callable[[], Any]] = {
+    "litert": _litert,
+    "tflite_runtime": _tflite_runtime,
+    "tensorflow": _tensorflow,
+}
+"""By interpreter, what imports its class."""
+
+
+class TfliteBackend(BaseBackend):
+    """A model on a TFLite interpreter. Integer tensors are converted by their own scale and zero point."""
+
+    def __init__(
+        self,
+        name: str,
+        interpreter: Any,
+        inputs: Sequence[TensorSpec],
+        outputs: Sequence[TensorSpec],
+        batch: int = 1,
+        states: Sequence[StateSpec] = (),
+    ) -> None:
+        if batch != 1:  # before its first allocation, which hands the operators to their kernels
+            _resize(interpreter, batch)
+        interpreter.allocate_tensors()
+        sides = interpreter.get_input_details(), interpreter.get_output_details()
+        ends = find_ends([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
+        agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
+        sources, results = ([side[place] for place in found] for side, found in zip(sides, ends[:2]))
+        for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
+            for spec, detail in zip(specs, details):
+                agree(what, spec, *_facts(detail), batch)
+        encodes = [_quantizer(each) for each in sources]
+        decode = join_with([_dequantizer(each) for each in results], outputs)
+        super().__init__(name, inputs, encodes, decode, batch, states)
+        self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
+        self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))
+        self._source = self._sources[0] if len(sources) == 1 else None
+        self._fed = [(sides[0][before]["index"], sides[1][after]["index"]) for before, after in ends.states]
+        self._result = self._results[0] if len(results) == 1 else None
+        self._is_plain = self._source is not None and self._result is not None and not states
+
+    def invoke(self, x: np.ndarray) -> Any:
+        """See `BaseBackend`."""
+        if self._is_plain:
+            self._set(self._source, x)
+            self._invoke()
+            return self._get(self._result)
+        if self._fed:
+            return self.step(x, self.zeros())[0]
+        self._feed(x)
+        self._invoke()
+        return self._all() if self._result is None else self._get(self._result)
+
+    def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        """See `BaseBackend`."""
+        for (before, _), state in zip(self._fed, states):
+            self._set(before, state)
+        self._feed(x)
+        self._invoke()
+        y = self._all()
+        return y if self._result is None else y[0], [self._get(after) for _, after in self._fed]
+
+    def _feed(self, x: np.ndarray) -> None:
+        if self._source is not None:
+            self._set(self._source, x)
+            return
+        for place, tensor in zip(self._sources, self.tensors(x)):
+            self._set(place, tensor)
+
+    def _all(self) -> list[np.ndarray]:
+        return [self._get(result) for result in self._results]
+
+
+def _facts(detail: Any) -> tuple[list[int], str]:
+    """Its shape and dtype."""
+    return [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name
+
+
+def _resize(interpreter: Any, batch: int) -> None:
+    for detail in interpreter.get_input_details():
+        interpreter.resize_tensor_input(detail["index"], [batch, *(int(side) for side in detail["shape"][1:])])
+
+
+def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scale and zero point of a tensor, float32 of no dimension (numpy's fastest operand); None where it is float32."""
+    dtype = np.dtype(detail["dtype"])
+    if dtype == np.float32:
+        return None
+    scales, zero_points = (detail["quantization_parameters"][key] for key in ("scales", "zero_points"))
+    if dtype.kind not in "iu" or len(scales) != 1:
+        raise BackendError(
+            f"tensor {detail['name']}: {dtype.name} with {len(scales)} scales; use float32, or integers with one scale"
+        )
+    return np.array(scales[0], dtype=np.float32), np.array(zero_points[0], dtype=np.float32)
+
+
+def _quantizer(detail: Any) -> Convert:
+    if np.dtype(detail["dtype"]).kind in "iu" and not len(detail["quantization_parameters"]["scales"]):
+        return encoding(np.dtype(detail["dtype"]).name)  # plain integers: token ids, or a model that scales by itself
+    parameters = _parameters(detail)
+    if parameters is None:
+        return None
+    scale, zero_point = parameters
+    dtype = np.dtype(detail["dtype"])
+    lowest, highest = (np.array(limit, dtype=np.float32) for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+
+    def quantize(x: np.ndarray) -> np.ndarray:
+        real = np.divide(x, scale)
+        np.rint(real, real)
+        np.add(real, zero_point, real)
+        np.maximum(real, lowest, out=real)
+        np.minimum(real, highest, out=real)
+        return real.astype(dtype)
+
+    return quantize
+
+
+def _dequantizer(detail: Any) -> Convert:
+    """Its values from a table, one for each of the few that an 8-bit integer has."""
+    parameters = _parameters(detail)
+    if parameters is None:
+        return None
+    scale, zero_point = parameters
+    dtype = np.dtype(detail["dtype"])
+    if dtype.itemsize > 1:
+        return lambda y: (y.astype(np.float32) - zero_point) * scale
+    values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
+    table = (values - zero_point) * scale
+    return table.take  # a negative integer counts from the end, where its value stands

@@ -1,0 +1,245 @@
+"""Answers drawn into their pictures by Pillow, for `predict --draw`: boxes of a detection, masks of a segmentation.
+
+Classes have colours that colour-blind people tell from their neighbours (Okabe and Ito 2008), and lines have patterns,
+so that pictures in grey can be read as well.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from edgekit.runner.errors import InputError
+from edgekit.runner.inputs.picture import pillow
+
+if TYPE_CHECKING:
+    from edgekit.runner.bundle.manifest import Manifest
+    from edgekit.runner.postprocess.detection import Detection
+    from edgekit.runner.postprocess.segmentation import Segmentation
+
+Colour = tuple[int, int, int]
+Area = tuple[int, int, int, int]
+"""Left, top, right and bottom in whole pixels; right and bottom lie outside."""
+BLACK, WHITE = (0, 0, 0), (255, 255, 255)
+COLOURS: tuple[Colour, ...] = (
+    (240, 228, 66),
+    (0, 114, 178),
+    (86, 180, 233),
+    (213, 94, 0),
+    (204, 121, 167),
+    (230, 159, 0),
+    (0, 158, 115),
+)
+PATTERNS = ((1, 0), (6, 3), (2, 2), (6, 2, 2, 2))
+"""Of a line: so many of its thicknesses drawn, so many left open, and so on."""
+PIXELS_A_SCALE = 320
+"""Of a picture's shorter side: twice as many, and lines and letters are twice as large."""
+
+
+class Style(NamedTuple):
+    """A class's colour, the black or white that stands out against it, and the pattern of its lines."""
+
+    colour: Colour
+    against: Colour
+    pattern: tuple[int, ...]
+
+
+def style(number: int) -> Style:
+    """The style of a class by its number: a different one for each of the first 28."""
+    colour = COLOURS[number % len(COLOURS)]
+    return Style(colour, BLACK if luminance(colour) > 0.2 else WHITE, PATTERNS[number % len(PATTERNS)])
+
+
+def luminance(colour: Colour) -> float:
+    """Relative luminance, 0 to 1 (ITU-R BT.709 of sRGB)."""
+    red, green, blue = (
+        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+        for share in (value / 255 for value in colour)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def check(manifest: Manifest) -> None:
+    """InputError where the answers lie in no picture, the samples cannot be shown, or Pillow is not installed."""
+    if manifest.task not in DRAWN:
+        raise InputError(
+            f"--draw: the bundle answers with {manifest.task}, which has no place in a picture; what is drawn is "
+            f"{', '.join(DRAWN)}"
+        )
+    raw = manifest.raw
+    if raw.kind != "image" or raw.dtype != "uint8":
+        raise InputError(f"--draw: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not pictures of bytes")
+    pillow("--draw", "leave --draw out")
+
+
+def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
+    """A copy of a picture uint8 (height, width, 3) with the answer of the manifest's task in it."""
+    return DRAWN[manifest.task](picture, answer, manifest.labels)
+
+
+def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) -> np.ndarray:
+    """Boxes, each with its label: the surest on top, labels where none covers another if there is room."""
+    canvas = _Canvas(picture)
+    numbers = {label: number for number, label in enumerate(labels)}
+    shown = []
+    for found in answer.boxes:
+        left, top, right, bottom = (round(side) for side in found.box)
+        left, top = min(max(left, 0), canvas.width - 1), min(max(top, 0), canvas.height - 1)
+        area = left, top, min(max(right, left + 1), canvas.width), min(max(bottom, top + 1), canvas.height)
+        shown.append((found, area, numbers[found.label]))
+    for _, area, number in reversed(shown):
+        canvas.outline(area, style(number))
+    taken: list[Area] = []
+    placed = []
+    for found, area, number in shown:
+        text = caption(found.label, number, found.probability, canvas.fits)
+        if text:
+            taken.append(free_place(area, canvas.label_size(text), (canvas.width, canvas.height), taken))
+            placed.append((taken[-1], text, number))
+    for where, text, number in reversed(placed):
+        canvas.label(where, text, style(number))
+    return canvas.pixels()
+
+
+def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str]) -> np.ndarray:
+    """Classes in half their colour, edges in all of it, and names on the left while they fit; the first stays clear."""
+    mask = answer.mask
+    colours = np.array([style(number).colour for number in range(len(labels))], np.uint8)[mask]
+    edge = np.zeros(mask.shape, bool)
+    edge[:, 1:] |= mask[:, 1:] != mask[:, :-1]
+    edge[1:] |= mask[1:] != mask[:-1]
+    coloured = np.where((mask > 0)[..., None], picture // 2 + colours // 2, picture)
+    coloured[edge & (mask > 0)] = colours[edge & (mask > 0)]
+    canvas = _Canvas(coloured)
+    top = 0
+    for number, (label, share) in enumerate(answer.shares.items()):
+        text = caption(label, number, share, canvas.fits)
+        if number and share and text:
+            width, height = canvas.label_size(text)
+            if top + height <= canvas.height:
+                canvas.label((0, top, width, top + height), text, style(number))
+                top += height
+    return canvas.pixels()
+
+
+DRAWN: dict[str, Callable[[np.ndarray, Any, Sequence[str]], np.ndarray]] = {
+    "detection": draw_boxes,
+    "segmentation": draw_masks,
+}
+"""By task, the function that draws its answers."""
+
+
+def caption(label: str, number: int, share: float, fits: Callable[[str], bool]) -> str:
+    """A label and a share in per cent as far as they fit: of a long label its beginning, the share whole or nothing.
+
+    Accents are left out. A label in another alphabet is replaced by the number of its class.
+    """
+    letters = (letter for letter in unicodedata.normalize("NFKD", label) if not unicodedata.combining(letter))
+    plain = "".join(letters)
+    name = plain if plain and plain.isascii() and plain.isprintable() else f"#{number}"
+    shortened = (f"{name[:end]}.." for end in range(len(name) - 1, 0, -1))
+    candidates = (*(f"{text} {share:.0%}" for text in (name, *shortened)), f"{share:.0%}")
+    return next(filter(fits, candidates), "")
+
+
+def free_place(area: Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[Area]) -> Area:
+    """Where a label of a box stands: above it, below it, or inside along a side; the first free, or the freest."""
+    left, top, right, bottom = area
+    width, height = size
+    corners = ((left, top - height), (right - width, top - height), (left, bottom), (right - width, bottom))
+    inside = ((x, y) for y in range(top, max(top, bottom - height) + 1, height) for x in (left, right - width))
+    found = []
+    for x, y in (*corners, *inside):
+        x, y = max(0, min(x, picture[0] - width)), max(0, min(y, picture[1] - height))
+        where = x, y, x + width, y + height
+        covered = sum(overlap(where, each) for each in taken)
+        if not covered:
+            return where
+        found.append((covered, where))
+    return min(found)[1]
+
+
+def overlap(one: Area, other: Area) -> int:
+    """Pixels that two areas share."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(0, width) * max(0, height)
+
+
+class _Canvas:
+    """A copy of a picture on which Pillow draws lines and letters in a size that suits the picture."""
+
+    def __init__(self, picture: np.ndarray) -> None:
+        from PIL import Image, ImageDraw, ImageFont
+
+        self._image = Image.fromarray(np.ascontiguousarray(picture))
+        self._draw = ImageDraw.Draw(self._image)
+        bitmap_font = getattr(
+            ImageFont, "load_default_imagefont", ImageFont.load_default
+        )  # older Pillow has one default
+        self._font: Any = bitmap_font()
+        self.width, self.height = self._image.size
+        self._scale = max(1, round(min(self._image.size) / PIXELS_A_SCALE))
+
+    def pixels(self) -> np.ndarray:
+        """What was drawn."""
+        return np.asarray(self._image)
+
+    def outline(self, area: Area, look: Style) -> None:
+        """A line in the class's pattern, and around it a thin one that stands out."""
+        left, top, right, bottom = area
+        thick, thin = 2 * self._scale, self._scale
+        around = left - thin, top - thin, right + thin - 1, bottom + thin - 1
+        self._draw.rectangle(around, outline=look.against, width=thick + thin)
+        for start, end in _dashes(right - left, look.pattern, thick):
+            for y in (top, max(top, bottom - thick)):
+                self._fill((left + start, y, left + end, min(y + thick, bottom)), look.colour)
+        for start, end in _dashes(bottom - top, look.pattern, thick):
+            for x in (left, max(left, right - thick)):
+                self._fill((x, top + start, min(x + thick, right), top + end), look.colour)
+
+    def label_size(self, text: str) -> tuple[int, int]:
+        """Width and height of a label with this text."""
+        width, height = self._ink(text).size
+        return width + 2 * self._scale, height + 2 * self._scale
+
+    def fits(self, text: str) -> bool:
+        """Whether a label with this text is as wide as the picture at most, and no higher."""
+        width, height = self.label_size(text)
+        return width <= self.width and height <= self.height
+
+    def label(self, area: Area, text: str, look: Style) -> None:
+        """A text on its class's colour."""
+        self._fill(area, look.colour)
+        self._draw.bitmap((area[0] + self._scale, area[1] + self._scale), self._ink(text), fill=look.against)
+
+    def _ink(self, text: str) -> Any:
+        """The letters of a text, black and white: Pillow's own font, each of its pixels enlarged."""
+        from PIL import Image, ImageDraw
+
+        _, _, width, _ = (int(side) for side in self._font.getbbox(text, "1"))
+        _, top, _, bottom = (int(side) for side in self._font.getbbox("Agj|", "1"))
+        image = Image.new("1", (width, bottom - top))
+        ImageDraw.Draw(image).text((0, -top), text, fill=1, font=self._font)
+        return image.resize((width * self._scale, (bottom - top) * self._scale))
+
+    def _fill(self, area: Area, colour: Colour) -> None:
+        left, top, right, bottom = area
+        if left < right and top < bottom:
+            self._draw.rectangle((left, top, right - 1, bottom - 1), fill=colour)
+
+
+def _dashes(length: int, pattern: Sequence[int], thick: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each part of a line that is drawn."""
+    start = 0
+    for place, part in cycle(enumerate(pattern)):
+        if start >= length:
+            return
+        end = min(start + part * thick, length)
+        if place % 2 == 0:
+            yield start, end
+        start = end

@@ -1,0 +1,91 @@
+"""Rules for values that came out of a file: what a value must be, and what an error asks for.
+
+Tables of these say what a manifest and an input path may hold. Needs no numpy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edgekit.runner.errors import InputError
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+
+class Rule(NamedTuple):
+    """A test of one value, and the end of the message where it fails."""
+
+    holds: Callable[[Any], bool]
+    fix: str
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number above 0."""
+    return is_whole(value) and value > 0
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a finite number, and no truth value."""
+    largest = sys.float_info.max  # a whole number may be beyond that
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -largest <= value <= largest
+
+
+def is_list(value: Any) -> bool:
+    """Whether it is a list of something; lists are tuples once they stand in a frozen record."""
+    return isinstance(value, (list, tuple)) and bool(value)
+
+
+def is_shape(value: Any) -> bool:
+    """Whether it lists whole numbers above 0."""
+    return is_list(value) and all(map(is_count, value))
+
+
+def is_limits(value: Any) -> bool:
+    """Whether it is a pair of numbers, none above the other."""
+    return is_list(value) and len(value) == 2 and all(map(is_number, value)) and bool(value[0] <= value[1])
+
+
+def is_printable(value: Any) -> bool:
+    """Whether it is text without line breaks and the like."""
+    return isinstance(value, str) and bool(value) and value.isprintable()
+
+
+def one_of(values: Collection[Any], fix: str = "") -> Rule:
+    """One of these texts or whole numbers."""
+    return Rule(lambda value: type(value) in (str, int) and value in values, fix or f"known: {', '.join(values)}")
+
+
+SHAPE = Rule(is_shape, "must list whole numbers above 0")
+OBJECT = Rule(lambda value: isinstance(value, dict), "must be an object")
+FLAG = Rule(lambda value: isinstance(value, bool), "must be true or false")
+TEXT = Rule(lambda value: isinstance(value, str), "must be text")
+PRINTABLE = Rule(is_printable, "must be text")
+TEXTS = Rule(lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value), "must list text")
+
+
+def need(holds: Any, key: str, value: Any, fix: str) -> None:
+    """InputError with key, value and fix, unless it holds."""
+    if not holds:
+        raise InputError(f"{key}: got {str(value)[:200]!r}; {fix}")
+
+
+def check(where: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """InputError for the first of these keys whose value breaks its rule; `where` stands before the key."""
+    for key, rule in rules.items():
+        need(rule.holds(values[key]), f"{where}.{key}" if where else key, values[key], rule.fix)
+
+
+def check_keys(where: str, values: Any, known: Collection[str]) -> None:
+    """InputError unless it is an object with just these keys."""
+    need(isinstance(values, dict), where, values, OBJECT.fix)
+    unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))
+    if unknown or missing:
+        raise InputError(f"{where}: unknown keys {unknown}, missing keys {missing}")
