@@ -22,7 +22,6 @@ from edgekit.runner.measure import conditions
 Pair = tuple[Any, Any]
 Variant = BaselineRow | VariantRow
 Differences = dict[str, Pair]
-
 HOW_FAR = re.compile(r"^(\d+ to )?\d+ rounds, |, each opened anew (\d+ to )?\d+ times")
 """Of a protocol, what grows where it is close. A median of more rounds is surer, not another."""
 

@@ -25,11 +25,9 @@ def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
     return cast("Prices", {**numbers, "currency": given.get("currency", "")})
 
 
-def build(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost | None:
-    """All of it; `chain`: the artifacts of the walk so far. None for a benchmark of an edgekit that measured none."""
-    measured: CallCosts | None = benchmark.metrics.get("cost")
-    if measured is None:
-        return None
+def build(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost:
+    """What calls cost and what the run has cost; `chain` holds the artifacts of the run so far."""
+    measured: CallCosts = benchmark.metrics["cost"]
     calls = [_with_money(row, prices) for row in measured["calls"]]
     walk = _walk(chain, measured, prices)
     metrics = benchmark.metrics

@@ -10,10 +10,10 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.report import rejected, tables
-from edgekit.report.html import variants as page
+from edgekit.report import rejected
 from edgekit.report.result import RESULT
 from edgekit.report.result.schema import Rejected
+from edgekit.report.sections import decisions
 from tests.conftest import FinishedRun
 
 
@@ -171,7 +171,7 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
 
 
 def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
-    table = tables.rejected(benchmark)
+    table = decisions.rejected_table(benchmark)
     assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
     assert "95 % confidence" in table.title
 
@@ -184,12 +184,12 @@ def test_the_page_shows_the_notebooks_table() -> None:
         made_by=lambda stage: False,
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
     )
-    notebook = tables.rejected(sealed)  # type: ignore[arg-type]
+    notebook = decisions.rejected_table(sealed)  # type: ignore[arg-type]
     result = {"rejected": rejected.steps(sealed), "budget": sealed.config["budget"]}  # type: ignore[arg-type]
-    grid = page.rejected(result)  # type: ignore[arg-type]
+    grid = decisions.rejected_grid(result)  # type: ignore[arg-type]
     assert grid is not None and len(grid.lines) == 2
     assert list(grid.columns) == list(notebook.columns)
     assert [line.cells for line in grid.lines] == notebook.rows
     assert notebook.title in grid.caption and "90 % confidence" in notebook.title
     assert (grid.numeric, grid.words) == ({"validation", "drop, pp", "at most"}, {"not kept", "why"})
-    assert page.rejected({**result, "rejected": []}) is None  # type: ignore[arg-type]
+    assert decisions.rejected_grid({**result, "rejected": []}) is None  # type: ignore[arg-type]

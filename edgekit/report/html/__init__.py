@@ -7,6 +7,7 @@ Drawn from `result.json`, the sealed artifacts and the executed notebooks, whose
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from edgekit import __version__
 from edgekit.core.config import STAGES
 from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import notebook_name
-from edgekit.report.html.sign import sign_of
 from edgekit.report.result import RESULT
 from edgekit.report.run import result_of
 from edgekit.runner.files import make_folder, write_atomically
@@ -22,9 +22,9 @@ from edgekit.runner.files import make_folder, write_atomically
 PAGE = "report.html"
 BESIDE = "report"
 """Folder of the executed notebooks in HTML."""
-
 ROOM = Path(__file__).parent
 END = "</html>\n"
+_SIGN = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">')
 
 
 def write(folder: Path) -> Path:
@@ -35,13 +35,13 @@ def write(folder: Path) -> Path:
     result = result_of(folder)
     if is_drawn(folder):
         return folder / PAGE
-    from edgekit.report.html import notebooks, story
+    from edgekit.report.html import notebooks, page
     from edgekit.report.html.render import render
 
     sign = sources_digest(folder)
     make_folder(folder / BESIDE)
     links = notebooks.write(executed(folder), folder / BESIDE)
-    text = render("page.html.j2", sign=sign, **story.build_context(folder, result, links))
+    text = render("page.html.j2", sign=sign, **page.build_context(folder, result, links))
     write_atomically(folder / PAGE, text.encode())
     return folder / PAGE
 
@@ -88,3 +88,9 @@ def sources_digest(folder: Path) -> str:
     code = sorted(path for path in ROOM.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
     sources = [folder / RESULT, *executed(folder), *code]
     return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])
+
+
+def sign_of(text: str) -> str | None:
+    """What a page says that it was drawn from."""
+    found = _SIGN.search(text, 0, 2000)
+    return found[1] if found else None

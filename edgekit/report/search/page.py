@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from edgekit import __version__
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.report.html.charts import Picture, picture
+from edgekit.report.figures import Picture, picture
+from edgekit.report.html import sign_of
 from edgekit.report.html.render import render
-from edgekit.report.html.sign import sign_of
-from edgekit.report.search import figures, grids, importances, recommend, words
+from edgekit.report.search import figures, importances, recommend, tables, words
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import write_atomically
@@ -80,15 +80,15 @@ def context(study: Study) -> dict[str, Any]:
         "points": [_describe(study, point) for point in points],
         "missed": [line for line in (words.nearest(study), words.disturbed(study)) if line],
         "figures": pictures(study, found),
-        "front": grids.front(study),
+        "front": tables.front_grid(study),
         "untold": found.left_out,
         "cost": " ".join(filter(None, (words.cost(study), words.spared(study)))),
-        "rungs": grids.rungs(study),
-        "work": grids.work(study),
-        "trials": grids.trials(study),
-        "about": grids.about(study),
-        "space": grids.space(study),
-        "anchors": grids.anchors(study),
+        "rungs": tables.rungs_grid(study),
+        "work": tables.work_grid(study),
+        "trials": tables.trials_grid(study),
+        "about": tables.facts(study),
+        "space": tables.space_grid(study),
+        "anchors": tables.anchors_grid(study),
         "config": yaml.safe_dump(study.row["config"], sort_keys=False, allow_unicode=True),
         "file": study.path.name,
         "sha256": sha256_file(study.path),

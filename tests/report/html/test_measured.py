@@ -10,10 +10,11 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.measure import forecast
-from edgekit.report import html, tables
+from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.formatting import count, milliseconds, percent, times
-from edgekit.report.html import story
+from edgekit.report.sections import outcome
+from edgekit.report.sections import profile as profile_section
 from tests.conftest import FinishedRun
 from tests.report.html import runs
 from tests.report.html.test_page import Read
@@ -128,7 +129,7 @@ def test_loads_stand_with_their_rates_and_their_failures(read: Read, fuller: Pat
 
 
 def test_predictions_stand_beside_what_was_achieved(read: Read, fuller: Path) -> None:
-    rows = tables.predicted_rows(artifacts.load(fuller / "benchmark"))
+    rows = profile_section.predicted_rows(artifacts.load(fuller / "benchmark"))
     assert rows
     for row in rows:
         ends = [times(row["predicted"]), times(row["share"])]  # another table may have one of the two by chance
@@ -164,10 +165,10 @@ def test_only_what_holds_is_claimed(read: Read, fuller: Path) -> None:
     result = json.loads((fuller / results.RESULT).read_text())
     result["verdict"] |= {"size_ratio": 3.5, "speedup_vs_post_training_baseline": 0.62}
     result["verdict"] |= {"speedup_vs_post_training_baseline_low": 0.6, "speedup_vs_post_training_baseline_high": 0.65}
-    assert "and 3.5× smaller. " in story.headline(result)[1]
-    assert story.facts(result)[-1] == ("0.62×, slower", "against the best plain int8", "interval 0.6–0.65")
+    assert "and 3.5× smaller. " in outcome.headline(result)[1]
+    assert outcome.facts(result)[-1] == ("0.62×, slower", "against the best plain int8", "interval 0.6–0.65")
     result["verdict"]["size_ratio"] = 1.001
-    assert "and of the same size. " in story.headline(result)[1]
+    assert "and of the same size. " in outcome.headline(result)[1]
 
 
 def test_what_a_run_did_not_measure_has_no_place_in_its_page(tiny_run: FinishedRun) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
-from edgekit.report.plots import diagnosis as plotted
+from edgekit.report.sections import profile
 from edgekit.stages.profile import session
 from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose
 from edgekit.stages.profile.operators import operator_table
@@ -116,7 +116,7 @@ def test_an_operator_within_another_is_no_call_of_the_network() -> None:
 
 
 def test_the_figure_has_the_parts_of_the_session() -> None:
-    assert plotted.PARTS == session.PARTS
+    assert profile.CALL_PARTS == session.PARTS
 
 
 def test_threads_that_bring_little_are_no_bound() -> None:
