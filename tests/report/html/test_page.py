@@ -109,6 +109,11 @@ def test_every_step_given_up_machine_version_and_digest_is_told(
     assert f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms" in read.text
 
 
+def test_what_a_run_did_not_measure_has_no_place_in_its_page(read: Read) -> None:
+    assert "Under load" not in read.text
+    assert "predicted against what was achieved" not in read.text
+
+
 def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[str, Any], tiny_run: FinishedRun) -> None:
     profile = json.loads((tiny_run.folder / "profile/artifact.json").read_text())["metrics"]
     for part in ("preprocess", "execute", "postprocess"):
