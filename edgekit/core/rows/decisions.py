@@ -88,5 +88,5 @@ Decision = Choice | Limit | Zeros
 
 
 def is_choice(decision: Decision) -> TypeGuard[Choice]:
-    """Whether it is about a winner, of one target or over all."""
-    return decision["decision"].startswith("winner ")
+    """Whether it chose one variant, the winner of a target or over all, rather than a list of them."""
+    return not isinstance(decision["chosen"], list)

@@ -11,7 +11,7 @@ from edgekit.report import rejected as rejections
 from edgekit.report.formatting import at_most, count, milliseconds
 from edgekit.report.result.types import Result
 from edgekit.report.tables import Grid, Table, as_table, grid, grid_of
-from edgekit.stages.benchmark.winners import FEWEST_BYTES
+from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 
 
 def table(artifact: Artifact) -> Table:
@@ -77,7 +77,7 @@ def ties(result: Result) -> Iterator[str]:
     """One line for each target whose winner was chosen by its size, because the speeds did not differ."""
     found = {decision["decision"]: decision for decision in result["decisions"] if is_choice(decision)}
     for target in result["winners"]:
-        decision = found[f"winner of {target}"]
+        decision = found[winner_of(target)]
         if decision["rule"] != FEWEST_BYTES:
             continue
         chosen, others = decision["chosen"], decision["candidates"]

@@ -32,7 +32,7 @@ from edgekit.report.formatting import (
 )
 from edgekit.report.result.types import Result
 from edgekit.report.tables import Column, Grid, Table, as_table, grid_of
-from edgekit.stages.benchmark.winners import FEWEST_BYTES
+from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
 from edgekit.targets import FEW_BITS
 
 Standing = Literal["baseline", "ships", "inside", "out"]
@@ -222,7 +222,7 @@ def _line(
 
 def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
     """Where a variant ended, and why, in words."""
-    own = (one for one in decisions if is_choice(one) and one["decision"] == f"winner of {row['target']}")
+    own = (one for one in decisions if is_choice(one) and one["decision"] == winner_of(row["target"]))
     choice = next(own, None)
     rule = choice["rule"] if choice else ""
     if row["name"] in winners.values():

@@ -26,6 +26,7 @@ from edgekit.stages.benchmark.account import (
 from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import (
+    OVER_ALL,
     RECORDED,
     Choice,
     ClassTimings,
@@ -41,7 +42,6 @@ from edgekit.stages.benchmark.winners import winners as winner_rows
 
 ABOVE_LIMIT = "whole interval above the limit"
 BUYS_NOTHING = "neither faster nor smaller than without them"
-OVER_ALL = "winner over all targets"
 GAIN_RESOLUTION = 0.15
 """How far from a speed-up, as a share, the ends of its interval may lie for it to be shown as known."""
 

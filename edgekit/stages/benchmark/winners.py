@@ -23,6 +23,7 @@ FEWEST_BYTES = "tie: fewest bytes"
 FIRST_NAME = "tie: same bytes, first name"
 NO_WINNER = "none inside the budget"
 RECORDED = "recorded"
+OVER_ALL = "winner over all targets"
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,15 @@ def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timin
     return limits.is_late(timings.median(name).low_ms, ratio_low)
 
 
+def winner_of(target: str) -> str:
+    """What the decision on a target's winner is called in every record."""
+    return f"winner of {target}"
+
+
 def winners(choices: Mapping[str, Choice], chosen: Mapping[str, str], replayed: bool) -> list[DecisionRow]:
     """A row for each target: who won, with today's evidence; `chosen` is what counts, be it replayed."""
     return [
-        decision_row(f"winner of {target}", choice, chosen.get(target), choice.chosen, replayed)
+        decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, replayed)
         for target, choice in choices.items()
     ]
 
@@ -135,7 +141,7 @@ def too_close_to_call(decisions: Iterable[DecisionRow], tie_margin: float) -> li
             tuple(each["name"] for each in decision["candidates"] if each["in_the_tie"]),
         )
         for decision in decisions
-        if is_choice(decision) and decision["decision"].startswith("winner of ")
+        if is_choice(decision) and decision["decision"] != OVER_ALL
         for row in decision["candidates"]
         if row["name"] == decision["today"] and row["ratio_low"] <= 1 + tie_margin < row["ratio_high"]
     ]
