@@ -85,3 +85,13 @@ def at_most(confidence: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def capitalised(text: str) -> str:
+    """The text as a sentence begins; `str.capitalize` would make every other letter small."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def both_ends(text: str, most: int) -> str:
+    """At most so many letters of a text, its middle left out: many names differ only in their last letters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"

@@ -18,7 +18,7 @@ from edgekit.report.field.compare import WORDS, Comparison, compare
 from edgekit.report.field.latency import percentile
 from edgekit.report.field.reports import Report
 from edgekit.report.figures import ACCENT, DARK, NAMING, STYLE, Look, done, plain_ticks
-from edgekit.report.formatting import count, milliseconds
+from edgekit.report.formatting import both_ends, count, milliseconds
 from edgekit.report.tables import Table
 from edgekit.runner.monitor.counts import WHOLE
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms
@@ -252,7 +252,7 @@ def drift_figure(findings: Sequence[Mapping[str, Any]], alarm: float) -> Figure 
             )
             axes.barh(place, row["evidence"], height=0.66, **look)
         axes.axvline(alarm, color="#333333", linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(shown)), [_short(row["statistic"]) for row in shown])
+        axes.set_yticks(range(len(shown)), [both_ends(row["statistic"], LONGEST) for row in shown])
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xscale("log")
         axes.set_xlim(alarm / 20, 1.3 * max(alarm, *(row["evidence"] for row in shown)))
@@ -313,8 +313,4 @@ def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _when(row: Mapping[str, Any]) -> str:
-    return f"{_short(row['name'], 22)}\n{row['from'][:10]}"
-
-
-def _short(text: str, most: int = LONGEST) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
+    return f"{both_ends(row['name'], 22)}\n{row['from'][:10]}"

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from edgekit.core.config import Budget
 from edgekit.core.rows.study import TrialRow
 from edgekit.report.figures import ACCENT, DARK, NAMING, Look, done, label_points, plain_ticks
+from edgekit.report.formatting import both_ends
 from edgekit.report.search import recommend, studies
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.objectives import Objective
@@ -59,7 +60,7 @@ def front(study: Study) -> Figure | None:
     on_front = {each["number"] for each in study.front}
     points = []
     for trial in study.complete:
-        kind = "front" if trial["number"] in on_front else "inside" if trial["feasible"] else "over"
+        kind = _kind(trial, on_front)
         row: dict[str, Any] = {"number": trial["number"], "kind": kind, "values": [], "lows": [], "highs": []}
         for each in study.objectives:
             own = value(trial, each)
@@ -137,21 +138,6 @@ def parallel(study: Study, found: Importances) -> Figure | None:
         places += [scale.place(each) for each, scale in zip(reached, ends, strict=False)]
         lines.append({"kind": _kind(trial, on_front), "places": places})
     return draw_parallel(axes, lines)
-
-
-def growth(study: Study) -> Figure | None:
-    """After each batch."""
-    rows: list[dict[str, Any]] = []
-    for each in study.row["batches"]:
-        until = sum(trial["batch"] <= each["number"] for trial in study.trials)
-        rows.append({**each, "trials": until})
-    return draw_growth(rows)
-
-
-def cost(study: Study) -> Figure | None:
-    """Rung by rung."""
-    rows = [{"title": row.title, "came": row.came, "ended": row.ended, "seconds": row.seconds} for row in spent(study)]
-    return draw_cost(rows)
 
 
 def _kind(trial: TrialRow, on_front: set[int]) -> str:
@@ -332,7 +318,7 @@ def draw_importances(
             axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             axes.grid(visible=False, axis="y")
             axes.set_title(title)
-        grid[0][0].set_yticks(range(len(shown)), [_short(name, 34) for name in shown])
+        grid[0][0].set_yticks(range(len(shown)), [both_ends(name, 34) for name in shown])
         grid[0][0].set_ylim(len(shown) - 0.4, -0.6)
         figure.supxlabel("share of the variance that the option explains alone; line: with other quarters of the "
                          "trials left out", fontsize=8.5)  # fmt: skip
@@ -362,7 +348,7 @@ def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str
             for at, text in axis["ticks"]:
                 room.plot([place - 0.03, place + 0.03], [at, at], color="#333333", linewidth=1, zorder=3)
                 room.annotate(
-                    _short(text, LONGEST), (place, at), xytext=(5, 0), textcoords="offset points", va="center",
+                    both_ends(text, LONGEST), (place, at), xytext=(5, 0), textcoords="offset points", va="center",
                     fontsize=7.5, zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
                 )  # fmt: skip
             room.annotate(_wrapped(axis["heading"]), (place, 1), xytext=(0, 9), textcoords="offset points", ha="center",
@@ -392,10 +378,6 @@ def _through(room: Axes, places: Sequence[float | None], options: Sequence[bool]
     room.plot(range(len(places)), heights, zorder=2, **look)
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
-
-
 def _wrapped(heading: str) -> str:
     """In lines of no more than some 14 letters, broken at blanks, dots and underscores."""
     lines = [""]
@@ -406,11 +388,9 @@ def _wrapped(heading: str) -> str:
     return "\n".join(line.strip() for line in lines)
 
 
-def draw_growth(batches: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Hypervolume of the front after each batch, as a share of the last: by trials and by time; None without a front.
-
-    `batches` are rows of `trials` (all until then), `seconds`, `hypervolume` and `disturbed`.
-    """
+def growth(study: Study) -> Figure | None:
+    """Hypervolume of the front after each batch, as a share of the last, by trials and by time; None without one."""
+    batches = study.row["batches"]
     last = batches[-1]["hypervolume"] if batches else 0.0
     if not last:
         return None
@@ -418,7 +398,8 @@ def draw_growth(batches: Sequence[Mapping[str, Any]]) -> Figure | None:
     scale, unit = _unit(batches[-1]["seconds"])
     with plt.rc_context(NAMING):
         figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.2), layout="constrained", sharey=True)
-        by_trials, by_time = [row["trials"] for row in batches], [row["seconds"] / scale for row in batches]
+        by_trials = [sum(trial["batch"] <= row["number"] for trial in study.trials) for row in batches]
+        by_time = [row["seconds"] / scale for row in batches]
         for axes, ends in ((left, by_trials), (right, by_time)):
             axes.step([0, *ends], [0, *shares], where="post", color=DARK, linewidth=1.8)
             axes.plot(ends, shares, "o", color=DARK, markersize=4)
@@ -437,15 +418,13 @@ def draw_growth(batches: Sequence[Mapping[str, Any]]) -> Figure | None:
     return done(figure)
 
 
-def draw_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Rungs from cheap to dear: how many trials came there and what became of them, and the work; None without time.
-
-    `rungs` are rows of `title`, `came`, `ended` by state, and `seconds` of the trials that ended there.
-    """
-    whole = sum(row["seconds"] for row in rungs)
+def cost(study: Study) -> Figure | None:
+    """Rungs from cheap to dear: how many trials came there and what became of them, and the work; None without time."""
+    rungs = spent(study)
+    whole = sum(row.seconds for row in rungs)
     if not whole:
         return None
-    scale, unit = _unit(max(row["seconds"] for row in rungs))
+    scale, unit = _unit(max(row.seconds for row in rungs))
     with plt.rc_context(NAMING):
         figure, (left, right) = plt.subplots(
             1, 2, figsize=(9.2, 1.5 + 0.38 * len(rungs)), layout="constrained", sharey=True
@@ -453,16 +432,16 @@ def draw_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
         for place, row in enumerate(rungs):
             at = 0
             for state, look in ENDINGS.items():
-                went_on = row["came"] - sum(row["ended"].values())
-                many = went_on if state == "went on" else row["ended"].get(state, 0)
+                went_on = row.came - sum(row.ended.values())
+                many = went_on if state == "went on" else row.ended.get(state, 0)
                 left.barh(place, many, left=at, height=0.66, **look)
                 at += many
-            left.annotate(f"{row['came']:,}", (at, place), xytext=(4, 0), textcoords="offset points", va="center",
+            left.annotate(f"{row.came:,}", (at, place), xytext=(4, 0), textcoords="offset points", va="center",
                           fontsize=8)  # fmt: skip
-            right.barh(place, row["seconds"] / scale, height=0.66, color=DARK)
-            right.annotate(_percent(row["seconds"] / whole), (row["seconds"] / scale, place), xytext=(4, 0),
+            right.barh(place, row.seconds / scale, height=0.66, color=DARK)
+            right.annotate(_percent(row.seconds / whole), (row.seconds / scale, place), xytext=(4, 0),
                            textcoords="offset points", va="center", fontsize=8)  # fmt: skip
-        left.set_yticks(range(len(rungs)), [row["title"] for row in rungs])
+        left.set_yticks(range(len(rungs)), [row.title for row in rungs])
         left.set_ylim(len(rungs) - 0.4, -0.6)
         left.xaxis.set_major_locator(MaxNLocator(integer=True))
         for axes in (left, right):
@@ -473,7 +452,7 @@ def draw_cost(rungs: Sequence[Mapping[str, Any]]) -> Figure | None:
         left.set_title("What the rungs sifted out")
         right.set_title("and what they cost")
         for state, look in ENDINGS.items():
-            if state == "went on" or any(row["ended"].get(state) for row in rungs):
+            if state == "went on" or any(row.ended.get(state) for row in rungs):
                 left.barh(0, 0, label="went on, or complete" if state == "went on" else state, **look)
         figure.legend(loc="outside lower center", ncols=4, fontsize=8.5)
     return done(figure)

@@ -14,7 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.cost import CallCost, Cost, Estimate
 from edgekit.report import costs
 from edgekit.report.figures import ACCENT, COLOUR, DARK, STYLE, Picture, done, picture, plain_ticks
-from edgekit.report.formatting import milliseconds, milliseconds_with_ends
+from edgekit.report.formatting import capitalised, milliseconds, milliseconds_with_ends
 from edgekit.report.result.types import Result
 from edgekit.report.tables import Column, Table, as_table, grid_of
 
@@ -57,7 +57,7 @@ def columns(found: Cost) -> list[Column[CallCost]]:
 
 def caption(found: Cost) -> str:
     """How it was measured, and why energy is not there."""
-    how = f"{found['protocol'][0].upper()}{found['protocol'][1:]}"
+    how = capitalised(found["protocol"])
     said = f"{how}; in brackets {100 * found['confidence']:g} % intervals; saved: against the baseline"
     energy = found["energy"]
     if energy is None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.by_class import ByClass, Confusion, GroupRow, ShownLost
 from edgekit.report.figures import NAMING, Picture, done, picture
-from edgekit.report.formatting import count, percent
+from edgekit.report.formatting import capitalised, count, percent
 from edgekit.report.result.types import Result
 from edgekit.report.sections import examples
 from edgekit.report.sections.samples import ALONG, draw
@@ -100,7 +100,7 @@ def _grid(found: ByClass) -> Grid:
     rows = [(row["name"], count(row["samples"]), *scores(row, found)) for row in found["groups"]]
     said = caption(found)
     columns = (found["group"], "samples", *found["variants"])
-    return grid(f"{said[0].upper()}{said[1:]}", columns, rows, "|".join(columns[1:]))
+    return grid(capitalised(said), columns, rows, "|".join(columns[1:]))
 
 
 def confusion_figure(found: Confusion, variants: Sequence[str]) -> Figure:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.decisions import Decision
 from edgekit.core.rows.devices import Device, DeviceClass, OnDevice
-from edgekit.report.formatting import milliseconds
+from edgekit.report.formatting import capitalised, milliseconds
 from edgekit.report.result.types import Result
 from edgekit.report.tables import Grid, Table, grid
 
@@ -68,4 +68,4 @@ def page_grid(result: Result) -> Grid | None:
     if found is None:
         return None
     said, named = sentence(found, result["decisions"]), columns(found)
-    return grid(f"{said[0].upper()}{said[1:]}", named, rows(found, result["variants"]), "|".join(named[1:]))
+    return grid(capitalised(said), named, rows(found, result["variants"]), "|".join(named[1:]))

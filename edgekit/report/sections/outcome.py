@@ -13,6 +13,7 @@ from edgekit.core.rows.variants import Met, VariantRow
 from edgekit.measure.forecast import way_of
 from edgekit.report import checks
 from edgekit.report.formatting import (
+    capitalised,
     count,
     ends,
     faster,
@@ -33,7 +34,7 @@ def headline(result: Result) -> tuple[str, str]:
     verdict, budget = result["verdict"], result["budget"]
     if not verdict["met"]:
         message = checks.missed_message(result["nearest_miss"], budget)
-        return "Budget missed: nothing ships", f"{message[0].upper()}{message[1:]}."
+        return "Budget missed: nothing ships", f"{capitalised(message)}."
     ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "

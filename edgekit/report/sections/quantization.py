@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.quantized import CalibrationSize, CalibrationStudy, Histogram, LayerSensitivity, RecipeRow
 from edgekit.report.figures import ACCENT, DARK, LIGHT, MID, STYLE, done
-from edgekit.report.formatting import at_most, percent, points
+from edgekit.report.formatting import at_most, capitalised, percent, points
 from edgekit.report.sections.pruning import tuned_by
 from edgekit.report.tables import Table
 
@@ -253,4 +253,4 @@ def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figu
 def shared_scale_lines(quantize: Artifact | None) -> list[str]:
     """A line where int8 has one scale for outputs of different ranges."""
     said = quantize.metrics.get("shared_scale", "") if quantize else ""
-    return [f"{said[0].upper()}{said[1:]}."] if said else []
+    return [f"{capitalised(said)}."] if said else []

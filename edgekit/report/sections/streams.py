@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.streams import Smoothed, Streamed
-from edgekit.report.formatting import count, percent
+from edgekit.report.formatting import capitalised, count, percent
 from edgekit.report.result.types import Result
 from edgekit.report.tables import Grid, Table, grid
 from edgekit.stages.bundle.story import in_words
@@ -68,4 +68,4 @@ def page_grid(result: Result) -> Grid | None:
         return None
     said = caption(found)
     numeric = "|".join(COLUMNS[2:-1])
-    return grid(f"{said[0].upper()}{said[1:]}", COLUMNS, rows(found), numeric, "smoothing|")
+    return grid(capitalised(said), COLUMNS, rows(found), numeric, "smoothing|")
