@@ -1,4 +1,4 @@
-"""Was it worth it? What the walk has cost, what each call saves, and the number of calls that pays for it."""
+"""Was it worth it? What the run has cost, what each call saves, and the number of calls that pays for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def break_even(
 ) -> tuple[Answer, float | None, float | None, float | None]:
     """The answer, and after how many calls, with both ends of that; None for an end that there is not.
 
-    `saved` by each call. The fewest calls are those of the cheapest walk and the largest saving.
+    `saved` by each call. The fewest calls are those of the cheapest run and the largest saving.
     """
     if walk is None or saved is None:
         return "unknown", None, None, None
@@ -168,7 +168,7 @@ def chain_to(last: Artifact) -> list[Artifact]:
 
 
 def worth(cost: Cost) -> list[str]:
-    """Was it worth it, in sentences: what the walk has cost, then an answer for each variant and unit."""
+    """Was it worth it, in sentences: what the run has cost, then an answer for each variant and unit."""
     currency = cost["prices"]["currency"] if cost["prices"] else ""
     walk = cost["walk"]
     spent = (

@@ -99,7 +99,7 @@ def label_points(axes: Axes, marked: Sequence[tuple[float, float, str]], points:
     """
     at = [tuple(axes.transData.transform(point)) for point in points]
     pixels = axes.get_figure(root=True).dpi / 72  # type: ignore[union-attr]
-    room = axes.get_window_extent()
+    extent = axes.get_window_extent()
     texts: dict[tuple[float, float], list[str]] = {}
     for x, y, text in marked:
         texts.setdefault((x, y), []).append(text)
@@ -108,8 +108,8 @@ def label_points(axes: Axes, marked: Sequence[tuple[float, float, str]], points:
         spots = [(x + pixels * dx, y + pixels * dy, dx, dy) for dx, dy in OFFSETS]
         inside = [
             spot for spot in spots
-            if abs(spot[0] - (room.x0 + room.x1) / 2) < room.width / 2 - 9 * pixels
-            and abs(spot[1] - (room.y0 + room.y1) / 2) < room.height / 2 - 6 * pixels
+            if abs(spot[0] - (extent.x0 + extent.x1) / 2) < extent.width / 2 - 9 * pixels
+            and abs(spot[1] - (extent.y0 + extent.y1) / 2) < extent.height / 2 - 6 * pixels
         ] or spots  # fmt: skip
         own = (x, y)
         _, _, dx, dy = max(

@@ -26,17 +26,17 @@ OPACITY = 130
 """Of a mask, of 255."""
 
 
-def box_label(axes: Axes, wanted: np.ndarray) -> str:
+def box_label(axes: Axes, label: np.ndarray) -> str:
     """The boxes of a label (1 + most, 5); how many, in words."""
-    boxes = boxes_of(wanted[1:])
+    boxes = boxes_of(label[1:])
     for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
         _draw_box(axes, int(kind), sides)
     return f"{len(boxes.classes)} labelled"
 
 
-def box_answer(axes: Axes, said: np.ndarray, wanted: np.ndarray) -> str:
+def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
-    found = compared(said, wanted)
+    found = compared(answer, label)
     for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
         _draw_box(axes, int(kind), sides)
         if not is_right:
@@ -93,16 +93,16 @@ def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
     return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else SOLID
 
 
-def mask_label(axes: Axes, wanted: np.ndarray) -> str:
+def mask_label(axes: Axes, label: np.ndarray) -> str:
     """The mask (height, width) of a label, black where no class is known; how much of it is, in words."""
-    _draw_mask(axes, wanted)
-    return f"{(wanted != UNKNOWN).mean():.0%} labelled"
+    _draw_mask(axes, label)
+    return f"{(label != UNKNOWN).mean():.0%} labelled"
 
 
-def mask_answer(axes: Axes, said: np.ndarray, wanted: np.ndarray) -> str:
+def mask_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
     """The cells (rows, columns) of an answer; the share of the labelled pixels that is right, in words."""
-    _draw_mask(axes, said)
-    return f"{segmentation.closeness(said[None], wanted[None])[0]:.0%} right"
+    _draw_mask(axes, answer)
+    return f"{segmentation.closeness(answer[None], label[None])[0]:.0%} right"
 
 
 def mask_legend(names: Sequence[str]) -> list[Patch]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from edgekit import __version__
@@ -22,7 +22,6 @@ from edgekit.runner.files import make_folder, write_atomically
 PAGE = "report.html"
 BESIDE = "report"
 """Folder of the executed notebooks in HTML."""
-ROOM = Path(__file__).parent
 END = "</html>\n"
 _SIGN = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">')
 
@@ -84,10 +83,14 @@ def files(folder: Path) -> list[Path]:
 
 
 def sources_digest(folder: Path) -> str:
-    """Digest of all that the page is drawn from, the code that draws it among it."""
-    code = sorted(path for path in ROOM.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    sources = [folder / RESULT, *executed(folder), *code]
-    return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])
+    """Digest of all that the page is drawn from."""
+    return digest_with_code([folder / RESULT, *executed(folder)])
+
+
+def digest_with_code(sources: Sequence[Path]) -> str:
+    """Digest of files that a page is drawn from, and of the code that draws it."""
+    code = sorted(path for path in Path(__file__).parents[1].rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return digest([__version__, *([path.name, sha256_file(path)] for path in (*sources, *code))])
 
 
 def sign_of(text: str) -> str | None:

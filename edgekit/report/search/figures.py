@@ -210,63 +210,63 @@ def draw_front(
     with plt.rc_context(NAMING):
         size = (9.2, 3.7 * high + (0.0 if len(pairs) % 2 == 0 or wide == 1 else 0.1)) if wide == 2 else (7.6, 4.6)
         figure, grid = plt.subplots(high, wide, figsize=size, layout="constrained", squeeze=False)
-        rooms: list[Axes] = [room for line in grid for room in line]
-        for room, (one, other) in zip(rooms, pairs, strict=False):
+        panels: list[Axes] = [panel for line in grid for panel in line]
+        for panel, (one, other) in zip(panels, pairs, strict=False):
             x, y = (other, one) if axes[one]["maximize"] else (one, other)
-            _panel(room, axes, points, x, y)
-        handles = _handles(rooms[0], axes)
+            _panel(panel, axes, points, x, y)
+        handles = _handles(panels[0], axes)
         words = "\n".join(f"{number}  {text}" for number, text in named.items())
-        if len(rooms) > len(pairs):
-            rest = rooms[len(pairs)]
+        if len(panels) > len(pairs):
+            rest = panels[len(pairs)]
             rest.set_axis_off()
             rest.legend(handles=handles, loc="upper left", fontsize=8.5, title=words, alignment="left")
         else:
             figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8.5, title=words)
-        for room in rooms[len(pairs) + 1 :]:
-            room.set_axis_off()
+        for panel in panels[len(pairs) + 1 :]:
+            panel.set_axis_off()
         figure.suptitle("Every complete trial, two objectives at a time", x=0.01, ha="left", fontsize=10.5,
                         fontweight="bold")  # fmt: skip
         figure.draw_without_rendering()  # labels are placed by the pixel
-        for room, (one, other) in zip(rooms, pairs, strict=False):
+        for panel, (one, other) in zip(panels, pairs, strict=False):
             x, y = (other, one) if axes[one]["maximize"] else (one, other)
             marked = [(row["values"][x], row["values"][y], str(row["number"])) for row in points
                       if row["number"] in named]  # fmt: skip
-            label_points(room, marked, [(row["values"][x], row["values"][y]) for row in points])
+            label_points(panel, marked, [(row["values"][x], row["values"][y]) for row in points])
     return done(figure)
 
 
-def _panel(room: Axes, axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], x: int, y: int) -> None:
+def _panel(panel: Axes, axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], x: int, y: int) -> None:
     for kind, (_, look) in KINDS.items():
         mine = [row for row in points if row["kind"] == kind]
         if kind == "front":
-            _stairs(room, axes, [row for row in points if row["kind"] != "over"], x, y)
+            _stairs(panel, axes, [row for row in points if row["kind"] != "over"], x, y)
             for row in mine:
                 at = row["values"][x], row["values"][y]
-                room.plot([row["lows"][x], row["highs"][x]], [at[1]] * 2, color=ACCENT, linewidth=1, zorder=2.5)
-                room.plot([at[0]] * 2, [row["lows"][y], row["highs"][y]], color=ACCENT, linewidth=1, zorder=2.5)
-        room.plot([row["values"][x] for row in mine], [row["values"][y] for row in mine], linestyle="none",
+                panel.plot([row["lows"][x], row["highs"][x]], [at[1]] * 2, color=ACCENT, linewidth=1, zorder=2.5)
+                panel.plot([at[0]] * 2, [row["lows"][y], row["highs"][y]], color=ACCENT, linewidth=1, zorder=2.5)
+        panel.plot([row["values"][x] for row in mine], [row["values"][y] for row in mine], linestyle="none",
                   zorder=3, **look)  # fmt: skip
-    room.margins(0.09)
-    for place, scale, line in ((x, room.set_xscale, room.axvline), (y, room.set_yscale, room.axhline)):
+    panel.margins(0.09)
+    for place, scale, line in ((x, panel.set_xscale, panel.axvline), (y, panel.set_yscale, panel.axhline)):
         if axes[place]["log"]:
             scale("log")
         if axes[place]["limit"] is not None:
             line(axes[place]["limit"], color="#333333", linewidth=1.1, linestyle="--", zorder=1)
-    plain_ticks(room)
-    for axis in (room.xaxis, room.yaxis):
+    plain_ticks(panel)
+    for axis in (panel.xaxis, panel.yaxis):
         if axis.get_scale() == "linear":
             axis.set_major_locator(MaxNLocator(MOST_TICKS))
-    ends = {x: room.get_xlim(), y: room.get_ylim()}
-    for place, span in ((x, room.axvspan), (y, room.axhspan)):
+    ends = {x: panel.get_xlim(), y: panel.get_ylim()}
+    for place, span in ((x, panel.axvspan), (y, panel.axhspan)):
         limit = axes[place]["limit"]
         if limit is not None:
             span(*((ends[place][0], limit) if axes[place]["maximize"] else (limit, ends[place][1])), color="#eeeeee",
                  zorder=0)  # fmt: skip
-    room.set(xlim=ends[x], ylim=ends[y])
-    room.set(xlabel=_words(axes[x]), ylabel=_words(axes[y]))
+    panel.set(xlim=ends[x], ylim=ends[y])
+    panel.set(xlabel=_words(axes[x]), ylabel=_words(axes[y]))
 
 
-def _stairs(room: Axes, axes: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: int, y: int) -> None:
+def _stairs(panel: Axes, axes: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], x: int, y: int) -> None:
     """What is best in these two alone, as a step line: beyond it lies nothing that was tried."""
     sign = -1 if axes[y]["maximize"] else 1
     best: list[tuple[float, float]] = []
@@ -274,16 +274,16 @@ def _stairs(room: Axes, axes: Sequence[Mapping[str, Any]], rows: Sequence[Mappin
         if not best or sign * at[1] < sign * best[-1][1]:
             best.append(at)
     if len(best) > 1:
-        room.step([at[0] for at in best], [at[1] for at in best], where="post", color=ACCENT, linewidth=0.9,
+        panel.step([at[0] for at in best], [at[1] for at in best], where="post", color=ACCENT, linewidth=0.9,
                   linestyle=":", zorder=2)  # fmt: skip
 
 
-def _handles(room: Axes, axes: Sequence[Mapping[str, Any]]) -> list[Any]:
-    found = [room.plot([], [], linestyle="none", label=label, **look)[0] for label, look in reversed(KINDS.values())]
-    found += room.plot([], [], "-", color=ACCENT, linewidth=1, label="interval, of the front")
-    found += room.plot([], [], ":", color=ACCENT, linewidth=0.9, label="best of these two alone")
+def _handles(panel: Axes, axes: Sequence[Mapping[str, Any]]) -> list[Any]:
+    found = [panel.plot([], [], linestyle="none", label=label, **look)[0] for label, look in reversed(KINDS.values())]
+    found += panel.plot([], [], "-", color=ACCENT, linewidth=1, label="interval, of the front")
+    found += panel.plot([], [], ":", color=ACCENT, linewidth=0.9, label="best of these two alone")
     if limits := [each["limit_words"] for each in axes if each["limit"] is not None]:
-        found += room.plot(
+        found += panel.plot(
             [], [], "--", color="#333333", linewidth=1.1, label=f"budget (grey: beyond it): {', '.join(limits)}"
         )
     return found
@@ -334,28 +334,30 @@ def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str
     if not lines or len(axes) < 2:
         return None
     with plt.rc_context(NAMING):
-        figure, room = plt.subplots(figsize=(max(7.6, 1.08 * len(axes) + 0.6), 4.6), layout="constrained")
-        room.set_axis_off()
+        figure, panel = plt.subplots(figsize=(max(7.6, 1.08 * len(axes) + 0.6), 4.6), layout="constrained")
+        panel.set_axis_off()
         for kind, (label, look) in LINES.items():
             mine = [row for row in lines if row["kind"] == kind]
             look = {**look, "linewidth": look["linewidth"] * (0.65 if len(mine) > MANY else 1)}
             for row in mine:
-                _through(room, row["places"], [axis["option"] for axis in axes], look)
+                _through(panel, row["places"], [axis["option"] for axis in axes], look)
             if mine:
-                room.plot([], [], label=f"{label} ({len(mine)})", **look)
+                panel.plot([], [], label=f"{label} ({len(mine)})", **look)
         for place, axis in enumerate(axes):
-            room.plot([place, place], [0, 1], color="#333333", linewidth=1, zorder=3)
+            panel.plot([place, place], [0, 1], color="#333333", linewidth=1, zorder=3)
             for at, text in axis["ticks"]:
-                room.plot([place - 0.03, place + 0.03], [at, at], color="#333333", linewidth=1, zorder=3)
-                room.annotate(
+                panel.plot([place - 0.03, place + 0.03], [at, at], color="#333333", linewidth=1, zorder=3)
+                panel.annotate(
                     both_ends(text, LONGEST), (place, at), xytext=(5, 0), textcoords="offset points", va="center",
                     fontsize=7.5, zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
                 )  # fmt: skip
-            room.annotate(_wrapped(axis["heading"]), (place, 1), xytext=(0, 9), textcoords="offset points", ha="center",
-                          va="bottom", fontsize=8.5, weight="bold")  # fmt: skip
+            panel.annotate(
+                _wrapped(axis["heading"]), (place, 1), xytext=(0, 9), textcoords="offset points", ha="center",
+                va="bottom", fontsize=8.5, weight="bold",
+            )  # fmt: skip
             if axis["option"] and any(row["places"][place] is None for row in lines):
-                room.annotate("none", (place, -0.11), ha="center", va="center", fontsize=7.5, color="#555555")
-        room.set(xlim=(-0.35, len(axes) - 0.3), ylim=(-0.15, 1.0))
+                panel.annotate("none", (place, -0.11), ha="center", va="center", fontsize=7.5, color="#555555")
+        panel.set(xlim=(-0.35, len(axes) - 0.3), ylim=(-0.15, 1.0))
         figure.legend(loc="outside lower center", ncols=2, fontsize=8.5)
     return done(figure)
 
@@ -371,11 +373,11 @@ def _bar(axes: Axes, place: int, row: Mapping[str, float] | None) -> None:
                   textcoords="offset points", va="center", fontsize=8)  # fmt: skip
 
 
-def _through(room: Axes, places: Sequence[float | None], options: Sequence[bool], look: Mapping[str, Any]) -> None:
+def _through(panel: Axes, places: Sequence[float | None], options: Sequence[bool], look: Mapping[str, Any]) -> None:
     """Where it has no such option the line passes below all axes; where it has no value it ends."""
     missing = [NONE_AT if option else float("nan") for option in options]
     heights = [lack if each is None else each for each, lack in zip(places, missing, strict=True)]
-    room.plot(range(len(places)), heights, zorder=2, **look)
+    panel.plot(range(len(places)), heights, zorder=2, **look)
 
 
 def _wrapped(heading: str) -> str:

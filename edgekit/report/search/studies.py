@@ -33,7 +33,7 @@ LARGEST_BYTES = 64_000_000
 STATES = ("complete", "infeasible", "stopped", "failed")
 RUNGS = ("shape", "untrained", "few_epochs", "all")
 DEFAULT_OUT = "artifacts"
-"""Folder that `edgekit search` writes into where it is told no other."""
+"""Folder that `edgekit search` writes into unless `--out` names another."""
 
 
 def type_fault(value: Any, kind: Any, where: str = "") -> str:
@@ -169,7 +169,7 @@ def altered_batch(row: StudyRow) -> str:
 
 
 def _of_front(row: StudyRow, found: Sequence[Objective]) -> Iterator[str]:
-    """The front is that of the values: whoever edits one of them by hand is told."""
+    """The front is that of the values, so that an edited value is noticed."""
     reached = {each["number"]: each for each in row["trials"] if each["state"] == "complete" and each["feasible"]}
     for number in row["front"]:
         if number not in reached:

@@ -34,11 +34,11 @@ def front_table(study: Study) -> Table:
 
 def importances_table(study: Study, found: Importances) -> Table:
     """A row for each option, its share of each objective; in brackets with other quarters of the trials left out."""
-    told = {(row.key, row.objective): row for row in found.rows}
+    by_option = {(row.key, row.objective): row for row in found.rows}
     keys, names = list(dict.fromkeys(row.key for row in found.rows)), studies.names(study)
     rows = []
     for key in keys:
-        mine = [told.get((key, each)) for each in study.objectives]
+        mine = [by_option.get((key, each)) for each in study.objectives]
         cells = [f"{percent(row.share)} ({percent(row.low)} to {percent(row.high)})" if row else "–" for row in mine]
         rows.append((names[key], *cells, next(str(row.trials) for row in mine if row)))
     return Table(("option", *(each.title for each in study.objectives), "trials"), rows, " ".join(found.left_out))

@@ -54,7 +54,7 @@ class Spent:
 
 
 def spent(study: Study) -> list[Spent]:
-    """Of each rung, from cheap to dear. A trial that was told again cost nothing."""
+    """Of each rung, from cheap to dear. A trial that repeats another one cost nothing."""
     trials = [each for each in study.trials if each["same_as"] is None]
     found = []
     for place, rung in enumerate(RUNGS):

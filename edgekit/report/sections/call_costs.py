@@ -20,7 +20,7 @@ from edgekit.report.tables import Column, Table, as_table, grid_of
 
 MILLION = 1_000_000
 AROUND = 100.0
-"""The axis begins and ends at so many times fewer and more calls than pay for the walk."""
+"""The axis begins and ends at so many times fewer and more calls than pay for the run."""
 TITLES = {"never": "Never worth it", "perhaps never": "Perhaps never worth it"}
 NEVER_CALLS = 1e7
 """Where there is no such number."""

@@ -29,8 +29,8 @@ MATRIX_LETTERS = 13
 RIGHT = "#e8e8e8"
 LEAST_SHARE = 0.05
 """Of a class: what the darkest colour stands for at least, so that one mistake does not look like many."""
-LARGEST, SMALLEST, ROOM = 7.0, 5.0, 240.0
-"""Points of a number in a cell; ROOM: of all its bold letters side by side, over all columns."""
+LARGEST, SMALLEST, WIDTH = 7.0, 5.0, 240.0
+"""Points of a number in a cell; WIDTH: of all its bold letters side by side, over all columns."""
 SAMPLE_COLUMNS = 6
 TITLE, NAME_LINES = 14, 2
 """Letters of a line above a sample, and lines of a name."""
@@ -184,7 +184,7 @@ def _cells(axes: Axes, counts: np.ndarray, wrong: np.ndarray, top: float) -> Non
 def _fitting(count: int, columns: int) -> tuple[str, float]:
     """The number and the size of its letters, in points; in thousands where whole it would leave its cell."""
     for text in (f"{count:,}", f"{count / 1000:.0f}k"):
-        size = min(LARGEST, ROOM / (columns * len(text)))
+        size = min(LARGEST, WIDTH / (columns * len(text)))
         if size >= SMALLEST:
             break
     return text, size

@@ -48,9 +48,9 @@ def sentence(found: DeviceClass, decisions: Sequence[Decision]) -> str:
     """Which devices, what they are, what disturbed them, and whether an earlier run asked them."""
     if not found["devices"]:
         return f"class {found['where']}: nothing was sent there, for no variant is inside the other limits"
-    told = "; ".join(_device(each) for each in found["devices"])
+    described = "; ".join(_device(each) for each in found["devices"])
     recorded = ", as an earlier run recorded it" if any(each["replayed"] for each in decisions) else ""
-    return f"the slowest device of class {found['where']}, {found['slowest']}{recorded}: {told}"
+    return f"the slowest device of class {found['where']}, {found['slowest']}{recorded}: {described}"
 
 
 def _device(device: Device) -> str:

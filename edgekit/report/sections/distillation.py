@@ -245,8 +245,8 @@ def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[
 
 def _axis_ends(values: Sequence[float]) -> tuple[float, float]:
     """Room on both sides of a log axis, enough for a tick at 1, 2 or 5."""
-    room = max((max(values) / min(values)) ** 0.12, 1.6)
-    return min(values) / room, max(values) * room
+    margin = max((max(values) / min(values)) ** 0.12, 1.6)
+    return min(values) / margin, max(values) * margin
 
 
 def _budget_label(limit_ms: float | None, near: bool) -> str:

@@ -30,8 +30,8 @@ def shown_in_ecdf(benchmark: Artifact) -> list[str]:
     """The baseline, the winners, the best post-training int8, rivals: a curve for each variant would hide them all."""
     metrics = benchmark.metrics
     nearest = [row["name"] for row in metrics["unmet"].values() if row]
-    wanted = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
-    names = dict.fromkeys(name for name in [*wanted, *(row["name"] for row in metrics["rivals"])] if name)
+    shown = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
+    names = dict.fromkeys(name for name in [*shown, *(row["name"] for row in metrics["rivals"])] if name)
     return list(names)[:MOST_CURVES]
 
 

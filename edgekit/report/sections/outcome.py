@@ -35,7 +35,7 @@ def headline(result: Result) -> tuple[str, str]:
     if not verdict["met"]:
         message = checks.missed_message(result["nearest_miss"], budget)
         return "Budget missed: nothing ships", f"{capitalised(message)}."
-    ships, wanted = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
+    ships, asked = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
         f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
@@ -44,7 +44,7 @@ def headline(result: Result) -> tuple[str, str]:
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
         f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
     )
-    return f"Budget met: {ships} of {wanted} target{'s' if wanted > 1 else ''} ship{'s' if ships == 1 else ''}", found
+    return f"Budget met: {ships} of {asked} target{'s' if asked > 1 else ''} ship{'s' if ships == 1 else ''}", found
 
 
 def _p50(verdict: Met) -> str:
@@ -122,8 +122,8 @@ def targets_grid(result: Result) -> Grid:
     budget, baseline = result["budget"], result["variants"][0]
     rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     there = result.get("devices")
-    wanted = [target for target in TARGETS if any(row["target"] == target for row in rows.values())]
-    held_to = limit_lines(budget, wanted, there is not None)
+    with_files = [target for target in TARGETS if any(row["target"] == target for row in rows.values())]
+    held_to = limit_lines(budget, with_files, there is not None)
     before = [
         "before", baseline["name"], percent(baseline["accuracy_validation"]), "", *([] if there is None else [""]),
         milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",

@@ -15,7 +15,7 @@ import pytest
 from edgekit.core.errors import DataError
 from edgekit.report import html
 from edgekit.report.formatting import count, milliseconds, percent, points
-from edgekit.report.html.render import POLICY
+from edgekit.report.html.render import POLICY, TEMPLATES
 from edgekit.report.result import RESULT
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.report.html import runs
@@ -150,7 +150,7 @@ def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read,
             elif not there.startswith("data:"):
                 assert name == "a"
                 assert (tiny_run.folder / there).is_file(), there
-    css = (html.ROOM / "page.css").read_text()
+    css = (TEMPLATES / "page.css").read_text()
     assert "url(" not in css
     assert "@import" not in css
 
