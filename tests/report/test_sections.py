@@ -1,4 +1,4 @@
-"""What was measured beside the variants stands in the page: sessions, loads, predictions, boundaries, the machine."""
+"""Sections of the page on recorded rows: sessions, loads, predictions, boundaries, the machine, the verdict."""
 
 from __future__ import annotations
 
