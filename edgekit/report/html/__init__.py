@@ -7,14 +7,12 @@ Drawn from `result.json`, the sealed artifacts and the executed notebooks, whose
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from edgekit import __version__
 from edgekit.core.config import STAGES
-from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import notebook_name
+from edgekit.report.html.sign import digest_with_code, sign_of
 from edgekit.report.result import RESULT
 from edgekit.report.run import result_of
 from edgekit.runner.files import make_folder, write_atomically
@@ -23,7 +21,6 @@ PAGE = "report.html"
 BESIDE = "report"
 """Folder of the executed notebooks in HTML."""
 END = "</html>\n"
-_SIGN = re.compile(r'<meta name="drawn-from" content="([0-9a-f]{64})">')
 
 
 def write(folder: Path) -> Path:
@@ -85,15 +82,3 @@ def files(folder: Path) -> list[Path]:
 def sources_digest(folder: Path) -> str:
     """Digest of all that the page is drawn from."""
     return digest_with_code([folder / RESULT, *executed(folder)])
-
-
-def digest_with_code(sources: Sequence[Path]) -> str:
-    """Digest of files that a page is drawn from, and of the code that draws it."""
-    code = sorted(path for path in Path(__file__).parents[1].rglob("*") if path.is_file() and path.suffix != ".pyc")
-    return digest([__version__, *([path.name, sha256_file(path)] for path in (*sources, *code))])
-
-
-def sign_of(text: str) -> str | None:
-    """What a page says that it was drawn from."""
-    found = _SIGN.search(text, 0, 2000)
-    return found[1] if found else None

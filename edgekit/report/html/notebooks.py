@@ -11,8 +11,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.report.html import sign_of
 from edgekit.report.html.render import TEMPLATES, render
+from edgekit.report.html.sign import sign_of
 from edgekit.runner.files import write_atomically
 
 WORDLESS = "No description has been provided for this image"
@@ -47,7 +47,7 @@ def write(executed: Sequence[Path], beside: Path) -> list[Link]:
 
 
 def _code() -> list[Path]:
-    names = ("exporter.py", "render.py", "notebook.html.j2", "page.css")
+    names = ("exporter.py", "render.py", "sign.py", "notebook.html.j2", "page.css")
     return [Path(__file__), *(TEMPLATES / name for name in names)]
 
 

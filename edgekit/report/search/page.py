@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from edgekit import __version__
 from edgekit.core.hashing import sha256_file
 from edgekit.report.figures import Picture, picture
-from edgekit.report.html import digest_with_code, sign_of
 from edgekit.report.html.render import render
+from edgekit.report.html.sign import digest_with_code, sign_of
 from edgekit.report.search import figures, importances, recommend, tables, words
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.studies import Study, read, shown

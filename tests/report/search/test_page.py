@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.errors import DataError
-from edgekit.report.html import sign_of
+from edgekit.report.html.sign import sign_of
 from edgekit.report.search import page, studies
 from tests.report.html.browser import Browser
 from tests.report.html.conftest import browser as browser
