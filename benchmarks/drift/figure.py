@@ -26,7 +26,7 @@ def write(results: Sequence[Result], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from edgekit.report.plots.style import STYLE
+    from edgekit.report.figures import STYLE
 
     lines = list(dict.fromkeys((r.subject["name"], facts["title"]) for r in results for facts in r.drifts))
     with plt.rc_context({**STYLE, "text.parse_math": False}):

@@ -15,9 +15,9 @@ def show_result(ended: Ended, folder: Path) -> None:
     if ended.anything_done:
         from rich.console import Console
 
-        from edgekit.report import console as report
+        from edgekit.report import console
 
-        report.show(ended.result, folder, Console(width=None if sys.stdout.isatty() else 140), drawn=ended.drawn)
+        console.show(ended.result, folder, Console(width=None if sys.stdout.isatty() else 140), drawn=ended.drawn)
         return
     from edgekit.report import verdict
 

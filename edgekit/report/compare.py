@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,6 @@ from edgekit.report.formatting import count, milliseconds, percent, points, time
 Pair = tuple[Any, Any]
 Variant = BaselineRow | VariantRow
 Differences = dict[str, Pair]
-
-HOW_FAR = re.compile(r"^(\d+ to )?\d+ rounds, |, each opened anew (\d+ to )?\d+ times")
-"""Of a protocol, what grows where it is close. A median of more rounds is surer, not another."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def compare(folder_a: Path, folder_b: Path) -> Comparison:
         versions=_differing(versions_a, versions_b),
         machine=_differing(_plain(a["conditions"]), _plain(b["conditions"])),
         variants=[(name, rows_a.get(name), rows_b.get(name)) for name in dict.fromkeys([*rows_a, *rows_b])],
-        no_latencies=_not_comparable(a["conditions"], b["conditions"]),
+        no_latencies=conditions.differences(a["conditions"], b["conditions"]),
         no_accuracies="other samples: the data's digests differ" if other_data else "",
         margin=max(made["benchmark"].config["tie_margin"] for made in (made_a, made_b)),
     )
@@ -85,13 +81,6 @@ def show(found: Comparison, console: Console) -> None:
     console.print(_variants(found))
     for line in _notes(found):
         console.print(line, soft_wrap=True, highlight=False)
-
-
-def _not_comparable(a: Conditions, b: Conditions) -> list[str]:
-    """Why latencies taken under conditions `a` say nothing beside those taken under `b`; empty where they do."""
-    ways = [HOW_FAR.sub("", found.get("protocol", "")) for found in (a, b)]
-    why = conditions.differences(a, b)
-    return why if ways[0] == ways[1] else [*why, f"protocol: {ways[0]} and {ways[1]}"]
 
 
 def _plain(found: Conditions) -> dict[str, Any]:

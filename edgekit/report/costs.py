@@ -1,4 +1,4 @@
-"""Was it worth it? What the walk has cost, what each call saves, and the number of calls that pays for it."""
+"""Was it worth it? What the run has cost, what each call saves, and the number of calls that pays for it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ def prices_of(cost: Mapping[str, Any] | None) -> Prices | None:
     return cast("Prices", {**numbers, "currency": given.get("currency", "")})
 
 
-def build(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost | None:
-    """All of it; `chain`: the artifacts of the walk so far. None for a benchmark of an edgekit that measured none."""
-    measured: CallCosts | None = benchmark.metrics.get("cost")
-    if measured is None:
-        return None
+def build(benchmark: Artifact, chain: Sequence[Artifact], prices: Prices | None) -> Cost:
+    """What calls cost and what the run has cost; `chain` holds the artifacts of the run so far."""
+    measured: CallCosts = benchmark.metrics["cost"]
     calls = [_with_money(row, prices) for row in measured["calls"]]
     walk = _walk(chain, measured, prices)
     metrics = benchmark.metrics
@@ -44,7 +42,7 @@ def break_even(
 ) -> tuple[Answer, float | None, float | None, float | None]:
     """The answer, and after how many calls, with both ends of that; None for an end that there is not.
 
-    `saved` by each call. The fewest calls are those of the cheapest walk and the largest saving.
+    `saved` by each call. The fewest calls are those of the cheapest run and the largest saving.
     """
     if walk is None or saved is None:
         return "unknown", None, None, None
@@ -170,7 +168,7 @@ def chain_to(last: Artifact) -> list[Artifact]:
 
 
 def worth(cost: Cost) -> list[str]:
-    """Was it worth it, in sentences: what the walk has cost, then an answer for each variant and unit."""
+    """Was it worth it, in sentences: what the run has cost, then an answer for each variant and unit."""
     currency = cost["prices"]["currency"] if cost["prices"] else ""
     walk = cost["walk"]
     spent = (

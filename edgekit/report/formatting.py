@@ -1,56 +1,9 @@
-"""Small tables that read well in a notebook, in an executed copy on the web and in a terminal."""
+"""Numbers as tables and sentences show them: thousands apart, three digits, units and intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of cells under named columns; numbers are formatted by the caller."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-    title: str = ""
-
-    def _repr_markdown_(self) -> str:
-        if self.title and not self.rows:  # it says why there are none
-            return f"**{_text(self.title)}**"
-        align = ["---" if column == 0 or not self._numeric(column) else "---:" for column in range(len(self.columns))]
-        cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        escaped = [[_text(cell).replace("|", "\\|") for cell in row] for row in cells]
-        body = "\n".join("| " + " | ".join(line) + " |" for line in [escaped[0], align, *escaped[1:]])
-        return f"**{_text(self.title)}**\n\n{body}" if self.title else body
-
-    def __repr__(self) -> str:
-        if self.title and not self.rows:
-            return self.title
-        cells = [list(self.columns), *[[_cell(cell) for cell in row] for row in self.rows]]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(self.columns))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if column and self._numeric(column) else cell.ljust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
-        head = [self.title, *lines[:1]] if self.title else lines[:1]
-        return "\n".join([*head, "  ".join("─" * width for width in widths), *lines[1:]])
-
-    def _numeric(self, column: int) -> bool:
-        cells = [_cell(row[column]).strip() for row in self.rows]
-        return bool(cells) and all(cell[:1].isdigit() or cell[:1] in "+-−–.<" or not cell for cell in cells)
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _text(words: str) -> str:
-    """For Markdown, in which tags are tags: no more than what begins one or an entity."""
-    return words.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def percent(fraction: float | None) -> str:
@@ -132,3 +85,13 @@ def at_most(confidence: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def capitalised(text: str) -> str:
+    """The text as a sentence begins; `str.capitalize` would make every other letter small."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def both_ends(text: str, most: int) -> str:
+    """At most so many letters of a text, its middle left out: many names differ only in their last letters."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"

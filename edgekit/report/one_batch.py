@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
-from edgekit.report.formatting import Table, count, percent
+from edgekit.report.formatting import count, percent
+from edgekit.report.tables import Table
 
 if TYPE_CHECKING:
     import numpy as np

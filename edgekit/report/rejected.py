@@ -13,12 +13,11 @@ from edgekit.core.schema.quantization import RecipeRow
 from edgekit.core.schema.training import ShownCandidate, StudentRow
 from edgekit.core.schema.variants import GivenUpBy, Rejected
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.report.columns import Column
 from edgekit.report.formatting import faster, milliseconds, percent, points, span
+from edgekit.report.tables import Column
 
 Bounds = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Of a training's row its drop below the baseline and the bound of it."""
-
 COLUMNS: tuple[Column[Rejected], ...] = (
     Column("stage", lambda row: row["stage"], numeric=False),
     Column("not kept", lambda row: row["what"], numeric=False, breaks=True),

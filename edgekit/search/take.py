@@ -14,7 +14,7 @@ import yaml
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.schema.study import TrialRow
-from edgekit.report.search import grids, recommend
+from edgekit.report.search import recommend, tables
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file
 from edgekit.search.digest import as_json, differing
@@ -104,8 +104,8 @@ def _trial(study: Study, number: int) -> TrialRow:
         there = _range(study)
         raise ConfigError(f"--take {number}: the study has no such trial, only {there}; the front: {front}")
     if trial["state"] != "complete" or not trial["feasible"]:
-        why = grids.why(trial) or "no reason given"
-        raise ConfigError(f"--take {number}: {grids.standing(trial, set())} ({why}); take one of the front: {front}")
+        why = tables.why(trial) or "no reason given"
+        raise ConfigError(f"--take {number}: {tables.standing(trial, set())} ({why}); take one of the front: {front}")
     return trial
 
 

@@ -634,21 +634,21 @@ def test_the_notebook_has_the_workbooks_form(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [*EVERY_KIND[1:3], *EVERY_KIND[-2:]])
 def test_the_data_are_shown(kind: str, tmp_path: Path) -> None:
-    from edgekit.report import plots, tables
+    from edgekit.report.sections import samples as samples_section
 
     written(*of_kind(kind, tmp_path / "data"), out=tmp_path)
     data = load(load_plan(tmp_path / "mine.yaml").data).withhold_test()
-    counted = tables.splits(data)
+    counted = samples_section.splits_table(data)
     assert counted.rows[-1] == (
         "samples",
         *(f"{len(part)}" for part in (data.train, data.calibration, data.validation)),
     )
     assert sum(int(row[1]) for row in counted.rows[:-1]) == len(data.train)
     if kind == "npz of vectors":
-        shown = tables.samples(data)
+        shown = samples_section.table(data)
         assert len(shown.rows) == 12 and len(shown.rows[0]) == len(shown.columns) == 6
     else:
-        titles = [axes.get_title("left") for axes in plots.samples(data).axes]
+        titles = [axes.get_title("left") for axes in samples_section.figure(data).axes]
         assert len(titles) == 12 and set(titles) == set(data.classes)
 
 
@@ -692,24 +692,24 @@ def test_many_identities_get_batches_that_hold_two_samples_of_one(tmp_path: Path
 
 @pytest.mark.parametrize("task", EVERY_TASK)
 def test_every_tasks_data_are_shown(task: str, tmp_path: Path) -> None:
-    from edgekit.report import tables
+    from edgekit.report.sections import samples as samples_section
 
     x = np.random.default_rng(0).standard_normal((60, 6)).astype(np.float32)
     written("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
     data = load(load_plan(tmp_path / "mine.yaml").data).withhold_test()
-    assert len(tables.samples(data).rows) == 12
-    assert tables.splits(data).rows
+    assert len(samples_section.table(data).rows) == 12
+    assert samples_section.splits_table(data).rows
 
 
 @pytest.mark.parametrize("task", [task for task in EVERY_TASK if task != "anomaly"])
 def test_pictures_serve_every_task_that_says_something_of_them(task: str, tmp_path: Path) -> None:
-    from edgekit.report import plots
+    from edgekit.report.sections import samples as samples_section
 
     x = np.random.default_rng(0).integers(0, 256, (60, 18, 18), np.uint8)
     values = written("--task", task, "--data", arrays(tmp_path / "data.npz", x, labels_of(task)), out=tmp_path)
     moved = "none" if task == "regression" else "shift"
     assert {values[stage]["augment"] for stage in ("profile", "distill", "prune", "quantize")} == {moved}
-    shown = plots.samples(load(load_plan(tmp_path / "mine.yaml").data).withhold_test())
+    shown = samples_section.figure(load(load_plan(tmp_path / "mine.yaml").data).withhold_test())
     assert all(axes.get_title("left") for axes in shown.axes)
 
 
@@ -888,7 +888,7 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, ...], tmp_path: Path) -> None:
     from edgekit.models import store
     from edgekit.models.from_artifact import spec_for
-    from edgekit.report import plots, tables
+    from edgekit.report.sections import samples as samples_section
 
     MASKS[layout](tmp_path / "data", masked_scenes(60))
     values = written("--data", tmp_path / "data", *task, out=tmp_path)
@@ -900,9 +900,14 @@ def test_pictures_with_masks_are_for_segmentation(layout: str, task: tuple[str, 
     spec = spec_for(data, values["model"]["builder"], values["model"]["kwargs"], plan.run.preprocess)
     assert values["model"]["builder"] == "edgekit.models.segmenter:segmenter"
     store.build(spec, seed=0)
-    shown = plots.samples(data.withhold_test())
+    shown = samples_section.figure(data.withhold_test())
     assert all("ground" in axes.get_title("left") and len(axes.images) == 2 for axes in shown.axes)
-    assert [row[0] for row in tables.splits(data.withhold_test()).rows] == ["ground", "disc", "bar", "samples"]
+    assert [row[0] for row in samples_section.splits_table(data.withhold_test()).rows] == [
+        "ground",
+        "disc",
+        "bar",
+        "samples",
+    ]
 
 
 def test_arrays_with_masks_have_sides_that_the_networks_take(tmp_path: Path) -> None:

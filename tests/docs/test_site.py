@@ -90,7 +90,7 @@ def test_tables_and_prints_are_kept(run: Path) -> None:
 def test_a_figure_becomes_a_picture_beside_the_page(tmp_path: Path) -> None:
     png = (DOCS / "waterfall.png").read_bytes()
     data = {"image/png": base64.b64encode(png).decode(), "text/plain": "<Figure>"}
-    cell = executed("plots.waterfall(steps)", [])
+    cell = executed("latency.waterfall_figure(steps)", [])
     cell.outputs = [nbformat.v4.new_output("display_data", data)]
     title = nbformat.v4.new_markdown_cell("# 06 · Benchmark")
     nbformat.write(nbformat.v4.new_notebook(cells=[title, cell]), tmp_path / "06_benchmark.ipynb")

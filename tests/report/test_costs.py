@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.schema.cost import Cost, Estimate
-from edgekit.report import costs, plots, tables
-from edgekit.report.tables.costs import columns as costs_columns
+from edgekit.core.schema.cost import Cost as Schema
+from edgekit.report import costs
+from edgekit.report.sections import call_costs
 from edgekit.workbook import state
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
@@ -60,7 +60,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
     found = costs.build(benchmark, [one for one in chain if one], prices)
     assert found is not None
-    TypeAdapter(Cost).validate_python(found)
+    Schema.model_validate(found)
     return found
 
 
@@ -138,9 +138,8 @@ def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money
     assert answers == {"CPU-seconds": "after", "joules": "unknown", "money": "unknown"}
 
 
-def test_a_config_without_prices_has_none_and_an_old_benchmark_no_cost() -> None:
+def test_a_config_without_prices_has_none() -> None:
     assert costs.prices_of(None) is None and costs.prices_of({"energy_s": 1.0}) is None
-    assert costs.build(artifact("benchmark", cpu_seconds=1.0), [], None) is None
 
 
 def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: FinishedRun) -> None:
@@ -153,10 +152,8 @@ def test_a_run_says_what_it_has_cost_and_what_each_call_saves(tiny_run: Finished
     sealed = artifacts.load(tiny_run.folder / "benchmark")
     assert {"evidence/cost.json", "evidence/cpu_ms.npz"} <= set(sealed.files)
     assert "cost" not in sealed.config
-    until_then = tables.cost_of(sealed)
-    assert until_then is not None and until_then["walk"]["cpu_s"] == pytest.approx(
-        cost["walk"]["cpu_s"] - stages["bundle"]["cpu_seconds"]
-    )
+    until_then = call_costs.cost_of(sealed)
+    assert until_then["walk"]["cpu_s"] == pytest.approx(cost["walk"]["cpu_s"] - stages["bundle"]["cpu_seconds"])
 
 
 def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRun, tmp_path: Path) -> None:
@@ -175,7 +172,7 @@ def test_a_price_changes_the_result_and_runs_no_stage_again(tiny_run: FinishedRu
 
 def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_for_each() -> None:
     known, plain = built(about(0.003), EUROS, joules=True), built(about(0.003))
-    heads = [column.heading for column in costs_columns(known)]
+    heads = [column.heading for column in call_costs.columns(known)]
     assert heads == [
         "variant",
         "CPU, ms a call",
@@ -184,7 +181,7 @@ def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_fo
         "with idle, mJ",
         "EUR a million calls",
     ]
-    assert [column.heading for column in costs_columns(plain)] == heads[:3]
+    assert [column.heading for column in call_costs.columns(plain)] == heads[:3]
     said = costs.worth(known)
     assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is estimated")
     assert [line.partition(":")[0] for line in said[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
@@ -193,9 +190,9 @@ def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_fo
 
 def test_the_figure_is_drawn_where_there_is_an_answer() -> None:
     for saved in (about(0.003), {"value": -0.002, "low": -0.003, "high": -0.001}):
-        figure = plots.break_even(built(saved))  # type: ignore[arg-type]
+        figure = call_costs.figure(built(saved))  # type: ignore[arg-type]
         assert figure is not None
         labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
         assert labels == ["baseline-eager", "mine, the run included"]
-    assert plots.break_even(built(about(0.003), won=False)) is None
-    assert plots.break_even(built(about(0.003), cpu_seconds=None)) is None
+    assert call_costs.figure(built(about(0.003), won=False)) is None
+    assert call_costs.figure(built(about(0.003), cpu_seconds=None)) is None

@@ -5,11 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-
 from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
-from edgekit.report import tables
-from edgekit.report.html import devices as page
+from edgekit.core.schema.devices import DeviceClass as Schema
+from edgekit.report.sections import devices
 
 ROWS = [{"name": "small", "p50_ms": 0.044}, {"name": "large", "p50_ms": 0.1}, {"name": "never sent", "p50_ms": 9.0}]
 
@@ -34,12 +32,12 @@ PI4: DeviceClass = {
 
 
 def notebook(metrics: dict[str, Any]) -> Any:
-    return tables.devices(cast("Any", SimpleNamespace(metrics={"decisions": [], **metrics})))
+    return devices.table(cast("Any", SimpleNamespace(metrics={"decisions": [], **metrics})))
 
 
 def test_notebook_and_page_show_the_same_rows_the_fastest_first() -> None:
     shown = notebook({"devices": PI4, "rows": ROWS})
-    grid = page.build_grid(cast("Any", {"devices": PI4, "variants": ROWS, "decisions": []}))
+    grid = devices.page_grid(cast("Any", {"devices": PI4, "variants": ROWS, "decisions": []}))
     assert grid is not None and [tuple(line.cells) for line in grid.lines] == shown.rows
     assert tuple(grid.columns) == shown.columns
     assert shown.columns[1:4] == ("p50, ms here", "p50, ms on door-1", "p50, ms on door-2, decides")
@@ -50,8 +48,8 @@ def test_notebook_and_page_show_the_same_rows_the_fastest_first() -> None:
 
 def test_where_this_machine_decided_the_notebook_says_so_and_the_page_nothing() -> None:
     assert notebook({"rows": ROWS}).title == "this machine decided: benchmark.where names no class of devices"
-    assert page.build_grid(cast("Any", {"variants": ROWS})) is None
+    assert devices.page_grid(cast("Any", {"variants": ROWS})) is None
 
 
 def test_the_rows_are_those_of_the_schema() -> None:
-    TypeAdapter(DeviceClass).validate_python(PI4)
+    Schema.model_validate(PI4)

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from edgekit.data import Data, load, parse
-from edgekit.report import plots, tables
-from edgekit.report.html.charts import picture
-from edgekit.stages.benchmark import examples
+from edgekit.report.figures import picture
+from edgekit.report.sections import examples, samples
+from edgekit.stages.benchmark import examples as stage_examples
 from tests.data.boxed import CLASSES, WRITERS, scenes
 from tests.data.sources.test_boxes import options
 
@@ -46,10 +46,10 @@ def answers_of(data: Data) -> dict[str, np.ndarray]:
 def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     data = data_of(tmp_path)
     (tmp_path / "sealed/evidence").mkdir(parents=True)
-    examples.write(tmp_path / "sealed", data, answers_of(data), ["student-int8-tflite"])
-    found = tables.examples(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
+    stage_examples.write(tmp_path / "sealed", data, answers_of(data), ["student-int8-tflite"])
+    found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
     assert found is not None and found.classes == CLASSES and found.places[0] == 0
-    figure = plots.examples(found)
+    figure = examples.figure(found)
     titles = [axes.get_title("left") for axes in figure.axes]
     boxes = [int((each[1:, 0] >= 0).sum()) for each in found.labels]
     for row, (count, closest) in enumerate(zip(boxes, [True, False, False, False], strict=True)):
@@ -65,14 +65,14 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
 
 
 def test_tasks_whose_answers_lie_in_no_picture_have_none(tmp_path: Path) -> None:
-    assert tables.examples(Sealed(tmp_path)) is None  # type: ignore[arg-type]
+    assert examples.read(Sealed(tmp_path)) is None  # type: ignore[arg-type]
 
 
 def test_samples_and_splits_of_boxes_are_shown(tmp_path: Path) -> None:
     data = data_of(tmp_path).withhold_test()
-    figure = plots.samples(data)
+    figure = samples.figure(data)
     assert all(axes.patches and axes.get_title("left") for axes in figure.axes)
-    table = tables.splits(data)
+    table = samples.splits_table(data)
     assert [row[0] for row in table.rows] == [*CLASSES, "pictures"]
     assert table.rows[-1][1:] == tuple(str(len(each)) for each in (data.train, data.calibration, data.validation))
     assert int(table.rows[0][1]) == int((data.train.y[:, 1:, 0] == 0).sum())

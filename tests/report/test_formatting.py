@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from edgekit.report.formatting import (
-    Table,
     at_most,
     count,
     ends,
@@ -20,6 +19,7 @@ from edgekit.report.formatting import (
     times,
     with_ends,
 )
+from edgekit.report.tables import Table
 
 
 def test_a_table_reads_well_as_text() -> None:

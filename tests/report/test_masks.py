@@ -10,8 +10,8 @@ import numpy as np
 
 from edgekit.core.tasks import segmentation
 from edgekit.data import load, parse
-from edgekit.report import plots, tables
-from edgekit.stages.benchmark import examples
+from edgekit.report.sections import examples, samples
+from edgekit.stages.benchmark import examples as stage_examples
 from tests.data.masked import CLASSES, WRITERS, scenes
 from tests.data.sources.test_masks import options
 from tests.report.test_examples import Sealed
@@ -26,10 +26,10 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     worse[1:, :12] = 2
     (tmp_path / "sealed/evidence").mkdir(parents=True)
     answers = {"baseline-eager": perfect, "student-int8-tflite": worse}
-    examples.write(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
-    found = tables.examples(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
+    stage_examples.write(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
+    found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
     assert found is not None and (found.classes, found.places[0]) == (CLASSES, 0)
-    titles = [axes.get_title("left") for axes in plots.examples(found).axes]
+    titles = [axes.get_title("left") for axes in examples.figure(found).axes]
     shares = [segmentation.closeness(each, data.validation.y) for each in (perfect, worse)]
     for row, place in enumerate(found.places):
         assert titles[3 * row] == f"label: {(data.validation.y[place] != 255).mean():.0%} labelled"
@@ -41,7 +41,7 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
 def test_a_mask_lies_over_its_picture_in_the_colours_of_the_classes(tmp_path: Path) -> None:
     WRITERS["folders"](tmp_path / "data", scenes(40))
     data = load(parse(options(tmp_path, "folders"), "segmentation")).withhold_test()
-    figure = plots.samples(data)
+    figure = samples.figure(data)
     for axes, y in zip(figure.axes, data.train.y, strict=False):
         picture, mask = axes.images
         assert mask.get_extent() == picture.get_extent()
@@ -55,6 +55,6 @@ def test_a_mask_lies_over_its_picture_in_the_colours_of_the_classes(tmp_path: Pa
 def test_names_of_classes_are_no_formulas(tmp_path: Path) -> None:
     WRITERS["folders"](tmp_path / "data", scenes(40))
     data = load(parse(options(tmp_path, "folders"), "segmentation"))
-    figure = plots.samples(replace(data.withhold_test(), classes=("ground", r"$\b$", "a$b$")))
+    figure = samples.figure(replace(data.withhold_test(), classes=("ground", r"$\b$", "a$b$")))
     figure.savefig(BytesIO())
     assert [each.get_text() for each in figure.legends[0].get_texts()] == [r"$\b$", "a$b$"]

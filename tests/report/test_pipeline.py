@@ -10,8 +10,8 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
-from edgekit.report import plots
-from edgekit.report.pipeline import PipelineStep, steps_so_far
+from edgekit.report.sections import pipeline
+from edgekit.report.sections.pipeline import PipelineStep, steps_so_far
 
 EAGER = {"way": "PyTorch eager", "p50_ms": 0.5}
 LATENCY = {
@@ -82,7 +82,7 @@ def test_a_run_without_training_leaves_three_stages_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("done", [0, 1, 6])
 def test_the_strip_names_every_stage_once_and_no_words_meet(done: int, tmp_path: Path) -> None:
-    figure = plots.pipeline(steps_so_far(sealed(tmp_path, *STAGES[:done]), STAGES))
+    figure = pipeline.figure(steps_so_far(sealed(tmp_path, *STAGES[:done]), STAGES))
     (axes,) = figure.axes
     figure.canvas.draw()
     words = [text for text in axes.texts if text.get_text()]
@@ -96,6 +96,6 @@ def test_the_strip_names_every_stage_once_and_no_words_meet(done: int, tmp_path:
 def test_the_present_stage_is_the_darkest(tmp_path: Path) -> None:
     from matplotlib.colors import to_rgb
 
-    figure = plots.pipeline(steps_so_far(sealed(tmp_path, "profile"), STAGES))
+    figure = pipeline.figure(steps_so_far(sealed(tmp_path, "profile"), STAGES))
     grey = [sum(to_rgb(patch.get_facecolor())) for patch in figure.axes[0].patches]
     assert grey.index(min(grey)) == 1 and min(grey) < 0.5 * sorted(grey)[1]

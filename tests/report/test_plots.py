@@ -10,9 +10,10 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.text import Text
 
-from edgekit.report import plots
-from edgekit.report.plots.candidates import LEAST_GAP, lines_up
-from edgekit.report.plots.labels import spread_labels
+from edgekit.report.figures import spread_labels
+from edgekit.report.sections import classes as classes_section
+from edgekit.report.sections import distillation
+from edgekit.report.sections.distillation import LEAST_GAP, lines_up
 from edgekit.stages.benchmark.by_class import break_down
 
 
@@ -37,7 +38,7 @@ def test_numbers_that_would_touch_stand_on_different_lines() -> None:
 
 
 def test_nothing_to_choose_is_no_picture() -> None:
-    assert plots.candidates([]) is None
+    assert distillation.candidates_figure([]) is None
 
 
 def test_five_curves_and_their_teacher_are_named_once_each() -> None:
@@ -45,7 +46,7 @@ def test_five_curves_and_their_teacher_are_named_once_each() -> None:
         name: [{"epoch": epoch, "validation_accuracy": 0.8 + place / 1000} for epoch in (1, 2)]
         for place, name in enumerate(("labels alone", "soft_targets", "dkd", "dist", "hints"))
     }
-    [axes] = plots.learning_curves(curves, ("teacher", 0.81)).axes
+    [axes] = distillation.curves_figure(curves, ("teacher", 0.81)).axes
     places = {text.get_text(): text.get_position()[1] for text in axes.texts if text.get_text()}
     assert set(places) == {*curves, "teacher"}
     heights = sorted(places.values())
@@ -63,7 +64,7 @@ def confused(classes: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("classes", [2, 12, 150])
 def test_a_confusion_matrix_has_room_for_every_name_and_number(classes: int) -> None:
-    figure = plots.confusion(confused(classes)["confusion"], ["baseline-eager", "w"])
+    figure = classes_section.confusion_figure(confused(classes)["confusion"], ["baseline-eager", "w"])
     figure.draw_without_rendering()
     for axes in figure.axes:
         boxes = [label.get_window_extent() for label in axes.get_xticklabels() if label.get_text()]
@@ -81,7 +82,7 @@ def drawn_texts(axes: Axes) -> list[Text]:
 
 def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
     found = confused(8)["lost"]
-    figure = plots.lost(found, np.random.default_rng(0).normal(size=(len(found["samples"]), 16)))
+    figure = classes_section.lost_figure(found, np.random.default_rng(0).normal(size=(len(found["samples"]), 16)))
     assert figure is not None
     figure.draw_without_rendering()
     drawn = [axes for axes in figure.axes if axes.get_title(loc="left")]
@@ -95,7 +96,7 @@ def test_lost_samples_stand_under_their_labels_and_none_is_no_picture() -> None:
 def test_lost_texts_are_shown_in_words_and_shortened() -> None:
     found = {**confused(8)["lost"], "kind": "text"}
     texts = ["win a free prize", *["call now for $5 " * 40] * (len(found["samples"]) - 1)]
-    figure = plots.lost(found, np.array(texts))
+    figure = classes_section.lost_figure(found, np.array(texts))
     assert figure is not None
     figure.draw_without_rendering()
     shown = [axes.texts[0].get_text() for axes in figure.axes]
@@ -106,7 +107,7 @@ def test_lost_texts_are_shown_in_words_and_shortened() -> None:
 
 
 def test_where_nothing_is_lost_there_is_no_picture() -> None:
-    assert plots.lost({"samples": [], "kind": "image"}, np.zeros((0, 8, 8, 1))) is None
+    assert classes_section.lost_figure({"samples": [], "kind": "image"}, np.zeros((0, 8, 8, 1))) is None
 
 
 def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
@@ -114,7 +115,7 @@ def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
     answers = {"baseline-eager": y, "w": np.roll(y, 2)}
     found = break_down("classification", y, [r"$\b$", "a$b$", "c"], answers, ["w"])
     assert found.confusion
-    figure = plots.confusion(found.confusion, ["baseline-eager", "w"])
+    figure = classes_section.confusion_figure(found.confusion, ["baseline-eager", "w"])
     figure.savefig(BytesIO())
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [r"$\b$", "a$b$", "c"]
 
@@ -125,5 +126,5 @@ def test_names_of_classes_in_a_confusion_matrix_are_no_formulas() -> None:
 )
 def test_what_a_lost_sample_runs_along_is_said(kind: str, words: str) -> None:
     found = {**confused(8)["lost"], "kind": kind}
-    figure = plots.lost(found, np.zeros((len(found["samples"]), 16)))
+    figure = classes_section.lost_figure(found, np.zeros((len(found["samples"]), 16)))
     assert figure.get_supxlabel() == words

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.variants import Rejected
-from edgekit.report import rejected, tables
-from edgekit.report.html import variants as page
+from edgekit.report import rejected
 from edgekit.report.result import RESULT
+from edgekit.report.sections import decisions
 from tests.conftest import FinishedRun
 
 
@@ -105,7 +104,7 @@ def test_layers_in_float_are_told_where_they_were_not_kept_and_so_is_what_could_
         ("int8 with stem, head, neck in float, in simulation", None, "nncf cannot"),
     ]
     for row in rows:
-        TypeAdapter(Rejected).validate_python(row)
+        Rejected.model_validate(row)
 
 
 def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> None:
@@ -118,7 +117,7 @@ def test_every_candidate_that_convert_left_out_is_told(benchmark: Artifact) -> N
     [row] = [row for row in rejected.steps(made) if row["stage"] == "convert"]  # type: ignore[arg-type]
     assert (row["what"], row["reason"]) == tuple(left_out.values())
     assert row["accuracy_validation"] is row["drop_pp"] is row["bound_pp"] is None
-    TypeAdapter(Rejected).validate_python(row)
+    Rejected.model_validate(row)
 
 
 def test_every_variant_outside_the_budget_and_every_step_off_the_walk_is_told(benchmark: Artifact) -> None:
@@ -172,7 +171,7 @@ def test_a_step_that_the_clock_gave_up_says_by_how_much(
 
 
 def test_the_table_has_a_line_for_each(benchmark: Artifact) -> None:
-    table = tables.rejected(benchmark)
+    table = decisions.rejected_table(benchmark)
     assert [row[1] for row in table.rows] == [row["what"] for row in rejected.steps(benchmark)]
     assert "95 % confidence" in table.title
 
@@ -185,12 +184,12 @@ def test_the_page_shows_the_notebooks_table() -> None:
         made_by=lambda stage: False,
         ancestor=lambda stage: SimpleNamespace(metrics={"left_out": [left_out]}),
     )
-    notebook = tables.rejected(sealed)  # type: ignore[arg-type]
+    notebook = decisions.rejected_table(sealed)  # type: ignore[arg-type]
     result = {"rejected": rejected.steps(sealed), "budget": sealed.config["budget"]}  # type: ignore[arg-type]
-    grid = page.rejected(result)  # type: ignore[arg-type]
+    grid = decisions.rejected_grid(result)  # type: ignore[arg-type]
     assert grid is not None and len(grid.lines) == 2
     assert list(grid.columns) == list(notebook.columns)
     assert [line.cells for line in grid.lines] == notebook.rows
     assert notebook.title in grid.caption and "90 % confidence" in notebook.title
     assert (grid.numeric, grid.words) == ({"validation", "drop, pp", "at most"}, {"not kept", "why"})
-    assert page.rejected({**result, "rejected": []}) is None  # type: ignore[arg-type]
+    assert decisions.rejected_grid({**result, "rejected": []}) is None  # type: ignore[arg-type]

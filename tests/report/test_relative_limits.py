@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from edgekit.report import plots, variants
-from edgekit.report.html import story
 from edgekit.report.search import figures, studies, words
+from edgekit.report.sections import outcome, variants
 from tests.report.search import example
 
 BESIDE = {"name": "theirs.tflite", "limit": 0.6, "ratio": 0.512, "ratio_low": 0.5, "ratio_high": 0.52}
@@ -44,12 +43,12 @@ RELATIVE = {
 
 
 def test_the_page_has_a_line_of_limits_or_one_for_each_target() -> None:
-    first, before, *_ = story.targets(result(**RELATIVE)).lines
+    first, before, *_ = outcome.targets_grid(result(**RELATIVE)).lines
     assert list(first.cells) == [
         "limit of the budget", "", "", "≤ 1", "≤ 0.6 of theirs.tflite's p50", "≤ 600 (0.6 of theirs.tflite)", "",
     ]  # fmt: skip
     assert before.cells[0] == "before"
-    first, second, *_ = story.targets(result(**RELATIVE, targets=OWN)).lines
+    first, second, *_ = outcome.targets_grid(result(**RELATIVE, targets=OWN)).lines
     assert (first.cells[0], second.cells[0]) == ("limit for tflite", "limit for onnx")
     assert second.cells[4:6] == ["≤ 3", "≤ 600 (0.6 of theirs.tflite)"]
 
@@ -64,7 +63,7 @@ def test_the_table_says_how_a_variant_compares_with_the_reference() -> None:
 def test_a_limit_that_is_no_one_number_is_not_drawn() -> None:
     for limits, drawn in (({"latency_p50_ms": 2.0}, 1), (RELATIVE, 0), ({"latency_p50_ms": 2.0, "targets": OWN}, 0)):
         found = result(**limits)
-        [axes] = plots.pareto(found["variants"], found["budget"], []).axes
+        [axes] = variants.pareto_figure(found["variants"], found["budget"], []).axes
         assert sum("the limit" in str(line.get_label()) for line in axes.lines) == drawn
 
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from edgekit.core.schema.variants import Rival
-from edgekit.report import rivals, tables
-from edgekit.report.html import variants as page
+from edgekit.report.sections import variants
 
 
 def rival(name: str, **winner: Any) -> Rival:
@@ -31,8 +30,8 @@ ALONE = rival("other.onnx")
 
 
 def test_notebook_and_page_show_the_same_table() -> None:
-    notebook = tables.rivals(cast("Any", SimpleNamespace(metrics={"rivals": [BEATEN, ALONE]})))
-    grid = page.rivals(cast("Any", {"rivals": [BEATEN, ALONE]}))
+    notebook = variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": [BEATEN, ALONE]})))
+    grid = variants.rivals_grid(cast("Any", {"rivals": [BEATEN, ALONE]}))
     assert grid is not None
     assert list(grid.columns) == list(notebook.columns)
     assert [line.cells for line in grid.lines] == notebook.rows
@@ -45,13 +44,15 @@ def test_notebook_and_page_show_the_same_table() -> None:
 
 
 def test_without_a_rival_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
-    assert page.rivals(cast("Any", {"rivals": []})) is None
-    assert tables.rivals(cast("Any", SimpleNamespace(metrics={"rivals": []}))).title == "the config names no rival"
+    assert variants.rivals_grid(cast("Any", {"rivals": []})) is None
+    assert (
+        variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": []}))).title == "the config names no rival"
+    )
 
 
 def test_the_console_says_it_in_one_line_where_a_variant_won() -> None:
-    assert rivals.sentence(BEATEN) == (
+    assert variants.rival_sentence(BEATEN) == (
         "Against theirs.tflite (91.00\u00a0% on test, 96,000 bytes, p50 0.5 ms): student-int8-tflite is 2× faster, "
         "+1.50 pp on test, 0.25× its bytes."
     )
-    assert rivals.sentence(ALONE) == ""
+    assert variants.rival_sentence(ALONE) == ""

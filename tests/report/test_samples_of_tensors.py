@@ -5,14 +5,14 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 
 from edgekit import data
-from edgekit.report import plots
+from edgekit.report.sections import samples
 from tests import joint_data
 
 
 def test_each_tensor_has_a_row_and_its_own_scale() -> None:
     """In one curve sensors of hundredths beside bytes would be a flat line."""
     section = {"source": "python", "function": "tests.joint_data:arrays", "calibration_samples": 60}
-    figure = plots.samples(data.load(data.parse(section, "classification")))
+    figure = samples.figure(data.load(data.parse(section, "classification")))
     axes = figure.axes
     rows = {each.get_ylabel(): place for place, each in enumerate(axes) if each.get_ylabel()}
     assert list(rows) == list(joint_data.NAMES)

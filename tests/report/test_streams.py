@@ -5,11 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic import TypeAdapter
-
 from edgekit.core.schema.streams import Smoothed, Streamed
-from edgekit.report import tables
-from edgekit.report.html import streams as page
+from edgekit.core.schema.streams import Streamed as Schema
+from edgekit.report.sections import streams as streams_section
 
 
 def way(smoothing: dict[str, Any] | None, **more: Any) -> Smoothed:
@@ -27,11 +25,14 @@ STREAM: Streamed = {
 
 
 def shown(streams: dict[str, Any]) -> Any:
-    return tables.streams(cast("Any", SimpleNamespace(metrics={"streams": streams})))
+    return streams_section.table(cast("Any", SimpleNamespace(metrics={"streams": streams})))
 
 
 def test_notebook_and_page_show_the_same_rows() -> None:
-    notebook, grid = shown({"tflite": STREAM}), page.build_grid(cast("Any", {"streams": {"tflite": STREAM}}))
+    notebook, grid = (
+        shown({"tflite": STREAM}),
+        streams_section.page_grid(cast("Any", {"streams": {"tflite": STREAM}})),
+    )
     assert grid is not None and [tuple(line.cells) for line in grid.lines] == notebook.rows
     assert notebook.rows == [
         ("tflite", "no smoothing", "95.00\u00a0%", "9 of 10", "1.2", "2", "4", "12.6", "more false alarms"),
@@ -52,9 +53,9 @@ def test_without_a_rate_or_a_background_no_rate_is_shown() -> None:
 
 
 def test_without_an_order_in_time_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
-    assert page.build_grid(cast("Any", {"streams": {}})) is None
+    assert streams_section.page_grid(cast("Any", {"streams": {}})) is None
     assert shown({}).title == "validation has no order in time, so answers to a stream cannot be evaluated"
 
 
 def test_the_rows_are_those_of_the_schema() -> None:
-    TypeAdapter(Streamed).validate_python(STREAM)
+    Schema.model_validate(STREAM)

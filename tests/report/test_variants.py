@@ -13,10 +13,10 @@ from rich.console import Console
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.report import tables, variants
 from edgekit.report.console import show
-from edgekit.report.html.variants import table as page_table
 from edgekit.report.result import RESULT
+from edgekit.report.sections import variants
+from edgekit.report.sections.variants import page_grid
 from tests.conftest import FinishedRun
 from tests.stages.benchmark.made import budget, decided, row
 
@@ -99,7 +99,7 @@ def on_the_console(result: dict[str, Any], folder: Path) -> dict[str, dict[str, 
 def test_console_notebook_and_page_show_the_same_variants_figures_and_verdicts(tiny_run: FinishedRun) -> None:
     result = json.loads((tiny_run.folder / RESULT).read_text())
     benchmark: Artifact = artifacts.load(tiny_run.folder / "benchmark")
-    notebook, page = tables.benchmark(benchmark), page_table(result)
+    notebook, page = variants.table(benchmark), page_grid(result)
     shown = {
         "console": on_the_console(result, tiny_run.folder),
         "notebook": by_heading(notebook.columns, notebook.rows),

@@ -14,8 +14,8 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.report import tables
 from edgekit.report.rejected import quantized
+from edgekit.report.sections import pruning, quantization
 from edgekit.stages import prune, quantize
 from edgekit.training import losses
 from tests.stages.quantize.conftest import decided
@@ -89,8 +89,8 @@ def test_qat_can_be_switched_off(tmp_path: Path) -> None:
     assert decision["qat_accuracy"] is decision["qat_drop"] is decision["qat_below_float"] is None
     assert decision["against_qat"] == "not tried: quantize.qat is false"
     assert learnt(found) == [[]]
-    assert "QAT int8" not in repr(tables.quantize(found))
-    assert "fine-tuned" not in repr(tables.quantize(found))
+    assert "QAT int8" not in repr(quantization.table(found))
+    assert "fine-tuned" not in repr(quantization.table(found))
     assert all("QAT" not in row["what"] for row in quantized(found.metrics))
 
 
@@ -100,7 +100,7 @@ def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None
     assert asked.metrics["tuning"] == {"loss": None, "options": None, "teacher": None, "reason": "tune_with is labels"}
     assert learnt(asked) == learnt(tuned("prune", tmp_path / "alone", None))
     assert asked.key != tuned("prune", tmp_path / "taught", "soft_targets").key
-    assert "fine-tuned by labels alone: tune_with is labels" in repr(tables.prune(asked))
+    assert "fine-tuned by labels alone: tune_with is labels" in repr(pruning.table(asked))
 
 
 def test_a_shape_from_new_weights_learns_as_the_student_did_whatever_tunes_the_rest(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from edgekit.models import shared_scale
 from edgekit.models.detector import detector
 from edgekit.models.joined import joined
 from edgekit.models.spec import ModelSpec
-from edgekit.report import tables
+from edgekit.report.sections import samples
 from edgekit.workbook import preflight_worker
 from edgekit.workbook.plan import load_plan
 from tests.data.boxed import coco, scenes
@@ -93,10 +93,10 @@ def test_outputs_apart_are_told_nothing_about_scales(config: Path) -> None:
 
 def test_a_notebook_shows_what_was_skipped_and_nothing_where_nothing_was(config: Path) -> None:
     data = load(load_plan(config).data)
-    shown = tables.notes(data)
+    shown = samples.notes_table(data)
     assert shown is not None and [row[0] for row in shown.rows] == list(data.notes)
     coco(config.parent / "data", scenes(60))  # whole again
-    assert tables.notes(load(load_plan(config).data)) is None
+    assert samples.notes_table(load(load_plan(config).data)) is None
 
 
 class Joining(nn.Module):

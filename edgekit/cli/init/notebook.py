@@ -28,15 +28,15 @@ The strip shows the seven stages of a run. This notebook is the first."""
 OPEN = """from pathlib import Path
 
 from edgekit.core import tasks
-from edgekit.report import checks, plots, tables
-from edgekit.report.pipeline import steps_so_far
+from edgekit.report import checks
+from edgekit.report.sections import machine, pipeline, profile, samples
 from edgekit.workbook.stage import find_config, open_stage
 
 # moved or copied since? the config beside this notebook counts
 if Path(Path(config).name).is_file() or not Path(config).is_file():
     config = str(find_config(Path(config).name))
 stage = open_stage("profile", globals())
-display(plots.pipeline(steps_so_far(stage.source, stage.plan.pipeline)))
+display(pipeline.figure(pipeline.steps_so_far(stage.source, stage.plan.pipeline)))
 stage"""
 SAMPLES_TEXT = """## The data
 
@@ -47,8 +47,8 @@ accuracy."""
 COUNT = """task = tasks.named(stage.data.task)
 always, saying = task.constant_answer(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
-display(tables.splits(stage.data))
-tables.notes(stage.data)"""
+display(samples.splits_table(stage.data))
+samples.notes_table(stage.data)"""
 RUN_TEXT = """## Profile
 
 This trains the baseline for `profile.epochs`. Then it measures accuracy on the validation split, size, and where the \
@@ -58,10 +58,10 @@ at the samples again, then train longer.
 A line under the diagnosis says what disturbed the measurement. A sealed result is reused if nothing it depends on \
 has changed."""
 RUN = """artifact = stage.run()
-display(tables.profile(artifact))
+display(profile.table(artifact))
 print(artifact.metrics["diagnosis"]["text"])
-print(tables.disturbed(artifact))
-tables.steps(artifact)"""
+print(machine.disturbance_text(artifact))
+profile.steps_table(artifact)"""
 NEXT_TEXT = """## Next
 
 The whole run distils a smaller student, prunes it and quantizes it. It converts everything to TFLite, \
@@ -78,14 +78,14 @@ print(f"edgekit run {stage.plan.path.name}              # everything, to a repor
 
 def text(name: str, config: Path, words: str, kind: str) -> str:
     """The notebook as a file, without outputs; the same for the same arguments."""
-    samples = "tables.samples(stage.data)" if kind == "vector" else "plots.samples(stage.data)"
+    first_look = "samples.table(stage.data)" if kind == "vector" else "samples.figure(stage.data)"
     cells: list[Cell] = [
         ("title", "markdown", TITLE.format(name=name, words=words)),
         ("parameters", "code", PARAMETERS.format(config=json.dumps(str(config), ensure_ascii=False))),
         ("open-text", "markdown", OPEN_TEXT),
         ("open", "code", OPEN),
         ("samples-text", "markdown", SAMPLES_TEXT),
-        ("samples", "code", samples),
+        ("samples", "code", first_look),
         ("count-text", "markdown", COUNT_TEXT),
         ("count", "code", COUNT),
         ("run-text", "markdown", RUN_TEXT),

@@ -61,13 +61,13 @@ def percentile(counts: Sequence[int], share: float, confidence: float = CONFIDEN
     if not total:
         return None
     summed = list(accumulate(counts))
-    wanted = share * total
-    place = next(number for number, below in enumerate(summed) if below >= wanted)
+    position = share * total
+    place = next(number for number, below in enumerate(summed) if below >= position)
     below = summed[place] - counts[place]
     low_ms, high_ms = _ends(place)
-    value_ms = low_ms * (high_ms / low_ms) ** ((wanted - below) / counts[place])
+    value_ms = low_ms * (high_ms / low_ms) ** ((position - below) / counts[place])
     spread = NormalDist().inv_cdf((1 + confidence) / 2) * (total * share * (1 - share)) ** 0.5
-    first, last = int(wanted - spread), int(wanted + spread) + 1
+    first, last = int(position - spread), int(position + spread) + 1
     if first < 1 or last > total:
         return Percentile(value_ms, None, None)
     places = [next(number for number, below in enumerate(summed) if below >= rank) for rank in (first, last)]

@@ -10,11 +10,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from edgekit import __version__
 from edgekit.core.config import STAGES
-from edgekit.core.hashing import digest, sha256_file
 from edgekit.core.run_folder import notebook_name
-from edgekit.report.html.sign import sign_of
+from edgekit.report.html.sign import digest_with_code, sign_of
 from edgekit.report.result import RESULT
 from edgekit.report.run import result_of
 from edgekit.runner.files import make_folder, write_atomically
@@ -22,8 +20,6 @@ from edgekit.runner.files import make_folder, write_atomically
 PAGE = "report.html"
 BESIDE = "report"
 """Folder of the executed notebooks in HTML."""
-
-ROOM = Path(__file__).parent
 END = "</html>\n"
 
 
@@ -35,13 +31,13 @@ def write(folder: Path) -> Path:
     result = result_of(folder)
     if is_drawn(folder):
         return folder / PAGE
-    from edgekit.report.html import notebooks, story
+    from edgekit.report.html import notebooks, page
     from edgekit.report.html.render import render
 
     sign = sources_digest(folder)
     make_folder(folder / BESIDE)
     links = notebooks.write(executed(folder), folder / BESIDE)
-    text = render("page.html.j2", sign=sign, **story.build_context(folder, result, links))
+    text = render("page.html.j2", sign=sign, **page.build_context(folder, result, links))
     write_atomically(folder / PAGE, text.encode())
     return folder / PAGE
 
@@ -84,7 +80,5 @@ def files(folder: Path) -> list[Path]:
 
 
 def sources_digest(folder: Path) -> str:
-    """Digest of all that the page is drawn from, the code that draws it among it."""
-    code = sorted(path for path in ROOM.parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    sources = [folder / RESULT, *executed(folder), *code]
-    return digest([__version__, *([path.name, sha256_file(path)] for path in sources)])
+    """Digest of all that the page is drawn from."""
+    return digest_with_code([folder / RESULT, *executed(folder)])

@@ -11,7 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from edgekit.core.hashing import digest, sha256_file
-from edgekit.report.html.render import ROOM, render
+from edgekit.report.html.render import TEMPLATES, render
 from edgekit.report.html.sign import sign_of
 from edgekit.runner.files import write_atomically
 
@@ -39,16 +39,16 @@ def write(executed: Sequence[Path], beside: Path) -> list[Link]:
         if not _is_drawn(page, sign):
             write_atomically(page, _page(path, name, sign).encode())
         links.append(Link(name.partition("_")[2], f"{beside.name}/{page.name}", f"notebooks/{path.name}"))
-    wanted = {Path(link.page).name for link in links}
+    current = {Path(link.page).name for link in links}
     for page in beside.glob("*.html"):
-        if page.name not in wanted:
+        if page.name not in current:
             page.unlink()
     return links
 
 
 def _code() -> list[Path]:
     names = ("exporter.py", "render.py", "sign.py", "notebook.html.j2", "page.css")
-    return [Path(__file__), *(ROOM / name for name in names)]
+    return [Path(__file__), *(TEMPLATES / name for name in names)]
 
 
 def _is_drawn(page: Path, sign: str) -> bool:

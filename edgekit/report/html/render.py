@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-ROOM = Path(__file__).parent
+TEMPLATES = Path(__file__).parent
 POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
@@ -16,13 +16,13 @@ POLICY = (
 
 def render(template: str, **values: object) -> str:
     """One of this folder's templates, with the style sheet inlined."""
-    rooms = Environment(
-        loader=FileSystemLoader(ROOM),
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    css = Markup((ROOM / "page.css").read_text(encoding="utf-8"))
-    return rooms.get_template(template).render(css=css, policy=Markup(POLICY), **values)
+    css = Markup((TEMPLATES / "page.css").read_text(encoding="utf-8"))
+    return environment.get_template(template).render(css=css, policy=Markup(POLICY), **values)

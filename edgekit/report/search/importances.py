@@ -1,7 +1,7 @@
 """What each option did: the share of an objective's variance that it explains alone, by functional ANOVA.
 
 Hutter, Hoos and Leyton-Brown, *An Efficient Approach for Assessing Hyperparameter Importance*, ICML 2014, as Optuna
-implements it over scikit-learn's forests. An option that exists only under others is judged among the trials that have
+implements it over scikit-learn's forests. An option that exists only under others is explained by the trials that have
 it, beside the options that all of those have.
 """
 
@@ -43,7 +43,7 @@ class Importance:
 
 @dataclass(frozen=True)
 class Importances:
-    """Rows by objective, in the order of the space; `left_out` says in words what cannot be told, and why."""
+    """Rows by objective, in the order of the space; `left_out` says in words what cannot be explained, and why."""
 
     rows: tuple[Importance, ...]
     left_out: tuple[str, ...]
@@ -108,12 +108,12 @@ def _shares(
         from optuna.importance import FanovaImportanceEvaluator
 
     logging.getLogger("optuna").setLevel(logging.ERROR)
-    told = [value(each, objective) for each in trials]
-    if len(set(told)) < 2:
+    answers = [value(each, objective) for each in trials]
+    if len(set(answers)) < 2:
         return {}
     distributions = {key: levels.distribution() for key, levels in beside.items()}
     model = optuna.create_study()
-    for each, answer in zip(trials, told, strict=True):
+    for each, answer in zip(trials, answers, strict=True):
         params = {key: levels.level(each["parameters"][key]) for key, levels in beside.items()}
         model.add_trial(optuna.create_trial(params=params, distributions=distributions, value=answer))
     evaluator = FanovaImportanceEvaluator(n_trees=trees, seed=SEED)
@@ -121,7 +121,7 @@ def _shares(
 
 
 class _Levels:
-    """Values of an option, as a forest is told them; `rows` are all entries of its key."""
+    """Values of an option, as a forest gets them; `rows` are all entries of its key."""
 
     def __init__(self, rows: Sequence[DimensionRow]) -> None:
         listed = [each for row in rows for each in row.get("choices", ())]

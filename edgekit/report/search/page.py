@@ -10,17 +10,16 @@ import yaml
 from matplotlib.figure import Figure
 
 from edgekit import __version__
-from edgekit.core.hashing import digest, sha256_file
-from edgekit.report.html.charts import Picture, picture
+from edgekit.core.hashing import sha256_file
+from edgekit.report.figures import Picture, picture
 from edgekit.report.html.render import render
-from edgekit.report.html.sign import sign_of
-from edgekit.report.search import figures, grids, importances, recommend, words
+from edgekit.report.html.sign import digest_with_code, sign_of
+from edgekit.report.search import figures, importances, recommend, tables, words
 from edgekit.report.search.importances import Importances
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import write_atomically
 
 PAGE = "search.html"
-ROOM = Path(__file__).parent
 END = "</html>\n"
 CAPTIONS = {
     "front": "Left and up is better, or left and down. A trial on the front is best in all objectives together, so in "
@@ -57,7 +56,7 @@ def is_drawn(path: Path) -> bool:
     """True where the page is whole and says what the study's file says now."""
     try:
         there = (path.parent / PAGE).read_text(encoding="utf-8")
-        return there.endswith(END) and sign_of(there) == _sign(path)
+        return there.endswith(END) and sign_of(there) == digest_with_code([path])
     except (OSError, ValueError):
         return False
 
@@ -73,22 +72,22 @@ def context(study: Study) -> dict[str, Any]:
     return {
         "study": {"name": study.row["name"], "front": bool(study.front)},
         "edgekit": __version__,
-        "sign": _sign(study.path),
+        "sign": digest_with_code([study.path]),
         "headline": words.headline(study),
         "lead": " ".join(filter(None, (words.trials(study), words.budget(study), words.ended(study)))),
         "facts": facts(study, points),
         "points": [_describe(study, point) for point in points],
         "missed": [line for line in (words.nearest(study), words.disturbed(study)) if line],
         "figures": pictures(study, found),
-        "front": grids.front(study),
+        "front": tables.front_grid(study),
         "untold": found.left_out,
         "cost": " ".join(filter(None, (words.cost(study), words.spared(study)))),
-        "rungs": grids.rungs(study),
-        "work": grids.work(study),
-        "trials": grids.trials(study),
-        "about": grids.about(study),
-        "space": grids.space(study),
-        "anchors": grids.anchors(study),
+        "rungs": tables.rungs_grid(study),
+        "work": tables.work_grid(study),
+        "trials": tables.trials_grid(study),
+        "about": tables.facts(study),
+        "space": tables.space_grid(study),
+        "anchors": tables.anchors_grid(study),
         "config": yaml.safe_dump(study.row["config"], sort_keys=False, allow_unicode=True),
         "file": study.path.name,
         "sha256": sha256_file(study.path),
@@ -131,13 +130,7 @@ def pictures(study: Study, found: Importances) -> dict[str, Picture]:
 
 def _largest(found: Importances) -> str:
     first = dict.fromkeys(row.objective.title for row in found.rows)
-    told = [
+    largest = [
         max((row for row in found.rows if row.objective.title == title), key=lambda row: row.share) for title in first
     ]
-    return "; ".join(f"{row.objective.title}: {row.key} {row.share:.0%}" for row in told)
-
-
-def _sign(path: Path) -> str:
-    """Digest of the study and of the code that draws it."""
-    code = sorted(each for each in ROOM.parent.rglob("*") if each.is_file() and each.suffix != ".pyc")
-    return digest([__version__, *([each.name, sha256_file(each)] for each in (path, *code))])
+    return "; ".join(f"{row.objective.title}: {row.key} {row.share:.0%}" for row in largest)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgekit.core.schema.study import TrialRow
-from edgekit.report.formatting import count
+from edgekit.report.formatting import capitalised, count
 from edgekit.report.search.objectives import Objective
 from edgekit.report.search.studies import Study, names, plain, shown, value
 
@@ -69,7 +69,7 @@ def _close(study: Study, best: TrialRow, objective: Objective) -> tuple[int, ...
 def sentences(study: Study, point: Point) -> list[str]:
     """What it is, how sure that is, and the command that writes its config."""
     figures = ", ".join(f"{each.title} {shown(point.trial, each)}" for each in study.objectives)
-    lines = [f"{point.title}: trial {point.number}. {figures[:1].upper()}{figures[1:]}."]
+    lines = [f"{point.title}: trial {point.number}. {capitalised(figures)}."]
     for objective, numbers in point.close:
         lines.append(f"{_named(numbers)} not surely {WORSE[objective.name]}.")
     return lines

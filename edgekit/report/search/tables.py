@@ -1,19 +1,23 @@
-"""A study as tables of a notebook."""
+"""A study as tables of the notebook and of the page."""
 
 from __future__ import annotations
 
-from edgekit.report.formatting import Table, percent
-from edgekit.report.search import grids, recommend, studies
+from edgekit.core.progress_state import duration
+from edgekit.core.schema.study import DimensionRow, TrialRow
+from edgekit.report.formatting import count, milliseconds, percent
+from edgekit.report.search import recommend, studies, words
 from edgekit.report.search.importances import Importances
-from edgekit.report.search.studies import Study, shown
+from edgekit.report.search.studies import Study, plain, shown
+from edgekit.report.search.words import RUNG_NAMES, spent, work_by_part
+from edgekit.report.tables import Grid, Line, Table, grid
 
 
-def facts(study: Study) -> Table:
+def facts_table(study: Study) -> Table:
     """What was searched, for what, and by whom."""
-    return Table(("study", study.row["name"]), [row for row in grids.about(study) if row[0] != "key"])
+    return Table(("study", study.row["name"]), [row for row in facts(study) if row[0] != "key"])
 
 
-def front(study: Study) -> Table:
+def front_table(study: Study) -> Table:
     """The front with its intervals, and the options of each trial."""
     chosen = {point.number: point.title for point in recommend.points(study)}
     rows = [
@@ -28,13 +32,126 @@ def front(study: Study) -> Table:
     return Table(("", "", *(each.title for each in study.objectives), "options"), rows, "" if rows else "No front.")
 
 
-def importances(study: Study, found: Importances) -> Table:
+def importances_table(study: Study, found: Importances) -> Table:
     """A row for each option, its share of each objective; in brackets with other quarters of the trials left out."""
-    told = {(row.key, row.objective): row for row in found.rows}
+    by_option = {(row.key, row.objective): row for row in found.rows}
     keys, names = list(dict.fromkeys(row.key for row in found.rows)), studies.names(study)
     rows = []
     for key in keys:
-        mine = [told.get((key, each)) for each in study.objectives]
+        mine = [by_option.get((key, each)) for each in study.objectives]
         cells = [f"{percent(row.share)} ({percent(row.low)} to {percent(row.high)})" if row else "–" for row in mine]
         rows.append((names[key], *cells, next(str(row.trials) for row in mine if row)))
     return Table(("option", *(each.title for each in study.objectives), "trials"), rows, " ".join(found.left_out))
+
+
+def front_grid(study: Study) -> Grid:
+    """The front, by the first objective; the recommended ones stand out."""
+    chosen = {point.number: point.title for point in recommend.points(study)}
+    headings = [each.title for each in study.objectives]
+    lines = []
+    for trial in study.front:
+        title = chosen.get(trial["number"], "")
+        cells = [str(trial["number"]), title, *(shown(trial, each) for each in study.objectives)]
+        lines.append(Line([*cells, recommend.options(study, trial), files(trial)], "ships" if title else ""))
+    columns = ["trial", "", *headings, "options", "files"]
+    return Grid("The front, with intervals", columns, lines, frozenset(["trial", *headings]), frozenset({"options"}))
+
+
+def trials_grid(study: Study) -> Grid:
+    """All of them, by number; what was over the budget or ended early says why."""
+    on_front = {each["number"] for each in study.front}
+    headings = [each.heading for each in study.objectives]
+    lines = []
+    for trial in study.trials:
+        values = [each.number(trial["values"][each.place]) for each in study.objectives]
+        kind = "ships" if trial["number"] in on_front else "" if trial["feasible"] else "out"
+        cells = [str(trial["number"]), standing(trial, on_front), RUNG_NAMES.get(trial["rung"], trial["rung"]), *values]
+        lines.append(Line([*cells, recommend.options(study, trial), why(trial)], kind))
+    columns = ["trial", "state", "rung", *headings, "options", "why"]
+    return Grid("Every trial", columns, lines, frozenset(["trial", *headings]), frozenset({"options", "why"}))
+
+
+def standing(trial: TrialRow, on_front: set[int]) -> str:
+    """`on the front`, `over the budget`, or the trial's state."""
+    if trial["number"] in on_front:
+        return "on the front"
+    if trial["state"] != "complete":
+        return trial["state"]
+    return "complete" if trial["feasible"] else "over the budget"
+
+
+def why(trial: TrialRow) -> str:
+    """The reason as one line, or the limits that it is over."""
+    reason = " ".join("".join(each if each.isprintable() else " " for each in trial["reason"]).split())
+    again = f"as trial {trial['same_as']}" if trial["same_as"] is not None else ""
+    return "; ".join(filter(None, [again, reason, words.over(trial)]))
+
+
+def files(trial: TrialRow) -> str:
+    """`int8 for tflite`: which file stands for each target."""
+    return ", ".join(f"{variant} for {target}" for target, variant in trial["variants"].items())
+
+
+def rungs_grid(study: Study) -> Grid:
+    """What each rung sifted out, and the work of the trials that ended at it."""
+    rows = spent(study)
+    whole = sum(row.seconds for row in rows)
+    cells = []
+    for row in rows:
+        ended = (count(row.ended.get(state, 0)) for state in ("infeasible", "stopped", "failed"))
+        share = percent(row.seconds / whole if whole else None)
+        cells.append((row.title, count(row.came), *ended, f"{row.seconds:,.0f}", share))
+    columns = ("rung", "trials", "infeasible", "stopped", "failed", "work, s", "share")
+    caption = "Rungs, from cheap to dear; the work is that of the trials that ended there"
+    return grid(caption, columns, cells, numeric="|".join(columns[1:]))
+
+
+def work_grid(study: Study) -> Grid:
+    """Where the work went."""
+    rows = work_by_part(study)
+    whole = sum(rows.values())
+    cells = [
+        (RUNG_NAMES.get(name, name), f"{took:,.0f}", percent(took / whole if whole else None))
+        for name, took in rows.items()
+    ]
+    return grid("Where the work went", ("part", "work, s", "share"), cells, numeric="work, s|share")
+
+
+def facts(study: Study) -> list[tuple[str, str]]:
+    """The facts of the study, for a list of terms."""
+    row = study.row
+    took = row["batches"][-1]["seconds"] if row["batches"] else 0.0
+    return [
+        ("config", study.config_path),
+        ("proposed by", words.proposed(study).removeprefix("Proposed by ")),
+        ("objectives", ", ".join(f"{each.title} ({'up' if each.maximize else 'down'})" for each in study.objectives)),
+        ("budget", words.budget(study).removeprefix("The budget: ")),
+        ("seed and batch", f"{row['seed']}; {row['batch']} trials a batch"),
+        ("took", duration(took)),
+        ("key", row["key"]),
+        ("written by", f"edgekit {row['edgekit']}"),
+    ]
+
+
+def space_grid(study: Study) -> Grid:
+    """Every option, its range or choices, and when it exists."""
+    rows = [(row["key"], _range(row), _when(row)) for row in study.row["space"]]
+    return grid("The space", ("option", "values", "exists when"), rows, words="values|exists when")
+
+
+def _range(row: DimensionRow) -> str:
+    if "choices" in row:
+        return ", ".join(plain(each) for each in row["choices"])
+    step, log = row.get("step"), ", log scale" if row.get("log") else ""
+    return f"{row.get('low'):g} to {row.get('high'):g}{f', step {step:g}' if step else ''}{log}"
+
+
+def _when(row: DimensionRow) -> str:
+    return "; ".join(f"{key} is {' or '.join(map(plain, found))}" for key, found in row.get("when", {}).items())
+
+
+def anchors_grid(study: Study) -> Grid:
+    """What every round of measuring timed beside the trials."""
+    rows = [(each["name"], each["target"], milliseconds(each["p50_ms"])) for each in study.row["anchors"]]
+    caption = "Anchors: timed beside the trials in every round, for latencies are told as ratios to them"
+    return grid(caption, ("file", "target", "p50 in the first round, ms"), rows, numeric="p50 in the first round, ms")

@@ -1,16 +1,23 @@
-"""A study in sentences, for the page, the notebook and the terminal alike."""
+"""A study in sentences, for the page, the notebook and the terminal alike, and what its rungs cost."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from edgekit.core.config import TARGETS, Budget
+from edgekit.core.config import STAGES, TARGETS, Budget
 from edgekit.core.progress_state import duration
 from edgekit.core.schema.study import TrialRow
 from edgekit.report.formatting import count
-from edgekit.report.search.cost import spent
-from edgekit.report.search.studies import Study
+from edgekit.report.search.studies import RUNGS, Study
 
+RUNG_NAMES = {
+    "shape": "by shape",
+    "untrained": "timed untrained",
+    "few_epochs": "few epochs",
+    "all": "all epochs, files",
+}
 STATES = {
     "complete": "went through every rung",
     "infeasible": "over the budget by a cheap rung",
@@ -29,6 +36,43 @@ OVER = {
     "latency_p50": ("p50", " of the reference's"),
     "size_bytes": ("size", " bytes"),
 }
+
+
+@dataclass(frozen=True)
+class Spent:
+    """A rung: how many trials came to it, how many it ended by state, and the work of those that ended at it."""
+
+    name: str
+    came: int
+    ended: dict[str, int]
+    seconds: float
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        return RUNG_NAMES.get(self.name, self.name)
+
+
+def spent(study: Study) -> list[Spent]:
+    """Of each rung, from cheap to dear. A trial that repeats another one cost nothing."""
+    trials = [each for each in study.trials if each["same_as"] is None]
+    found = []
+    for place, rung in enumerate(RUNGS):
+        came = sum(RUNGS.index(each["rung"]) >= place for each in trials)
+        mine = [each for each in trials if each["rung"] == rung]
+        ended: Counter[str] = Counter(each["state"] for each in mine if each["state"] != "complete")
+        found.append(Spent(rung, came, dict(ended), float(sum(sum(each["took_s"].values()) for each in mine))))
+    return found
+
+
+def work_by_part(study: Study) -> dict[str, float]:
+    """Seconds by what they went into: rungs and stages in their order, then what else there is."""
+    seconds: Counter[str] = Counter()
+    for each in study.trials:
+        seconds.update(each["took_s"])
+    order = [*RUNGS, *STAGES]
+    names = sorted(seconds, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return {name: float(seconds[name]) for name in names}
 
 
 def headline(study: Study) -> str:

@@ -139,7 +139,7 @@ def _conditions(watch: conditions.Watch, rows: Sequence[Facts], timings: Timings
 
 
 def protocol(rounds: Sequence[int], openings: Sequence[int], calls_per_round: int, warmup_per_round: int) -> str:
-    """How it was measured, in words; `edgekit.report.compare` reads them. The counts are of one variant each."""
+    """How it was measured, in words; the counts are of one variant each."""
     return (
         f"{_span(rounds)} rounds, {calls_per_round} timed calls of each variant in a round after {warmup_per_round} "
         f"untimed ones, each opened anew {_span(openings)} times, batch 1, order rotated, {EXECUTED}"

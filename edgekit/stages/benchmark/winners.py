@@ -104,10 +104,15 @@ def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timin
     return limits.is_late(timings.median(name).low_ms, ratio_low)
 
 
+def winner_of(target: str) -> str:
+    """What the decision on a target's winner is called in every record."""
+    return f"winner of {target}"
+
+
 def winners(choices: Mapping[str, Choice], chosen: Mapping[str, str], replayed: bool) -> list[DecisionRow]:
     """A row for each target: who won, with today's evidence; `chosen` is what counts, be it replayed."""
     return [
-        decision_row(f"winner of {target}", choice, chosen.get(target), choice.chosen, replayed)
+        decision_row(winner_of(target), choice, chosen.get(target), choice.chosen, replayed)
         for target, choice in choices.items()
     ]
 

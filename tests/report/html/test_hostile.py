@@ -13,9 +13,9 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from edgekit.report.formatting import Table
 from edgekit.report.html import notebooks
 from edgekit.report.html.render import POLICY
+from edgekit.report.tables import Table
 from tests.report.html.browser import Browser
 
 RAN = "window.ran = (window.ran || '') + "

@@ -15,7 +15,7 @@ import pytest
 from edgekit.core.errors import DataError
 from edgekit.report import html
 from edgekit.report.formatting import count, milliseconds, percent, points
-from edgekit.report.html.render import POLICY
+from edgekit.report.html.render import POLICY, TEMPLATES
 from edgekit.report.result import RESULT
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.report.html import runs
@@ -109,6 +109,11 @@ def test_every_step_given_up_machine_version_and_digest_is_told(
     assert f"{verdict['winner']} is the fastest of what ships: {milliseconds(verdict['p50_ms'])} ms" in read.text
 
 
+def test_what_a_run_did_not_measure_has_no_place_in_its_page(read: Read) -> None:
+    assert "Under load" not in read.text
+    assert "predicted against what was achieved" not in read.text
+
+
 def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[str, Any], tiny_run: FinishedRun) -> None:
     profile = json.loads((tiny_run.folder / "profile/artifact.json").read_text())["metrics"]
     for part in ("preprocess", "execute", "postprocess"):
@@ -145,7 +150,7 @@ def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read,
             elif not there.startswith("data:"):
                 assert name == "a"
                 assert (tiny_run.folder / there).is_file(), there
-    css = (html.ROOM / "page.css").read_text()
+    css = (TEMPLATES / "page.css").read_text()
     assert "url(" not in css
     assert "@import" not in css
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from edgekit.report.html import story
+from edgekit.report.sections import bundles
 
 
 def test_a_bundle_stands_beside_its_model_on_disk_and_zipped() -> None:
     bundle = {"file": "a-tflite-1.edge.zip", "variant": "student-int8-tflite", "bytes": 142_923, "sha256": "ab" * 32}
     model = {"name": "student-int8-tflite", "bytes": 50_592, "zipped_bytes": 41_003}
     result = {"bundles": {"tflite": bundle}, "variants": [{"name": "torch-fp32", "bytes": 1}, model]}
-    grid = story.bundles(cast("Any", result))
+    grid = bundles.page_grid(cast("Any", result))
     assert grid is not None
     assert dict(zip(grid.columns, grid.lines[0].cells, strict=True)) == {
         "target": "tflite",
@@ -22,4 +22,4 @@ def test_a_bundle_stands_beside_its_model_on_disk_and_zipped() -> None:
         "zipped": "41,003",
         "sha256": "ab" * 32,
     }
-    assert story.bundles(cast("Any", {"bundles": {}, "variants": []})) is None
+    assert bundles.page_grid(cast("Any", {"bundles": {}, "variants": []})) is None

@@ -12,10 +12,11 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.schema.result import check
 from edgekit.models.shared_scale import NOTE
-from edgekit.report import html, tables
+from edgekit.report import html
 from edgekit.report.formatting import percent
 from edgekit.report.mlflow import metrics
 from edgekit.report.result import RESULT
+from edgekit.report.sections import quantization, variants
 from tests.conftest import FinishedRun
 from tests.report.html import runs
 from tests.report.html.test_page import Read
@@ -47,7 +48,7 @@ def result(folder: Path) -> dict[str, Any]:
 
 def test_a_second_accuracy_stands_in_every_row_of_page_and_notebook(folder: Path, result: dict[str, Any]) -> None:
     check(result)
-    page, notebook = Read(folder / html.PAGE), tables.benchmark(artifacts.load(folder / "benchmark"))
+    page, notebook = Read(folder / html.PAGE), variants.table(artifacts.load(folder / "benchmark"))
     cells = {row[0]: row for row in notebook.rows}
     for row in result["variants"]:
         wanted = [percent(row["second_accuracy"][split]) for split in ("validation", "test")]
@@ -76,7 +77,7 @@ def test_what_was_skipped_in_the_data_stands_on_the_page_and_in_the_result(
 
 def test_outputs_that_share_a_scale_are_told_on_the_page_and_in_notebook_04(folder: Path) -> None:
     assert NOTE[1:] in Read(folder / html.PAGE).text
-    assert NOTE in tables.quantize(artifacts.load(folder / "quantize")).title
+    assert NOTE in quantization.table(artifacts.load(folder / "quantize")).title
 
 
 def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: FinishedRun) -> None:
@@ -85,4 +86,4 @@ def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: Fin
     assert not [said for said in ("mAP", "skipped or changed", NOTE[1:]) if said in text]
     found = json.loads((tiny_run.folder / RESULT).read_text())
     assert "data_notes" not in found and not [row for row in found["variants"] if "second_accuracy" in row]
-    assert NOTE not in tables.quantize(artifacts.load(tiny_run.folder / "quantize")).title
+    assert NOTE not in quantization.table(artifacts.load(tiny_run.folder / "quantize")).title

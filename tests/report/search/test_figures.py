@@ -10,7 +10,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from edgekit.report import plots
 from edgekit.report.search import figures, recommend, studies
 from edgekit.report.search.importances import Importance, Importances
 from edgekit.report.search.studies import Study
@@ -154,7 +153,7 @@ def test_growth_ends_at_the_last_front_and_disturbed_batches_are_marked(tmp_path
 
 def test_names_with_dollars_are_no_formulas_and_long_ones_are_cut(tmp_path: Path) -> None:
     rows = {"$\\b$ accuracy": {"a$b$" + "x" * 80: {"share": 0.5, "low": 0.4, "high": 0.6}}}
-    figure = plots.search_importances(list(rows), list(rows["$\\b$ accuracy"]), rows)
+    figure = figures.draw_importances(list(rows), list(rows["$\\b$ accuracy"]), rows)
     assert figure is not None
     figure.savefig(tmp_path / "figure.png")
     [label] = [each.get_text() for each in figure.axes[0].get_yticklabels()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.search import cost, recommend, show, studies, words
+from edgekit.report.search import recommend, show, studies, words
 from edgekit.report.search.studies import Study
 from tests.report.search import example
 
@@ -94,17 +94,21 @@ def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
 def test_work_is_counted_once_by_rung_and_once_by_part(tmp_path: Path) -> None:
     study = read(tmp_path)
     whole = sum(sum(trial["took_s"].values()) for trial in study.trials)
-    rows = cost.spent(study)
-    assert sum(row.seconds for row in rows) == pytest.approx(whole) == pytest.approx(sum(cost.parts(study).values()))
+    rows = words.spent(study)
+    assert (
+        sum(row.seconds for row in rows)
+        == pytest.approx(whole)
+        == pytest.approx(sum(words.work_by_part(study).values()))
+    )
     assert [row.came for row in rows] == sorted((row.came for row in rows), reverse=True)
     assert sum(sum(row.ended.values()) for row in rows) + len(study.complete) == len(study.trials)
 
 
 def test_a_trial_that_was_told_again_costs_nothing(tmp_path: Path) -> None:
     study = read(tmp_path, trials=4)
-    before = sum(row.came for row in cost.spent(study))
+    before = sum(row.came for row in words.spent(study))
     study.trials[3]["same_as"] = 0
-    assert sum(row.came for row in cost.spent(study)) < before
+    assert sum(row.came for row in words.spent(study)) < before
 
 
 def test_the_terminal_shows_the_front_and_a_command_for_each_point(tmp_path: Path) -> None:

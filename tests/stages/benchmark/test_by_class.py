@@ -14,7 +14,7 @@ from edgekit.core.artifacts import EVIDENCE
 from edgekit.core.schema.by_class import ByClass
 from edgekit.data import load, parse
 from edgekit.data.texts import in_words
-from edgekit.report import tables
+from edgekit.report.sections import classes as classes_section
 from edgekit.stages.benchmark.by_class import (
     MOST_CLASSES,
     MOST_GROUPS,
@@ -103,12 +103,12 @@ def test_the_evidence_has_lost_texts_in_words(tmp_path: Path, monkeypatch: pytes
     data = load(parse({"source": "text_folder", **section(tmp_path, monkeypatch)}))
     (tmp_path / EVIDENCE).mkdir()
     write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [0, 2])
-    kept = tables.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
+    kept = classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))
     wanted = {text for _, text in texts(90)}
     assert len(kept) == 2 and all(any(text.startswith(each.split()[0]) for text in wanted) for each in kept.tolist())
     assert kept.tolist() == [in_words(data, data.validation.x[place]) for place in (0, 2)]
     write_evidence(tmp_path, data, {"baseline-eager": data.validation.y}, [])
-    assert len(tables.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))) == 0
+    assert len(classes_section.lost_samples(cast(Any, SimpleNamespace(file=tmp_path.joinpath)))) == 0
 
 
 def test_labels_anomalies_and_values_are_broken_down_too() -> None:

@@ -15,7 +15,8 @@ from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.fleet.devices import turns
-from edgekit.report import checks, tables
+from edgekit.report import checks
+from edgekit.report.sections import devices as devices_section
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 from tests.fleet.devices.rig import Rig, address
@@ -73,7 +74,7 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     assert {row["name"]: row["p50_ms"] for row in decision["candidates"]}[other] == there[other]["p50_ms"]
     inside = {row["name"] for row in found.metrics["rows"][1:] if not row["reasons"]}
     assert inside <= set(there), "all inside the other limits are timed there"
-    text = str(tables.devices(found))
+    text = str(devices_section.table(found))
     assert "d0, decides" in text and "p50, ms here" in text and other in text
 
     measured = json.loads(found.file("decision.json").read_text())["measured"]
@@ -84,7 +85,7 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     assert again.metrics["winners"] == found.metrics["winners"] and again.digest == found.digest
     assert again.metrics["devices"] == devices, "nobody asks the devices again, and what they said then is told"
     assert all(each["replayed"] and each["chosen"] == each["today"] for each in again.metrics["decisions"])
-    assert "as an earlier run recorded it" in str(tables.devices(again).title)
+    assert "as an earlier run recorded it" in str(devices_section.table(again).title)
 
 
 def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
@@ -94,7 +95,10 @@ def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun,
     measured = json.loads(found.file("decision.json").read_text())["measured"]
     assert measured["too_slow"] == [] and found.metrics["devices"]["devices"] == []
     assert not [reason for row in found.metrics["rows"][1:] for reason in row["reasons"] if "p50" in reason]
-    assert tables.devices(found).title == "class pi4: nothing was sent there, for no variant is inside the other limits"
+    assert (
+        devices_section.table(found).title
+        == "class pi4: nothing was sent there, for no variant is inside the other limits"
+    )
     nearest = checks.missed_message(found.metrics["nearest_miss"], found.metrics["budget"])
     assert "of p50" not in nearest and "on this machine" in nearest
 

@@ -22,10 +22,9 @@ from edgekit.data import Data, Split
 from edgekit.data import load as load_data
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.report import checks
-from edgekit.report import console as reports
-from edgekit.report.html import story
+from edgekit.report import checks, console
 from edgekit.report.result import RESULT
+from edgekit.report.sections import outcome
 from edgekit.stages.benchmark.file_answers import LIMITS_S, seen_by_teacher
 from edgekit.stages.benchmark.leakage import LEVEL, by_chance, check_leakage
 from edgekit.stages.benchmark.rivals import open_rivals
@@ -83,7 +82,7 @@ def test_an_accuracy_that_is_no_share_of_right_answers_is_not_tested() -> None:
 def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]) -> None:
     """In the notebook's checks, the end of the run, the page and result.json; a network trained here is not asked."""
     result: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
-    assert result["seen_validation"] is None and story.seen(result) == []
+    assert result["seen_validation"] is None and outcome.leakage_lines(result) == []
     for right, sign in (
         (359, "✗ net.keras seems to know validation: 100.00% right of 359"),
         (317, "✓ net.keras: 88.30%"),
@@ -93,17 +92,17 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         assert sign in capsys.readouterr().out
         changed = {**result, "seen_validation": row}
         check(changed)
-        assert [line for line in story.seen(changed) if sign[2:] in line]
+        assert [line for line in outcome.leakage_lines(changed) if sign[2:] in line]
         stream = io.StringIO()
-        reports.show(changed, tiny_run.folder, Console(file=stream, width=200))
+        console.show(changed, tiny_run.folder, Console(file=stream, width=200))
         assert ("set data.validation_from to test" in stream.getvalue()) == (right == 359)
         for role, remedy in (("teacher", "name another teacher"), ("rival", "go by its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
             changed = {**result, "others_seen_validation": others}
             check(changed)
-            assert len(story.seen(changed)) == 1
+            assert len(outcome.leakage_lines(changed)) == 1
             stream = io.StringIO()
-            reports.show(changed, tiny_run.folder, Console(file=stream, width=200))
+            console.show(changed, tiny_run.folder, Console(file=stream, width=200))
             assert (f"the {role} net.keras seems" in stream.getvalue()) == (right == 359)
             assert (remedy in stream.getvalue()) == (right == 359)
 

@@ -16,10 +16,9 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import load as load_data
 from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import SCENARIOS
-from edgekit.report import plots, tables
 from edgekit.report.console import show
-from edgekit.report.html import loads as html_loads
 from edgekit.report.result import RESULT
+from edgekit.report.sections import loads as loads_section
 from edgekit.stages.benchmark import Config
 from edgekit.stages.benchmark.loads import bound_ms, measure_loads
 from edgekit.workbook.plan import load_plan
@@ -84,7 +83,7 @@ def test_nothing_is_driven_without_a_wish_or_a_winner(benchmark: Artifact, load_
     assert (told["seconds"], told["loadgen"]) == (0, None), "what the schema calls: nothing was driven"
     assert (told["runs"], told["rates"], told["failed"]) == ([], [], [])
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "no load was driven" in repr(tables.loads(shown))  # type: ignore[arg-type]
+    assert "no load was driven" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
 def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
@@ -96,10 +95,10 @@ def test_without_loadgen_nothing_is_driven_and_every_reader_learns_why(
     found = measure_loads(source, data, config(load_s=0.05), BASELINE, [winner], winner)
     assert (found["seconds"], found["runs"], found["rates"], found["failed"]) == (0, [], [], [])
     assert found["skipped"] and found["skipped"].startswith("LoadGen is not installed")
-    table = tables.loads(SimpleNamespace(metrics={"loads": found}, config={"confidence": 0.99}))  # type: ignore[arg-type]
+    table = loads_section.table(SimpleNamespace(metrics={"loads": found}, config={"confidence": 0.99}))  # type: ignore[arg-type]
     assert "no load was driven: LoadGen is not installed" in repr(table)
     result = {**json.loads((tiny_run.folder / RESULT).read_text()), "loads": found}
-    section = html_loads.build_section(result, 0.99)
+    section = loads_section.section(result, 0.99)
     assert section and section["grids"] == [] and "LoadGen is not installed" in section["failed"][0]
     text = io.StringIO()
     show(result, tiny_run.folder, Console(file=text, width=200))
@@ -114,11 +113,11 @@ def test_a_load_that_fails_is_told_and_the_others_go_on(benchmark: Artifact) -> 
     assert {row["name"] for row in told["runs"]} == {BASELINE} and told["seconds"] == 0.05
     assert [row["name"] for row in told["failed"]] == ["nobody"] and told["failed"][0]["reason"].startswith("opening")
     shown = SimpleNamespace(metrics={"loads": told}, config={"confidence": 0.99})
-    assert "failed: opening it" in repr(tables.loads(shown))  # type: ignore[arg-type]
+    assert "failed: opening it" in repr(loads_section.table(shown))  # type: ignore[arg-type]
 
 
 def test_the_table_says_what_is_short_and_what_is_held(benchmark: Artifact) -> None:
-    table = tables.loads(benchmark)
+    table = loads_section.table(benchmark)
     assert len(table.rows) == len(benchmark.metrics["loads"]["runs"])
     text = repr(table)
     assert "0.2 of 600 s" in text and "p99 bound 10 ms" in text
@@ -131,7 +130,7 @@ def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark:
     marked = {"disturbed": ["2 of 14 trials, the first by: a neighbour"], "short": True, "why_short": "1 of 600 s"}
     rates = [{**row, **marked, "rate_per_s": 1234.5} for row in found["rates"]]
     shown = SimpleNamespace(metrics={"loads": {**found, "runs": runs, "rates": rates}}, config={"confidence": 0.99})
-    text = repr(tables.loads(shown))  # type: ignore[arg-type]
+    text = repr(loads_section.table(shown))  # type: ignore[arg-type]
     assert text.count("; disturbed: other processes took 40 % of the processor's time") == len(runs)
     said = "highest rate: 1,234/s (short: 1 of 600 s; disturbed: 2 of 14 trials, the first by: a neighbour)"
     assert text.count(said) == len(rates)
@@ -160,7 +159,7 @@ def rate(value: float | None) -> Row:
 
 def test_the_figure_has_room_for_a_search_without_a_trial(benchmark: Artifact) -> None:
     loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [{**rate(None), "trials": []}]}
-    left, _ = plots.loads(loads).axes
+    left, _ = loads_section.figure(loads).axes
     assert [list(line.get_ydata()) for line in left.lines] == [[12.5, 12.5]]
 
 
@@ -169,7 +168,7 @@ def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
     benchmark: Artifact, found: float | None
 ) -> None:
     loads = {**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": [rate(found)]}
-    left, right = plots.loads(loads).axes
+    left, right = loads_section.figure(loads).axes
     points = [line for line in left.lines if line.get_marker() not in ("", "None", None)]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in points] == [(100.0, 4.0), (200.0, 40.0)]
     fills = [line.get_markerfacecolor() for line in points]
@@ -183,7 +182,7 @@ def test_the_figure_has_every_trial_the_bound_and_the_rate_that_was_found(
 
 def test_what_is_written_beside_a_rate_stays_inside_the_figure(benchmark: Artifact) -> None:
     slow = [{**rate(one), "trials": [{**rate(one)["trials"][0], "rate_per_s": one}]} for one in (611.0, 10_672.0)]
-    left, _ = plots.loads({**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": slow}).axes
+    left, _ = loads_section.figure({**benchmark.metrics["loads"], "p99_bound_ms": 12.5, "rates": slow}).axes
     left.figure.draw_without_rendering()
     frame = left.get_window_extent()
     for text in left.texts:

@@ -17,7 +17,7 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.variants import read
 from edgekit.data import Split
 from edgekit.data import load as load_data
-from edgekit.report import tables
+from edgekit.report.sections import variants
 from edgekit.stages import benchmark
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.training.teachers.config import ModelFile
@@ -68,7 +68,7 @@ def test_a_rival_wins_nothing_and_its_place_is_not_recorded(sealed: Artifact) ->
     assert "rival.onnx" not in names
     assert all(each["name"] != "rival.onnx" for told in sealed.metrics["decisions"] for each in told["candidates"])
     assert [each["path"] for each in sealed.config["rivals"]] == ["rival.onnx"]
-    assert "rival.onnx" in repr(tables.rivals(sealed))
+    assert "rival.onnx" in repr(variants.rivals_table(sealed))
 
 
 def test_an_openvino_rival_is_its_xml_and_the_weights_beside_it(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
-from edgekit.report import checks, tables
-from edgekit.report.tables import pruned
+from edgekit.report import checks
+from edgekit.report.sections import decisions, pruning, variants
 from edgekit.stages.benchmark.decide import Decision
 from tests.stages.benchmark.made import EAGER_MS, budget, decided, row
 
@@ -27,14 +27,14 @@ def sealed(folder: Path, decision: Decision) -> Artifact:
 
 
 def shown(artifact: Artifact) -> list[tuple[Any, ...]]:
-    return [tuple(line) for line in tables.decisions(artifact).rows]
+    return [tuple(line) for line in decisions.table(artifact).rows]
 
 
 def test_the_table_shows_ties_and_the_first_that_is_beaten(tmp_path: Path) -> None:
     rows = [*ROWS, row("another-fp32-tflite"), row("baseline-fp32-tflite")]
     times = {**TIMES, "another-fp32-tflite": 0.03, "baseline-fp32-tflite": 0.9}
     artifact = sealed(tmp_path, decided(rows, times, budget(latency_p50_ms=1.0)))
-    assert "the whole 99 % interval is above 1.05 times" in tables.decisions(artifact).title
+    assert "the whole 99 % interval is above 1.05 times" in decisions.table(artifact).title
     told = {(what, name): note for what, name, *_, note in shown(artifact)}
     assert told == {
         ("winner of tflite", "student-fp32-tflite"): "in the tie",
@@ -61,7 +61,7 @@ def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
     rows = [row("student-fp32-onnx"), {**row("sparse-fp32-onnx"), "zipped_bytes": 970}]
     rows += [row("student-int8-onnx"), {**row("sparse-int8-onnx"), "zipped_bytes": 500}]
     times = {**dict.fromkeys([each["name"] for each in rows], 0.02), "sparse-int8-onnx": 0.01}
-    table = pruned.gained(sealed(tmp_path, decided(rows, times)))
+    table = pruning.gained_table(sealed(tmp_path, decided(rows, times)))
     assert [tuple(line) for line in table.rows] == [
         ("sparse-fp32-onnx", "student-fp32-onnx", "1× (1–1)", "100.00\u00a0%", "97.00\u00a0%", "rejected: no speed-up"),
         ("sparse-int8-onnx", "student-int8-onnx", "2× (2–2)", "100.00\u00a0%", "50.00\u00a0%", "kept as a candidate"),
@@ -70,7 +70,7 @@ def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
 
 
 def test_where_no_zeros_were_measured_the_table_is_empty(tmp_path: Path) -> None:
-    assert pruned.gained(sealed(tmp_path, decided(ROWS, TIMES))).rows == []
+    assert pruning.gained_table(sealed(tmp_path, decided(ROWS, TIMES))).rows == []
 
 
 def test_a_winner_that_follows_from_its_evidence_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +105,7 @@ def test_a_replay_says_where_today_would_differ(tmp_path: Path, capsys: pytest.C
 def test_the_table_of_variants_shows_bounds_and_only_speed_ups_that_are_established(tmp_path: Path) -> None:
     rows = [row("student-fp32-tflite", 0.97, samples=1000), row("baseline-fp32-tflite", samples=1000)]
     times = {"student-fp32-tflite": 0.02, "baseline-fp32-tflite": EAGER_MS}
-    table = tables.benchmark(sealed(tmp_path, decided(rows, times, noise=0.03)))
+    table = variants.table(sealed(tmp_path, decided(rows, times, noise=0.03)))
     assert "at 95 % confidence" in table.title
     lines = {line[0]: dict(zip(table.columns, line, strict=True)) for line in table.rows}
     bounds = {name: line["at most, pp"] for name, line in lines.items()}

@@ -11,8 +11,7 @@ import yaml
 
 from edgekit.core.artifacts import Artifact
 from edgekit.models.from_artifact import open_model
-from edgekit.report import tables
-from edgekit.report.html import converted
+from edgekit.report.sections import conversion
 from edgekit.workbook.stage import open_stage
 
 pytestmark = pytest.mark.numerics
@@ -71,14 +70,14 @@ def test_what_was_merged_is_told_where_it_was_and_in_the_numerics(walked: dict[s
     rows = [row for row in walked["convert"].metrics["ends"] if row["to"] == "merged"]
     assert [row["model"] for row in rows] == ["baseline", "pruned"]
     assert rows[1]["max_abs"] == walked["distill"].metrics["reparameterized"]["max_abs"]
-    table = tables.ends(walked["convert"])
+    table = conversion.ends_table(walked["convert"])
     assert ("baseline", "branches → merged") in [row[:2] for row in table.rows]
     assert "parameters became" in next(row[3] for row in table.rows if row[1] == "branches → merged")
-    assert any("branches → merged" in line.cells for line in converted.around(walked["convert"]).lines)
+    assert any("branches → merged" in line.cells for line in conversion.ends_grid(walked["convert"]).lines)
 
 
 def test_the_files_say_what_the_merged_networks_say(walked: dict[str, Artifact]) -> None:
-    rows = {row["name"]: row for row in tables.boundary_rows(walked["convert"])}
+    rows = {row["name"]: row for row in conversion.boundary_rows(walked["convert"])}
     assert set(rows) == {f"{model}-{precision}-onnx" for model in ("baseline", "pruned")
                          for precision in ("fp32", "int8")}  # fmt: skip
     assert all(rows[f"{model}-fp32-onnx"]["snr_db"] > 60 for model in ("baseline", "pruned"))

@@ -19,7 +19,7 @@ from edgekit.core.config import check
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, TrustError
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.report import tables
+from edgekit.report.sections import conversion
 from edgekit.stages import convert
 from edgekit.stages.convert import Config, numerics
 from edgekit.targets import evaluate
@@ -112,15 +112,15 @@ def test_debris_is_told_and_what_depends_on_the_machine_is_not_sealed(finished: 
     told = artifact.metrics["debris"]
     for name, variant in variants.items():
         assert variant["debris"] == [one for one in told.get(name, []) if not one["compiled"]]
-    assert tables.transposes(artifact).rows == [("none in 16 variants", "", "", "")]
+    assert conversion.transposes_table(artifact).rows == [("none in 16 variants", "", "", "")]
     turned = {"kind": "transpose", "operator": "Reorder", "where": "stem → deep", "moved_bytes": 4096}
     debris = {"baseline-fp32-openvino": [{**turned, "compiled": False}, {**turned, "compiled": True}]}
     worse = replace(artifact, metrics={**artifact.metrics, "debris": debris})
-    assert tables.transposes(worse).rows == [
+    assert conversion.transposes_table(worse).rows == [
         ("baseline-fp32-openvino", "in the file", "stem → deep", "4,096"),
         ("baseline-fp32-openvino", "when compiled", "stem → deep", "4,096"),
     ]
-    table = tables.convert(worse)
+    table = conversion.table(worse)
     [cell] = [
         row[table.columns.index("redundant operators")] for row in table.rows if row[0] == "baseline-fp32-openvino"
     ]
@@ -163,7 +163,7 @@ def test_after_qat_each_target_that_sets_its_own_ranges_follows_the_recipe(
     assert variants["pruned-int8-openvino"]["quantization"] is None  # it carries the ranges that were learnt
     for target in ("onnx", "openvino"):
         assert variants[f"baseline-int8-{target}"]["quantization"] == {**before.to_json(), "keep_float": []}
-    by_name = {row[0]: row[1] for row in tables.convert(artifact).rows}
+    by_name = {row[0]: row[1] for row in conversion.table(artifact).rows}
     assert by_name["pruned-int8-onnx"] == "QAT, percentile" and by_name["pruned-int8-openvino"] == "QAT"
 
     inputs = evaluate.network_inputs(data.calibration.x, spec_of("tiny", width=12).preprocess)
@@ -227,10 +227,10 @@ def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, dat
     assert told_why["reason"].startswith("baseline: onnx-fp32 → onnx-dynamic is outside its tolerance")
     assert (told_why["kind"], told_why["operator"], told_why["layer"]) == ("numerics", None, None)
     assert {name: told_why[name] for name in left_out} == left_out
-    assert tables.missing(artifact) == []
+    assert conversion.missing_names(artifact) == []
     assert not list(artifact.path.glob("baseline-dynamic-onnx*"))
-    assert [row[0] for row in tables.convert(artifact).rows] == ["baseline-fp32-onnx"]
-    [row] = tables.left_out(artifact).rows
+    assert [row[0] for row in conversion.table(artifact).rows] == ["baseline-fp32-onnx"]
+    [row] = conversion.left_out_table(artifact).rows
     assert row[:2] == ("baseline-dynamic-onnx", "numerics") and "outside its tolerance" in row[4]
 
 
@@ -264,8 +264,8 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
         {"name": "pruned-fp32-onnx", "precision": "fp32", **names},
         {"name": "pruned-int8-onnx", "precision": "int8", **names},
     ]
-    assert tables.missing(artifact) == []
-    rows = {row[0]: row for row in tables.left_out(artifact).rows}
+    assert conversion.missing_names(artifact) == []
+    rows = {row[0]: row for row in conversion.left_out_table(artifact).rows}
     assert rows["pruned-fp32-onnx"][1:] == ("control flow", "", "", first["cause"], first["advice"])
     assert rows["pruned-int8-onnx"][1:] == ("rests", "", "", second["reason"], "")
     [line] = reasons.lines(artifact.metrics["left_out"])
@@ -369,16 +369,16 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
     assert [row["name"] for row in json.loads(artifact.file("left_out.json").read_text())] == absent
     assert [row["name"] for row in artifact.metrics["not_offered"]] == absent
     assert artifact.metrics["left_out"] == []  # nothing was tried in vain
-    assert len(tables.convert(artifact).rows) == 16
-    assert [(row[0], row[1], row[4]) for row in tables.left_out(artifact).rows] == [
+    assert len(conversion.table(artifact).rows) == 16
+    assert [(row[0], row[1], row[4]) for row in conversion.left_out_table(artifact).rows] == [
         ("…-dynamic-openvino", "not offered", "not offered by openvino"),
         ("…-w8-onnx", "not offered", "not offered by onnx"),
     ]
-    assert tables.missing(artifact) == []
+    assert conversion.missing_names(artifact) == []
     untold = replace(artifact, metrics={**artifact.metrics, "not_offered": artifact.metrics["not_offered"][1:]})
-    assert tables.missing(untold) == ["baseline-dynamic-openvino"]
+    assert conversion.missing_names(untold) == ["baseline-dynamic-openvino"]
     more = replace(artifact, config={**artifact.config, "targets": ["openvino", "onnx", "tflite"]})
-    assert len(tables.missing(more)) == 2 * 5
+    assert len(conversion.missing_names(more)) == 2 * 5
 
 
 def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:

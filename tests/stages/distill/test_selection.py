@@ -18,7 +18,8 @@ from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
 from edgekit.measure.latency import Timed, Times, convert_plainly
 from edgekit.models.from_artifact import open_model
-from edgekit.report import plots, rejected, tables
+from edgekit.report import rejected
+from edgekit.report.sections import distillation
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
 from edgekit.stages.distill import shortlist
@@ -130,7 +131,7 @@ def test_a_recorded_choice_gives_the_same_content_whatever_the_clock_says(
     assert again.digest == free.digest
     found = again.metrics["shortlist"]
     assert found["replayed"] and found["today"] == {"in_time": [], "trained": []}
-    assert "today's would train none" in repr(tables.candidates(again))
+    assert "today's would train none" in repr(distillation.candidates_table(again))
     assert again.key != free.key
 
 
@@ -204,11 +205,11 @@ def test_a_bundle_records_the_choice_beside_the_winners(free: Artifact, tmp_path
 
 
 def test_the_table_and_the_picture_hold_every_one(free: Artifact) -> None:
-    told = repr(tables.candidates(free))
+    told = repr(distillation.candidates_table(free))
     for text in (RESNET, DEPTHWISE, "onnx fp32", "onnx int8", "the student", "budget: p50 1000 ms"):
         assert text in told
-    assert tables.latency_limit_ms(free) == 1000.0
-    figure = plots.candidates(tables.candidate_points(free), tables.latency_limit_ms(free))
+    assert distillation.latency_limit_ms(free) == 1000.0
+    figure = distillation.candidates_figure(distillation.candidate_points(free), distillation.latency_limit_ms(free))
     assert figure is not None
     [legend] = figure.legends
     names = " ".join(text.get_text() for text in legend.get_texts())

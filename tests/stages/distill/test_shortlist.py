@@ -15,7 +15,7 @@ from edgekit.core.config import Budget
 from edgekit.core.errors import ConversionError, StageError
 from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models.store import ModelSpec
-from edgekit.report import tables
+from edgekit.report.sections import distillation
 from edgekit.stages.distill import Config
 from edgekit.stages.distill.selection import most_accurate, selection_metrics
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, check, choose, refusal, targets_without_file
@@ -97,7 +97,7 @@ def test_a_target_without_a_student_is_told() -> None:
         row = {"name": kept, "kept": True, "parameters": 1, "macs": 1, "bytes": {}, "validation_accuracy": None}
         metrics: dict[str, Any] = selection_metrics(found, [row], config)
         assert metrics["shortlist"]["no_student_for"] == missing
-        title = tables.candidates(cast("Artifact", SimpleNamespace(metrics=metrics))).title
+        title = distillation.candidates_table(cast("Artifact", SimpleNamespace(metrics=metrics))).title
         assert ("no student for tflite: the one that is kept has no file for it" in str(title)) == bool(missing)
 
 

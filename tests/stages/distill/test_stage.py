@@ -11,7 +11,7 @@ from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load
 from edgekit.models.from_artifact import open_model
-from edgekit.report import plots, tables
+from edgekit.report.sections import distillation
 from edgekit.stages.distill import Config, run
 from edgekit.training import losses
 from edgekit.training.evaluate import evaluate
@@ -61,7 +61,7 @@ def test_without_a_lone_student_there_is_no_gain_to_tell(tiny_run: FinishedRun, 
     assert (student["name"], student["gain_pp"], student["gap_closed"]) == ("soft_targets", None, None)
     assert student["kept"] and list(found["history"]) == ["soft_targets"]
     assert found["reason"].endswith("; no student was trained by labels alone")
-    assert tables.NO_LONE_STUDENT in repr(tables.distill(made))
+    assert distillation.NO_LONE_STUDENT in repr(distillation.table(made))
 
 
 def test_the_student_is_the_network_of_the_config(sealed: artifacts.Artifact) -> None:
@@ -108,11 +108,11 @@ def test_the_best_teacher_teaches_and_each_stands_in_the_record(several: artifac
 
 
 def test_the_table_has_a_row_for_each_of_them(several: artifacts.Artifact) -> None:
-    told = repr(tables.distill(several))
+    told = repr(distillation.table(several))
     assert "teaches" in told and "kept" in told
     for name in ("teacher: baseline", "teacher: resnet(depth=8, width=4)", "labels alone", *losses.NAMES):
         assert name in told
-    assert plots.learning_curves(tables.student_curves(several), ("teacher", 0.9)).axes
+    assert distillation.curves_figure(distillation.curves(several), ("teacher", 0.9)).axes
 
 
 def taught_by_file(run_: FinishedRun, folder: Path, feeding: list[list[dict[str, object]]]) -> artifacts.Artifact:
@@ -164,7 +164,7 @@ def test_of_two_ways_to_feed_a_file_the_one_that_taught_is_recorded(tiny_run: Fi
 def test_what_a_file_cannot_serve_is_skipped_and_told(by_file: artifacts.Artifact) -> None:
     assert list(by_file.metrics["history"]) == ["alone", "soft_targets"]
     assert "feature maps cannot be read" in by_file.metrics["skipped"]["hints"]
-    assert "skipped" in repr(tables.distill(by_file))
+    assert "skipped" in repr(distillation.table(by_file))
 
 
 def test_a_teacher_that_knows_nothing_is_refused(tiny_run: FinishedRun, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.data import load
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.report import tables
+from edgekit.report.sections import distillation
 from edgekit.stages.distill import Config, run
 from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.from_artifact import chosen_teacher
@@ -53,7 +53,7 @@ def test_they_teach_together_and_each_stands_in_the_record(sealed: artifacts.Art
     ]  # fmt: skip
     assert sealed.metrics["teacher"]["name"] == name
     assert rows[2]["cost"]["macs"] == rows[0]["cost"]["macs"] + rows[1]["cost"]["macs"]
-    assert f"teacher: {name}" in repr(tables.distill(sealed))
+    assert f"teacher: {name}" in repr(distillation.table(sealed))
 
 
 def test_stages_that_fine_tune_find_all_of_them(sealed: artifacts.Artifact) -> None:

@@ -10,8 +10,6 @@ from torch import nn
 
 from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
-from edgekit.report.plots import diagnosis as plotted
-from edgekit.stages.profile import session
 from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose
 from edgekit.stages.profile.operators import operator_table
 from edgekit.stages.profile.roofline import measure_machine
@@ -113,10 +111,6 @@ def test_an_operator_within_another_is_no_call_of_the_network() -> None:
     assert sum(row["calls"] for row in rows) > 4, "what these call has rows too"
     floor_ms = diagnose(measured(operators=rows))["floors_ms"]["call overhead"]
     assert floor_ms == pytest.approx(4 * MACHINE["overhead_us_per_operator"] / 1e3)
-
-
-def test_the_figure_has_the_parts_of_the_session() -> None:
-    assert plotted.PARTS == session.PARTS
 
 
 def test_threads_that_bring_little_are_no_bound() -> None:

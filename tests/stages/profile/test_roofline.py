@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
-from edgekit.report import plots
+from edgekit.report.sections import profile
 from edgekit.stages.profile.roofline import layer_times, roofline
 
 MACHINE = {"gmacs_per_s": 100.0, "int8_gmacs_per_s": 400.0, "gbytes_per_s": 10.0}
@@ -110,7 +110,7 @@ class Recurrent(nn.Module):
 
 
 def said(rows: list[dict[str, object]]) -> str:
-    figure = plots.roofline(rows, MACHINE)
+    figure = profile.roofline_figure(rows, MACHINE)
     figure.canvas.draw()
     return " ".join(text.get_text() for text in figure.axes[0].texts)
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.models.from_artifact import open_model
-from edgekit.report import tables
+from edgekit.report.sections import profile
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 
@@ -41,7 +41,7 @@ def test_what_was_left_out_says_so(sealed: artifacts.Artifact, tiny_run: Finishe
     assert ways["torch.compile"]["reason"] == "left out: profile.compiling is false"
     assert ways["LiteRT"]["reason"] == "left out: profile.runtimes is false"
     assert ways["PyTorch eager"]["low_ms"] <= ways["PyTorch eager"]["p50_ms"] <= ways["PyTorch eager"]["high_ms"]
-    assert tables.predicted_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
+    assert profile.predicted_rows(artifacts.load(tiny_run.folder / "benchmark")) == []
 
 
 def test_cost_is_that_of_the_network(sealed: artifacts.Artifact) -> None:

@@ -18,8 +18,8 @@ from edgekit.data import Data, load, parse
 from edgekit.measure import latency
 from edgekit.models import store
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.report.tables import prune as prune_table
-from edgekit.report.tables import pruned as tables
+from edgekit.report.sections import pruning
+from edgekit.report.sections.pruning import table as prune_table
 from edgekit.stages.prune import Config
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.tuner import Tuner
@@ -93,7 +93,7 @@ def test_the_last_step_inside_the_budget_is_kept_and_its_cuts_are_recorded(run: 
     }
     told_rows = found.metrics["cuts"]
     assert told_rows and all(set(row) == set(get_type_hints(CutRow)) for row in told_rows)
-    table = tables.cuts(found)
+    table = pruning.cuts_table(found)
     assert sum("taken" in line for line in table.rows) == sum(len(step) for step in recorded["cuts"])
     assert f"{len(told_rows)} cuts timed for tflite int8" in table.title
 
@@ -149,7 +149,7 @@ def test_a_recorded_choice_is_followed_without_a_clock(
     followed = pruned(run, data, folder / ".prune.followed", 100.0)
     assert followed.digest == free.digest
     assert (free.metrics["replayed"], followed.metrics["replayed"]) == (False, True)
-    assert tables.cuts(followed).title == "No cut was timed: the cuts are those of a record"
+    assert pruning.cuts_table(followed).title == "No cut was timed: the cuts are those of a record"
 
 
 def test_the_shape_from_new_weights_stands_beside_what_was_fine_tuned(run: Artifact, data: Data) -> None:
@@ -163,7 +163,7 @@ def test_the_shape_from_new_weights_stands_beside_what_was_fine_tuned(run: Artif
     assert scratch["kept"] == compared["kept"] == (compared["below_tuned"]["bound_pp"] < 0)
     assert set(compared) == set(get_type_hints(FromScratch))
     assert [line[1] for line in prune_table(found).rows][len(rows) - 1] == f"{tuned}, new weights"
-    assert "cuts timed" in tables.cuts(found).title
+    assert "cuts timed" in pruning.cuts_table(found).title
     module, spec = open_model(found)
     kept = next(row for row in rows if row["kept"])
     assert evaluate(module, data.validation, spec.preprocess) == pytest.approx(kept["validation_accuracy"])

@@ -18,8 +18,7 @@ from edgekit.data import Data
 from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.report import plots
-from edgekit.report.tables import pruned as summaries
+from edgekit.report.sections import pruning
 from edgekit.stages.prune import Config, latency, structured
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.unstructured import steps as zeroing
@@ -156,15 +155,15 @@ def sealed(folder: Path, told: Row | None) -> Artifact:
 
 def test_tables_and_pictures_show_what_was_measured(tmp_path: Path, measured: tuple[Row, list[Row]]) -> None:
     artifact = sealed(tmp_path, measured[0])
-    table = summaries.speed(artifact)
+    table = pruning.speed_table(artifact)
     assert list(table.columns) == ["step", "MACs", "predicted", "onnx fp32", "onnx int8", "best"]
     assert len(table.rows) == 1
-    zeros = summaries.zeros(artifact)
+    zeros = pruning.zeros_table(artifact)
     assert [row[0] for row in zeros.rows] == ["onnx fp32", "onnx int8"]
     assert "70% of the weights are zero" in zeros.title
-    steps = summaries.latencies(artifact)["steps"]
-    assert len(plots.accuracy_by_cost(artifact.metrics["structured_steps"], steps, 0.9).axes) == 2
-    assert plots.predicted_and_measured(steps).axes
+    steps = pruning.latencies(artifact)["steps"]
+    assert len(pruning.cost_figure(artifact.metrics["structured_steps"], steps, 0.9).axes) == 2
+    assert pruning.speed_figure(steps).axes
 
 
 @pytest.mark.parametrize(
@@ -173,15 +172,15 @@ def test_tables_and_pictures_show_what_was_measured(tmp_path: Path, measured: tu
 )
 def test_where_nothing_was_measured_that_is_said(told: Row | None, said: str, tmp_path: Path) -> None:
     artifact = sealed(tmp_path, told)
-    assert (summaries.speed(artifact).title, summaries.speed(artifact).rows) == (said, [])
-    assert summaries.zeros(artifact).title == said
-    assert plots.accuracy_by_cost(artifact.metrics["structured_steps"], [], 0.9).axes
-    assert plots.predicted_and_measured([]).axes
+    assert (pruning.speed_table(artifact).title, pruning.speed_table(artifact).rows) == (said, [])
+    assert pruning.zeros_table(artifact).title == said
+    assert pruning.cost_figure(artifact.metrics["structured_steps"], [], 0.9).axes
+    assert pruning.speed_figure([]).axes
 
 
 def test_the_map_of_zeros_is_that_of_the_weights(tmp_path: Path) -> None:
     artifact = sealed(tmp_path, None)
-    layers = summaries.patterns(artifact)
+    layers = pruning.patterns(artifact)
     tensors = {name: value for name, value in store.load(artifact.path / "sparse")[0].state_dict().items()}
     assert len(layers) == sum(value.ndim > 1 for value in tensors.values())
     for row in layers:
@@ -191,5 +190,5 @@ def test_the_map_of_zeros_is_that_of_the_weights(tmp_path: Path) -> None:
         assert torch.equal(corner, (weight.flatten(1) != 0)[: corner.shape[0], : corner.shape[1]])
     overall = sum(row["zeros"] * row["weights"] for row in layers) / sum(row["weights"] for row in layers)
     assert overall == pytest.approx(0.7, abs=0.01)
-    assert len(plots.zero_patterns(layers).axes) == 4 + 1
-    assert len(plots.zero_patterns(layers[:2]).axes) == 2 + 1
+    assert len(pruning.patterns_figure(layers).axes) == 4 + 1
+    assert len(pruning.patterns_figure(layers[:2]).axes) == 2 + 1

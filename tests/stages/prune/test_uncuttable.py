@@ -14,8 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.report import tables
-from edgekit.report.tables import pruned
+from edgekit.report.sections import pruning
 from edgekit.stages import prune
 from edgekit.stages.prune import Config, bounds, structured
 from edgekit.stages.prune.netadapt import Walk
@@ -139,8 +138,8 @@ def test_prune_can_be_switched_off(options: dict[str, Any], tmp_path: Path, caps
         assert found.metrics[way]["reason"] == "nothing was removed: prune: false in the config"
         assert found.metrics[way]["kept_step"] == 0
         assert found.files[f"{folder}/weights.safetensors"] == student.files["model/weights.safetensors"]
-    assert len(tables.prune(found).rows) == 2
-    assert "nothing was removed" in pruned.speed(found).title
+    assert len(pruning.table(found).rows) == 2
+    assert "nothing was removed" in pruning.speed_table(found).title
     assert json.loads(found.file("decision.json").read_text())["structured"]["inside_budget"]
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Split
-from edgekit.report import tables
+from edgekit.report.sections import quantization
 from edgekit.stages.quantize import calibration
 from edgekit.stages.quantize.calibration import study, subsets
 from edgekit.targets.jobs import MINMAX
@@ -95,11 +95,15 @@ def row(samples: int, disagreement: float, shared: int = 0) -> dict[str, Any]:
 def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> None:
     rows = [row(8, 0.05), row(32, 0.02), row(150, 0.0, shared=100)]
     sealed: Artifact = Sealed(tmp_path, rows, 200, [])  # type: ignore[assignment]
-    said = tables.calibration_conclusion(sealed)
+    said = quantization.calibration_sentence(sealed)
     assert "That is more than 1 %." in said and "150" not in said
-    assert [row[-1] for row in tables.calibration(sealed).rows] == ["", "", "not judged: 100 samples are in both"]
+    assert [row[-1] for row in quantization.calibration_table(sealed).rows] == [
+        "",
+        "",
+        "not judged: 100 samples are in both",
+    ]
     alone: Artifact = Sealed(tmp_path, rows[2:], 200, [])  # type: ignore[assignment]
-    assert tables.calibration_conclusion(alone).startswith("No draws can be judged")
+    assert quantization.calibration_sentence(alone).startswith("No draws can be judged")
 
 
 BOTH = "quantize.calibration_samples (simulation) and convert.calibration_samples (the files)"
@@ -120,7 +124,9 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
 def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:
     rows = [row(samples, share) for samples, share in zip((8, 32, 100), shares, strict=False)]
     sealed: Artifact = Sealed(tmp_path, rows, used, [])  # type: ignore[assignment]
-    assert said in tables.calibration_conclusion(sealed)
-    assert len(tables.calibration(sealed).rows) == max(1, len(rows))
+    assert said in quantization.calibration_sentence(sealed)
+    assert len(quantization.calibration_table(sealed).rows) == max(1, len(rows))
     left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
-    assert tables.calibration_conclusion(left_out).endswith(" Left out: 500, because the calibration split has 200.")
+    assert quantization.calibration_sentence(left_out).endswith(
+        " Left out: 500, because the calibration split has 200."
+    )

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from edgekit.models import store
-from edgekit.report import plots
+from edgekit.report.sections import quantization
 from edgekit.stages.quantize import ptq
 from edgekit.stages.quantize.histograms import BINS_OUTSIDE, LEVELS_PER_BIN, histograms
 
@@ -94,7 +94,7 @@ def test_one_layer_is_both_the_worst_and_the_best() -> None:
 
 
 def test_the_picture_has_a_panel_for_each_and_marks_the_ends_of_the_range(rows: list[Row]) -> None:
-    figure = plots.histograms(rows)
+    figure = quantization.histograms_figure(rows)
     assert figure is not None
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title(loc="left") for axes in panels] == [
@@ -110,7 +110,7 @@ def test_the_picture_has_a_panel_for_each_and_marks_the_ends_of_the_range(rows: 
 
 
 def test_the_picture_of_the_study_names_both_draws() -> None:
-    figure = plots.calibration([study_row(8, 0.05), study_row(32, 0.0), study_row(100, 0.01)])
+    figure = quantization.calibration_figure([study_row(8, 0.05), study_row(32, 0.0), study_row(100, 0.01)])
     assert figure is not None
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "draw A against float",
@@ -121,8 +121,8 @@ def test_the_picture_of_the_study_names_both_draws() -> None:
 
 
 def test_nothing_to_show_is_no_picture() -> None:
-    assert plots.histograms([]) is None
-    assert plots.calibration([]) is None
+    assert quantization.histograms_figure([]) is None
+    assert quantization.calibration_figure([]) is None
 
 
 def apart(figure: Any) -> None:

@@ -1,0 +1,94 @@
+"""The content of `report.html`, section by section, from `result.json` and the sealed artifacts of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from edgekit.core.config import STAGES
+from edgekit.core.hashing import sha256_file
+from edgekit.core.schema.result import Result
+from edgekit.report import run
+from edgekit.report.html.notebooks import Link
+from edgekit.report.result import RESULT
+from edgekit.report.sections import (
+    bundles,
+    call_costs,
+    classes,
+    conversion,
+    decisions,
+    devices,
+    latency,
+    loads,
+    machine,
+    outcome,
+    profile,
+    quantization,
+    streams,
+    variants,
+)
+
+
+def build_context(folder: Path, result: Result, links: list[Link]) -> dict[str, Any]:
+    """Everything that `page.html.j2` names; a figure that the run has no data for is left out of `figures`."""
+    chain = run.chain(folder, result)
+    benchmark = chain["benchmark"]
+    predicted = profile.predicted_rows(benchmark)
+    return {
+        "run": result,
+        "headline": outcome.headline(result),
+        "facts": outcome.facts(result),
+        "targets": outcome.targets_grid(result),
+        "data_notes": result.get("data_notes", []),
+        "missed": [
+            *outcome.missed_lines(result),
+            *outcome.leakage_lines(result),
+            *quantization.shared_scale_lines(chain.get("quantize")),
+        ],
+        "bundles": bundles.page_grid(result),
+        "waterfall": latency.waterfall_grid(result),
+        "tail": latency.percentiles_grid(result, latency.shown_in_ecdf(benchmark)),
+        "loads": loads.section(result, benchmark.config["confidence"]),
+        "cost": call_costs.section(result),
+        "time_breakdown": profile.section(chain["profile"].metrics, result, predicted),
+        "by_class": classes.section(result, benchmark),
+        "streams": streams.page_grid(result),
+        "devices": devices.page_grid(result),
+        "variants": variants.page_grid(result),
+        "rejected": decisions.rejected_grid(result),
+        "rivals": variants.rivals_grid(result),
+        "decisions": decisions.page_grid(result),
+        "converted": conversion.grids(chain["convert"], result),
+        "machine": machine.facts(result),
+        "seen": machine.noise_grid(result),
+        "versions": machine.versions_grid(result, chain),
+        "stages": stage_rows(result),
+        "links": {link.stage: link for link in links},
+        "config": yaml.safe_dump(result["config"], sort_keys=False, allow_unicode=True),
+        "result_sha256": sha256_file(folder / RESULT),
+        "figures": {
+            **variants.pictures(result),
+            **latency.pictures(result, benchmark),
+            **profile.pictures(chain["profile"].metrics, predicted),
+            **classes.pictures(benchmark),
+            **loads.pictures(result["loads"]),
+            **call_costs.pictures(result),
+        },
+    }
+
+
+def stage_rows(result: Result) -> list[dict[str, str]]:
+    """The stages: when each was sealed, how long it took, and its key."""
+    return [
+        {
+            "stage": stage,
+            "finished": found["finished"].replace("T", " ").replace("+00:00", " UTC"),
+            "seconds": f"{found['seconds']:.1f}",
+            "key": found["key"],
+            "digest": found["digest"],
+        }
+        for stage, found in ((stage, result["stages"].get(stage)) for stage in ("origin", *STAGES))
+        if found
+    ]

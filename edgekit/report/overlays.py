@@ -1,0 +1,133 @@
+"""Boxes and masks drawn over a picture: those of its label, and those of an answer with what is wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import Normal, Stroke
+
+from edgekit.core.tasks import segmentation
+from edgekit.core.tasks.box_matches import boxes_of, compared
+from edgekit.runner.drawing import style
+from edgekit.runner.masks import UNKNOWN
+
+LINE = 1.3
+"""Points; between thin lines that stand out against the colour."""
+SOLID: Literal["-"] = "-"
+Colour = tuple[float, float, float]
+NAMED = 6
+"""Classes in a legend."""
+OPACITY = 130
+"""Of a mask, of 255."""
+
+
+def box_label(axes: Axes, label: np.ndarray) -> str:
+    """The boxes of a label (1 + most, 5); how many, in words."""
+    boxes = boxes_of(label[1:])
+    for kind, sides in zip(boxes.classes, boxes.sides, strict=True):
+        _draw_box(axes, int(kind), sides)
+    return f"{len(boxes.classes)} labelled"
+
+
+def box_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
+    """The sure boxes of an answer (100, 6), a cross in each that is wrong, a ring where a label is missed."""
+    found = compared(answer, label)
+    for kind, sides, is_right in zip(found.boxes.classes, found.boxes.sides, found.right, strict=True):
+        _draw_box(axes, int(kind), sides)
+        if not is_right:
+            _mark_box(axes, int(kind), sides, "x")
+    for kind, sides, is_found in zip(found.labels.classes, found.labels.sides, found.found, strict=True):
+        if not is_found:
+            _mark_box(axes, int(kind), sides, "o")
+    wrong, missed = int((~found.right).sum()), int((~found.found).sum())
+    return f"{int(found.right.sum())} found, {wrong} wrong, {missed} missed"
+
+
+def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
+    """What the lines and marks mean."""
+    lines = [
+        Line2D([], [], color=_colour(kind), linestyle=_pattern(kind), linewidth=2, label=name)
+        for kind, name in enumerate(names[:NAMED])
+    ]
+    marks = [("x", "wrong"), ("o", "missed")] if with_marks else []
+    return lines + [
+        Line2D([], [], color="black", marker=mark, fillstyle="none", linestyle="none", label=name)
+        for mark, name in marks
+    ]
+
+
+def _draw_box(axes: Axes, kind: int, sides: np.ndarray) -> None:
+    left, top, right, bottom = sides.tolist()
+    around = (_shares(style.of(kind).against), LINE + 1.2, SOLID)
+    for colour, width, pattern in (around, (_colour(kind), LINE, _pattern(kind))):
+        place = (left - 0.5, top - 0.5), right - left, bottom - top
+        axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
+
+
+def _mark_box(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
+    left, top, right, bottom = sides.tolist()
+    against = _shares(style.of(kind).against)
+    axes.plot(
+        [(left + right) / 2], [(top + bottom) / 2],
+        marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
+        path_effects=[Stroke(linewidth=3, foreground=against), Normal()],
+    )  # fmt: skip
+
+
+def _colour(kind: int) -> Colour:
+    return _shares(style.of(kind).colour)
+
+
+def _shares(colour: style.Colour) -> Colour:
+    red, green, blue = colour
+    return red / 255, green / 255, blue / 255
+
+
+def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
+    pattern = style.of(kind).pattern
+    return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else SOLID
+
+
+def mask_label(axes: Axes, label: np.ndarray) -> str:
+    """The mask (height, width) of a label, black where no class is known; how much of it is, in words."""
+    _draw_mask(axes, label)
+    return f"{(label != UNKNOWN).mean():.0%} labelled"
+
+
+def mask_answer(axes: Axes, answer: np.ndarray, label: np.ndarray) -> str:
+    """The cells (rows, columns) of an answer; the share of the labelled pixels that is right, in words."""
+    _draw_mask(axes, answer)
+    return f"{segmentation.closeness(answer[None], label[None])[0]:.0%} right"
+
+
+def mask_legend(names: Sequence[str]) -> list[Patch]:
+    """What the colours mean."""
+    return [Patch(color=_colour(kind), label=name) for kind, name in list(enumerate(names))[1 : 1 + NAMED]]
+
+
+def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
+    colours = np.zeros((UNKNOWN + 1, 4), np.uint8)
+    colours[1:, 3] = OPACITY
+    for kind in range(1, UNKNOWN):
+        colours[kind, :3] = style.of(kind).colour
+    right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
+    axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
+
+
+class Overlay(NamedTuple):
+    """How a task's labels and answers are drawn over a picture; the two functions say what they drew, in words."""
+
+    label: Callable[..., str]
+    answer: Callable[..., str]
+    legend: Callable[[Sequence[str]], list[Any]]
+
+
+OVERLAYS = {
+    "detection": Overlay(box_label, box_answer, box_legend),
+    "segmentation": Overlay(mask_label, mask_answer, mask_legend),
+}

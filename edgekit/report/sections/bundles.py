@@ -1,0 +1,79 @@
+"""The bundles, what they answered in a fresh process, and what is in them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import VariantRow
+from edgekit.report.figures import DARK, LIGHT, MID, STYLE, done
+from edgekit.report.formatting import count
+from edgekit.report.tables import Grid, Table, grid
+
+
+def table(artifact: Artifact) -> Table:
+    """Every bundle and what it answered in a fresh process."""
+    rows = []
+    for target, entry in artifact.metrics["bundles"].items():
+        proof = artifact.metrics["selftest"][target]
+        rows.append(
+            (
+                entry["file"],
+                entry["variant"],
+                count(entry["bytes"]),
+                f"{proof['interpreter']} {proof['version']}",
+                f"{proof['max_abs_delta']:.2g}",
+                f"{proof['top1_agreement']:.0%} of {proof['vectors']}",
+                entry["sha256"][:12],
+            )
+        )
+    return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
+
+
+def page_grid(result: Result) -> Grid | None:
+    """The files to copy to a device: the bundle's bytes as it is sent, its model's on disk and if they are zipped."""
+    models = {row["name"]: row for row in result["variants"]}
+    rows = []
+    for target, entry in result["bundles"].items():
+        model = cast("VariantRow", models[entry["variant"]])
+        bytes_of = count(entry["bytes"]), count(model["bytes"]), count(model["zipped_bytes"])
+        rows.append((target, entry["file"], entry["variant"], *bytes_of, entry["sha256"]))
+    sizes = ("sent", "model", "zipped")
+    columns = ("target", "file in bundles/", "variant", *sizes, "sha256")
+    return grid("Files to copy to a device, in bytes", columns, rows, "|".join(sizes)) if rows else None
+
+
+def members_figure(bundles: dict[str, dict[str, int]]) -> Figure:
+    """Bytes of each bundle by member."""
+    kinds = ("model", "golden", "rest")
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 0.5 * len(bundles) + 1.3), layout="constrained")
+        left = dict.fromkeys(bundles, 0.0)
+        for kind, colour, hatch in zip(kinds, (DARK, MID, LIGHT), ("", "...", "///"), strict=True):
+            widths = [
+                sum(size for name, size in each.items() if _kind(name) == kind) / 1024 for each in bundles.values()
+            ]
+            axes.barh(
+                list(bundles),
+                widths,
+                left=list(left.values()),
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                label={"model": "model", "golden": "golden vectors", "rest": "manifest and texts"}[kind],
+            )
+            left = {name: left[name] + width for name, width in zip(left, widths, strict=True)}
+        axes.set(xlabel="KiB")
+        axes.set_title("What is in each bundle")
+        axes.grid(axis="y", visible=False)
+        figure.legend(loc="outside lower center", ncols=3)
+    return done(figure)
+
+
+def _kind(member: str) -> str:
+    head = member.partition("/")[0]
+    return head if head in ("model", "golden") else "rest"

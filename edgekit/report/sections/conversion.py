@@ -1,0 +1,323 @@
+"""What conversion changed: every boundary, what was left out, and what computes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.conversion import ConvertedVariant, LastBoundary, LeftBehind, NotOffered
+from edgekit.core.schema.result import Result
+from edgekit.report.figures import DARK, MARKER, STYLE, done
+from edgekit.report.formatting import count, percent
+from edgekit.report.tables import Grid, Line, Table, grid
+
+MOST_NAMES = 4
+"""Of operators or layers that a cell lists."""
+
+
+def boundary_rows(artifact: Artifact) -> list[LastBoundary]:
+    """The last boundary of each variant, with its name, target and precision."""
+    return [
+        {
+            **variant["boundaries"][-1],
+            "name": variant["name"],
+            "target": variant["target"],
+            "precision": variant["precision"],
+            "bytes": variant["bytes"],
+        }
+        for variant in _variants(artifact)
+    ]
+
+
+def table(artifact: Artifact) -> Table:
+    """Every variant: its size, how far its outputs are from the step before, the redundant operators in the
+    file (in brackets: those that this machine adds when it compiles it), what in it still computes in float.
+    """
+    rows = [
+        (
+            variant["name"],
+            _method(variant),
+            count(variant["bytes"]),
+            row["from"],
+            f"{row['max_abs']:.2g}",
+            f"{row['snr_db']:.1f}",
+            cosine(row["cosine"]),
+            cosine(row["worst_cosine"]),
+            percent(row["top1_agreement"]),
+            _left_behind(artifact.metrics["debris"].get(variant["name"], [])),
+            _in_float(variant["float_ops"]),
+        )
+        for variant, row in zip(_variants(artifact), boundary_rows(artifact), strict=True)
+    ]
+    heads = ("variant", "int8 by", "bytes", "compared with", "max |Δ|", "SNR, dB", "cosine", "of the worst sample",
+             "top-1 agreement", "redundant operators", "still in float")  # fmt: skip
+    return Table(heads, rows)
+
+
+def left_out_table(artifact: Artifact) -> Table:
+    """What is not among the variants: what failed, with operator, layer, cause and what to do; what is not offered."""
+    rows: list[tuple[str, ...]] = [
+        (row["name"], row["kind"], row["operator"] or "", row["layer"] or "", row["cause"], row["advice"] or "")
+        for row in artifact.metrics["left_out"]
+    ]
+    rows += dict.fromkeys(
+        (f"…-{row['precision']}-{row['target']}", "not offered", "", "", row["reason"], "")
+        for row in _not_offered(artifact)
+    )
+    heads = ("left out", "because of", "operator", "layer", "cause", "what to do")
+    return Table(heads, rows or [("nothing", *[""] * 5)])
+
+
+def transposes_table(artifact: Artifact) -> Table:
+    """Every transpose inside a variant's graph, between which layers, and how many bytes it reads and writes."""
+    rows = [
+        (name, "when compiled" if one["compiled"] else "in the file", one["where"], count(one["moved_bytes"]))
+        for name, found in artifact.metrics["debris"].items()
+        for one in found
+        if one["kind"] == "transpose"
+    ]
+    none = [(f"none in {len(_variants(artifact))} variants", "", "", "")]
+    return Table(("transposes inside the graph", "found", "between", "bytes moved"), rows or none)
+
+
+def ends_table(artifact: Artifact) -> Table:
+    """The boundaries before and behind the converters: raw sample to input, calibration to ranges, scores to answer.
+
+    Of a network whose branches were merged after its training, that too.
+    """
+    return Table(
+        ("model", "boundary", "samples", "what was found"),
+        [
+            (row["model"], f"{row['from']} → {row['to']}", count(row["samples"]), _end(row))
+            for row in artifact.metrics["ends"]
+        ],
+    )
+
+
+def cosine(value: float) -> str:
+    """With as many nines as tell it from 1: `0.9998`, `0.999997`."""
+    return f"{value:.4f}" if value < 0.9999 else f"{value:.7g}"
+
+
+def _end(row: Mapping[str, Any]) -> str:
+    if row["to"] == "ranges":
+        return (
+            f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
+            f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
+        )
+    if row["to"] == "merged":
+        return (
+            f"max |Δ| {row['max_abs']:.2g}, the largest output {row['largest']:.3g}; {count(row['parameters_before'])} "
+            f"parameters became {count(row['parameters'])}"
+        )
+    if "metric" in row:
+        return f"{row['metric']} {'-' if row['accuracy'] is None else percent(row['accuracy'])}"
+    if row["to"] == "answer":
+        return f"{percent(row['accuracy'])} right, {percent(row['best_order'])} in the best order of labels"
+    return f"max |Δ| {row['max_abs']:.2g}, SNR {row['snr_db']:.1f} dB, cosine {cosine(row['cosine'])}"
+
+
+def missing_names(artifact: Artifact) -> list[str]:
+    """Names of the variants that the config asks for, and that are neither there nor left out with a reason."""
+    config, found = artifact.config, artifact.metrics
+    absent = {note.split(":")[0] for note in found["notes"]}
+    asked = [
+        f"{model}-{precision}-{target}"
+        for model in config["models"]
+        if model not in absent
+        for target in config["targets"]
+        for precision in config["precisions"]
+    ]
+    known = {row["name"] for row in (*_variants(artifact), *found["left_out"], *_not_offered(artifact))}
+    return [name for name in asked if name not in known]
+
+
+def _not_offered(artifact: Artifact) -> list[NotOffered]:
+    found: list[NotOffered] = artifact.metrics["not_offered"]
+    return found
+
+
+def _variants(artifact: Artifact) -> list[ConvertedVariant]:
+    found: list[ConvertedVariant] = json.loads(artifact.file("variants.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _method(variant: ConvertedVariant) -> str:
+    """`PTQ, percentile, kept in float: 2`; nothing for what is float anyway."""
+    if variant["method"] == "float":
+        return ""
+    recipe = variant["quantization"]
+    if recipe is None:
+        return str(variant["method"].upper())
+    words = [
+        "QAT" if variant["method"] == "qat" else "PTQ",
+        {"minmax": "min-max"}.get(recipe["ranges"], recipe["ranges"]),
+    ]
+    if recipe["bias_correction"]:
+        words.append("biases not corrected: not offered" if variant["not_offered"] else "biases corrected")
+    if recipe["keep_float"]:
+        words.append(f"kept in float: {len(recipe['keep_float'])}")
+    return ", ".join(words)
+
+
+def _left_behind(redundant: list[LeftBehind]) -> str:
+    """`pad 2, copy 3 [reshape 1]`; nothing where there is none."""
+    in_file, compiled = (
+        ", ".join(f"{kind} {number}" for kind, number in Counter(one["kind"] for one in found).items())
+        for found in ([one for one in redundant if one["compiled"] == when] for when in (False, True))
+    )
+    return " ".join(part for part in (in_file, f"[{compiled}]" if compiled else "") if part)
+
+
+def _in_float(operators: list[str]) -> str:
+    """`2: MEAN:pool, SOFTMAX:head`; nothing where all computes in integers, or nothing was to."""
+    return f"{len(operators)}: {_some(operators)}" if operators else ""
+
+
+def grids(convert: Artifact, result: Result) -> list[Grid]:
+    """The tables, in the order of the pipeline."""
+    lost = left_out_grid(result)
+    return [ends_grid(convert), boundaries_grid(convert), *([lost] if lost else []), left_behind_grid(convert, result)]
+
+
+def ends_grid(convert: Artifact) -> Grid:
+    """The boundaries before and behind the converters; of each the network that stands worst."""
+    found: dict[str, list[tuple[float, tuple[str, ...]]]] = defaultdict(list)
+    for row, (model, boundary, samples, what) in zip(convert.metrics["ends"], ends_table(convert).rows, strict=True):
+        found[boundary].append((_badness(row), (boundary, model, samples, what)))
+    rows = [max(some, key=lambda each: each[0])[1] for some in found.values()]
+    columns = ("boundary", "worst network", "samples", "what was found there")
+    return grid("Before and behind the converters, each at its worst", columns, rows, "samples", "what was found there")
+
+
+def boundaries_grid(convert: Artifact) -> Grid:
+    """From network to file, step by step: in each column the worst of all files that crossed that boundary."""
+    found: dict[tuple[str, str], list[LastBoundary]] = defaultdict(list)
+    for row in boundary_rows(convert):
+        found[row["to"], row["from"]].append(row)
+    lines = [
+        Line(
+            (
+                *boundary,
+                str(len(some)),
+                f"{max(row['max_abs'] for row in some):.2g}",
+                f"{min(row['snr_db'] for row in some):.1f}",
+                cosine(min(row["worst_cosine"] for row in some)),
+                percent(min(row["top1_agreement"] for row in some)),
+                min(some, key=lambda row: row["snr_db"])["name"],
+            )
+        )
+        for boundary, some in found.items()
+    ]
+    columns = (
+        "file", "compared with", "files", "max\u00a0|\u2060Δ|", "SNR, dB", "cosine of the worst sample",
+        "top-1 agreement", "least SNR in",
+    )  # fmt: skip
+    samples = convert.metrics["check_samples"]
+    caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"
+    return Grid(caption, columns, lines, frozenset(columns[2:7]))
+
+
+def left_out_grid(result: Result) -> Grid | None:
+    """Variants that failed or were wrong, each with its layer and advice; None if nothing was left out."""
+    rows = [
+        (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
+        for row in result["left_out"]
+    ]
+    columns = ("variant", "because of", "layer", "cause", "what to do")
+    caption = "Left out: variants that failed to convert, or gave other answers; the run continued without them"
+    return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
+
+
+def left_behind_grid(convert: Artifact, result: Result) -> Grid:
+    """What computes nothing in the files that ship, or that came nearest where nothing does."""
+    redundant: dict[str, list[LeftBehind]] = convert.metrics["debris"]
+    nearest = {target: row["name"] for target, row in result["unmet"].items() if row}
+    shown = {**result["winners"], **nearest}
+    in_float = {name: ", ".join(convert.metrics["float_ops"].get(name, [])) for name in shown.values()}
+    has_float = any(in_float.values())
+    lines = [
+        Line(
+            (
+                name,
+                target if target in result["winners"] else f"{target}: no bundle",
+                str(_transposes(redundant.get(name, []))),
+                count(sum(one["moved_bytes"] for one in redundant.get(name, []))),
+                _summary(redundant.get(name, [])),
+                *([in_float[name]] if has_float else []),
+            )
+        )
+        for target, name in shown.items()
+    ]
+    turned = sum(_transposes(found) > 0 for found in redundant.values())
+    columns = (
+        "variant", "target", "transposes inside", "bytes moved", "left behind, and where",
+        *(["in float inside int8"] if has_float else []),
+    )  # fmt: skip
+    caption = (
+        f"What the converters left behind that computes nothing; {turned or 'none'} of "
+        f"{convert.metrics['variants']} files {'have' if turned > 1 else 'has'} a transpose inside the graph"
+    )
+    return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))
+
+
+def _badness(row: Mapping[str, Any]) -> float:
+    """Larger is worse: of inputs the SNR, of ranges the values outside, of answers those that are wrong.
+
+    Of merged branches the share that the outputs moved.
+    """
+    if "snr_db" in row:
+        return -float(row["snr_db"])
+    if row["to"] == "merged":
+        return float(row["max_abs"] / row["largest"])
+    return float(row["most_outside"] if "most_outside" in row else -row["accuracy"])
+
+
+def _transposes(redundant: list[LeftBehind]) -> int:
+    return sum(one["kind"] == "transpose" for one in redundant)
+
+
+def _summary(redundant: list[LeftBehind]) -> str:
+    """`copy 2: stem, head; when compiled here: reshape 1: input → stem.1`."""
+    said = []
+    for compiled in (False, True):
+        places: dict[str, list[str]] = defaultdict(list)
+        for one in redundant:
+            if one["compiled"] == compiled:
+                places[one["kind"]].append(one["where"])
+        words = [f"{kind} {len(where)}: {_some(where)}" for kind, where in places.items()]
+        said += [("when compiled here: " if compiled else "") + "; ".join(words)] if words else []
+    return "; ".join(said) or "nothing"
+
+
+def _some(where: list[str]) -> str:
+    return ", ".join(where[:MOST_NAMES]) + (", …" if len(where) > MOST_NAMES else "")
+
+
+def boundaries_figure(rows: Sequence[LastBoundary]) -> Figure:
+    """SNR of every conversion step against the step before; a line for each network on each target."""
+    lines = list(dict.fromkeys(_line(row) for row in rows))[::-1]
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 0.26 * len(lines) + 1.6), layout="constrained")
+        for row in rows:
+            axes.plot([row["snr_db"]], [lines.index(_line(row))], MARKER[row["precision"]], color=DARK, markersize=6.5)
+        axes.set_yticks(range(len(lines)), lines)
+        axes.set(xlabel="SNR against the step before, dB (higher is closer)", ylim=(-0.7, len(lines) - 0.3))
+        axes.set_xlim(min(0, *(row["snr_db"] for row in rows)) - 2, None)
+        axes.set_title("What each conversion changed")
+        there = {row["precision"] for row in rows}
+        for precision, marker in MARKER.items():
+            if precision in there:
+                axes.plot([], [], marker, color=DARK, label=f"to {precision}")
+        figure.legend(loc="outside lower center", ncols=5)
+    return done(figure)
+
+
+def _line(row: LastBoundary) -> str:
+    return str(row["name"]).replace(f"-{row['precision']}-", " → ")

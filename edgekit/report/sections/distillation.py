@@ -1,0 +1,294 @@
+"""The choice of a student, and what each teacher and loss taught it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.training import CandidatePoint, Epoch, ShortlistRow, ShownCandidate, StudentRow
+from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Look, done, label_curve_ends
+from edgekit.report.formatting import count, milliseconds, percent, points
+from edgekit.report.tables import Table
+
+NO_LONE_STUDENT = "no student was trained by labels alone, so what the teacher brought is not known"
+LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
+"""Marker and colour of each family, in the order they come."""
+LEAST_GAP = 0.075
+"""Between two numbers of one line, share of a panel's width."""
+LINE_POINTS = 10
+FAR = 4
+"""A limit so many times above the slowest is named, not drawn: it would compress the scale."""
+CURVE_LOOKS = (("#333333", ":", "o"), (ACCENT, "-", "s"), (DARK, "--", "^"), (MID, "-.", "D"), ("#009E73", "-", "v"))
+"""Colour, line and marker of each curve."""
+
+
+def table(artifact: Artifact) -> Table:
+    """The teachers that were there, and the student by each loss; by labels alone too, where one was so trained."""
+    found = artifact.metrics
+    students: list[StudentRow] = found["students"]
+    small = tuple(count(found["student_cost"][name]) for name in ("parameters", "macs"))
+    rows = [
+        (
+            f"teacher: {row['name']}",
+            percent(row["validation_accuracy"]),
+            "",
+            "",
+            *(count(row["cost"][name]) if row["cost"] else "" for name in ("parameters", "macs")),
+            "teaches" if row["teaches"] else "",
+        )
+        for row in found["teachers"]
+    ]
+    rows += [
+        (
+            "student, labels alone" if row["options"] is None else f"student, {row['name']}",
+            percent(row["validation_accuracy"]),
+            "" if row["options"] is None or row["gain_pp"] is None else f"{row['gain_pp']:+.2f}",
+            "" if row["gap_closed"] is None else points(row["gap_closed"]),
+            *small,
+            "kept" if row["kept"] else "",
+        )
+        for row in students
+    ]
+    rows += [(f"student, {name}", "", "", "", "", "", f"skipped: {why}") for name, why in found["skipped"].items()]
+    heads = ("network", "validation accuracy", "gain, pp", "share of the gap", "parameters", "MACs", "")
+    alone = any(row["options"] is None for row in students)
+    return Table(heads, rows, "" if alone else NO_LONE_STUDENT)
+
+
+def curves(artifact: Artifact) -> dict[str, list[Epoch]]:
+    """Epochs of each training of the student, by name."""
+    return {"labels alone" if name == "alone" else name: rows for name, rows in artifact.metrics["history"].items()}
+
+
+def candidates_table(artifact: Artifact) -> Table:
+    """Every candidate for the student: its costs, its p50 on every target untrained, and what became of it.
+
+    What could not be converted, and so was not timed, stands behind that.
+    """
+    rows = artifact.metrics["candidates"]
+    if not rows:
+        return Table(("candidates",), [("the config names one student: nothing to choose",)])
+    files = list(dict.fromkeys((file["target"], file["precision"]) for row in rows for file in row["timed"]))
+    heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
+    rows = [
+        (
+            row["name"],
+            count(row["parameters"]),
+            count(row["macs"]),
+            count(min(row["bytes"].values(), default=None)),
+            *_times(row, files),
+            milliseconds(row["best"]["p50_ms"] if row["best"] else None),
+            percent(row["validation_accuracy"]),
+            "; ".join(["the student" if row["kept"] else row["reason"], *_lost(row)]),
+        )
+        for row in rows
+    ]
+    return Table(heads, rows, _title(artifact.metrics["shortlist"]))
+
+
+def _times(row: ShownCandidate, files: list[tuple[str, str]]) -> list[str]:
+    """The p50 of each file, a dash for one that could not be made."""
+    found = {(file["target"], file["precision"]): file["p50_ms"] for file in row["timed"]}
+    return [milliseconds(found.get(file)) for file in files]
+
+
+def _lost(row: ShownCandidate) -> list[str]:
+    return [f"{one['target']} {one['precision']} left out: {one['reason']}" for one in row["left_out"]]
+
+
+def candidate_points(artifact: Artifact) -> list[CandidatePoint]:
+    """One row for each file that was timed: what `candidates_figure` draws."""
+    candidates: list[ShownCandidate] = artifact.metrics["candidates"]
+    return [
+        {**timed, "name": row["name"], "builder": row["builder"], "macs": row["macs"], "kept": row["kept"]}
+        for row in candidates
+        for timed in row["timed"]
+    ]
+
+
+def latency_limit_ms(artifact: Artifact) -> float | None:
+    """What the candidates were compared with; None: nothing, or not one number for all of them."""
+    shortlist = artifact.metrics["shortlist"]
+    return shortlist["latency_p50_ms"] if shortlist and "limits" not in shortlist else None
+
+
+def _title(shortlist: ShortlistRow) -> str:
+    limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
+    limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
+    limits = shortlist.get("limits", limits)
+    text = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
+    text += ", ".join(limits) or "none on latency or size"
+    if shortlist["no_student_for"]:
+        text += f"; no student for {', '.join(shortlist['no_student_for'])}: the one that is kept has no file for it"
+    if shortlist["replayed"] and shortlist["measured"] != shortlist["today"]:
+        text += (
+            f"; a recorded choice is followed, today's would train {', '.join(shortlist['today']['trained']) or 'none'}"
+        )
+    return text
+
+
+class Network(NamedTuple):
+    """One that was timed, whatever its files."""
+
+    macs: int
+    name: str
+    family: str
+    kept: bool
+
+
+def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None = None) -> Figure | None:
+    """p50 against multiply-adds, both log, a panel for each target; hollow is fp32, full is int8. None without points.
+
+    Numbers above a panel name the networks, in the order of their multiply-adds; a family has one marker.
+    """
+    if not points:
+        return None
+    networks = sorted({Network(row["macs"], row["name"], family(row["builder"]), row["kept"]) for row in points})
+    targets = list(dict.fromkeys(row["target"] for row in points))
+    families = list(dict.fromkeys(network.family for network in networks))
+    looks = {name: LOOKS[place % len(LOOKS)] for place, name in enumerate(families)}
+    low, high = _axis_ends([network.macs for network in networks])
+    lines = lines_up([network.macs for network in networks], low, high)
+    size = (2.2 + 2.2 * len(targets), 3.0 + 0.14 * max(lines) + 0.1 * (len(networks) + 3))
+    with plt.rc_context(STYLE):
+        figure, panels = plt.subplots(1, len(targets), figsize=size, layout="constrained", sharey=True, squeeze=False)
+        levels = [row["p50_ms"] for row in points]
+        near = limit_ms is not None and limit_ms <= FAR * max(levels)
+        levels += [limit_ms] if limit_ms and near else []
+        for axes, target in zip(panels[0], targets, strict=True):
+            axes.set(
+                xscale="log", yscale="log", xlim=(low, high), ylim=_axis_ends(levels), xlabel="multiply-adds, millions"
+            )
+            _networks(axes, [row for row in points if row["target"] == target], looks)
+            _numbers(axes, networks, lines)
+            axes.set_title(target, pad=8 + LINE_POINTS * (max(lines) + 1))
+            for axis, unit in ((axes.xaxis, 1e6), (axes.yaxis, 1)):
+                axis.set_major_locator(LogLocator(subs=_tick_steps(*axis.get_view_interval())))
+                axis.set_major_formatter(FuncFormatter(partial(_plain_number, unit=unit)))
+                axis.set_minor_locator(NullLocator())
+            if limit_ms and near:
+                axes.axhspan(limit_ms, axes.get_ylim()[1], color="#eeeeee", zorder=0)
+                axes.axhline(limit_ms, color="#333333", linewidth=1, linestyle="--")
+        panels[0][0].set_ylabel("p50 of one call, untrained, ms")
+        _legend(figure, networks, looks, _budget_label(limit_ms, near))
+    return done(figure)
+
+
+def family(builder: str) -> str:
+    """`resnet` of `edgekit.models.resnet:resnet8`: networks of one module are drawn alike."""
+    return builder.partition(":")[0].rpartition(".")[2]
+
+
+def _networks(axes: Axes, rows: Sequence[CandidatePoint], looks: dict[str, tuple[str, str]]) -> None:
+    """Both precisions of a network hang on one line; the student's is thick."""
+    for name in dict.fromkeys(row["name"] for row in rows):
+        own = [row for row in rows if row["name"] == name]
+        marker, colour = looks[family(own[0]["builder"])]
+        values = [row["p50_ms"] for row in own]
+        axes.vlines(own[0]["macs"], min(values), max(values), color=colour, linewidth=3 if own[0]["kept"] else 1)
+        for row in own:
+            face = colour if row["precision"] == "int8" else "white"
+            axes.plot(row["macs"], row["p50_ms"], marker, color=colour, markerfacecolor=face, markersize=7)
+
+
+def _numbers(axes: Axes, networks: Sequence[Network], lines: Sequence[int]) -> None:
+    """Above the panel, each over its network."""
+    for number, (network, line) in enumerate(zip(networks, lines, strict=True), 1):
+        axes.annotate(
+            str(number),
+            (network.macs, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3 + LINE_POINTS * line),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8.5,
+            weight="bold" if network.kept else "normal",
+        )
+        axes.axvline(network.macs, color="#cccccc", linewidth=0.6, linestyle=":", zorder=0)
+
+
+def lines_up(macs: Sequence[float], low: float, high: float) -> list[int]:
+    """How many lines up each number stands, so that none touches another; `macs` ascend between `low` and `high`."""
+    ends: list[float] = []
+    found = []
+    for value in macs:
+        x = math.log(value / low) / math.log(high / low)
+        line = next((place for place, end in enumerate(ends) if x - end >= LEAST_GAP), len(ends))
+        ends[line : line + 1] = [x]
+        found.append(line)
+    return found
+
+
+def _legend(figure: Figure, networks: Sequence[Network], looks: dict[str, tuple[str, str]], budget: str) -> None:
+    lines = []
+    for number, network in enumerate(networks, 1):
+        marker, colour = looks[network.family]
+        label = f"{number}  {network.name}" + (", the student" if network.kept else "")
+        lines.append(Line2D([], [], linestyle="", marker=marker, color=colour, markersize=6, label=label))
+    grey: Look = {"linestyle": "", "marker": "o", "color": "#777777", "markersize": 6}
+    lines.append(Line2D([], [], markerfacecolor="white", label="hollow: fp32", **grey))
+    lines.append(Line2D([], [], label="full: int8", **grey))
+    if budget:
+        lines.append(Line2D([], [], color="#333333", linewidth=1, linestyle="--", label=budget))
+    figure.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8.5, handletextpad=0.5)
+
+
+def _axis_ends(values: Sequence[float]) -> tuple[float, float]:
+    """Room on both sides of a log axis, enough for a tick at 1, 2 or 5."""
+    margin = max((max(values) / min(values)) ** 0.12, 1.6)
+    return min(values) / margin, max(values) * margin
+
+
+def _budget_label(limit_ms: float | None, near: bool) -> str:
+    return (f"budget, {limit_ms:g} ms" + ("" if near else ": far above")) if limit_ms else ""
+
+
+def _tick_steps(low: float, high: float) -> tuple[float, ...]:
+    """Ticks within a decade: fewer where there are many decades."""
+    return (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
+
+
+def _plain_number(value: float, _: int, unit: float) -> str:
+    return f"{value / unit:g}"
+
+
+def curves_figure(curves: Mapping[str, Sequence[Epoch]], reference: tuple[str, float] | None = None) -> Figure:
+    """Validation accuracy by epoch, a line for each training; `reference` is drawn as a level."""
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.2, 3.0), layout="constrained")
+        for rows, (colour, line, marker) in zip(curves.values(), itertools.cycle(CURVE_LOOKS), strict=False):
+            epochs = [row["epoch"] for row in rows]
+            values = [row["validation_accuracy"] for row in rows]
+            every = max(1, len(rows) // 12)
+            axes.plot(epochs, values, line, color=colour, marker=marker, markersize=3.5, markevery=every)
+        if reference:
+            axes.axhline(reference[1], color="#333333", linewidth=1, linestyle=(0, (8, 3)))
+        values = [row["validation_accuracy"] for rows in curves.values() for row in rows]
+        top = max([*values, reference[1] if reference else 0])
+        low = sorted(values)[len(values) // 4]
+        axes.set(xlabel="epoch", ylabel="validation accuracy", ylim=(max(0, low - 0.02), min(1.002, top + 0.01)))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_title("Validation accuracy by epoch")
+        last = max(rows[-1]["epoch"] for rows in curves.values())
+        axes.set_xlim(min(1, last - 1), last)
+        ends = {name: (rows[-1]["epoch"], rows[-1]["validation_accuracy"]) for name, rows in curves.items()}
+        looks = [
+            {"color": colour, "marker": marker}
+            for _, (colour, _, marker) in zip(curves, itertools.cycle(CURVE_LOOKS), strict=False)
+        ]
+        if reference:
+            ends[reference[0]] = (last, reference[1])
+            looks.append({"color": "#333333", "marker": "_"})
+        label_curve_ends(axes, list(ends.values()), list(ends), looks)
+    return done(figure)

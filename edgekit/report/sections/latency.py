@@ -1,0 +1,154 @@
+"""How long calls took: their distribution, and the speed-up of each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
+
+from edgekit.core.artifacts import EVIDENCE, Artifact
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import WaterfallStep
+from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Look, Picture, done, picture
+from edgekit.report.formatting import count, faster, faster_with_ends, milliseconds, span, times
+from edgekit.report.tables import Grid, grid
+
+SAMPLES = f"{EVIDENCE}/samples_ms.npz"
+MOST_CURVES = 7
+RANKS = {50: "o", 95: "s", 99: "^"}
+LOOKS = (
+    ("#333333", "-"), (DARK, "--"), (ACCENT, "-"), (MID, "-."), ("#777777", ":"), (DARK, ":"), (ACCENT, "-."),
+)  # fmt: skip
+POINTS = 400
+"""Steps of a curve: more than a screen can show of its height, and few enough for a small file."""
+
+
+def shown_in_ecdf(benchmark: Artifact) -> list[str]:
+    """The baseline, the winners, the best post-training int8, rivals: a curve for each variant would hide them all."""
+    metrics = benchmark.metrics
+    nearest = [row["name"] for row in metrics["unmet"].values() if row]
+    shown = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
+    names = dict.fromkeys(name for name in [*shown, *(row["name"] for row in metrics["rivals"])] if name)
+    return list(names)[:MOST_CURVES]
+
+
+def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
+    """Share of the calls that took at most so long; `samples_ms` are (calls,) by name. p50, p95 and p99 are marked."""
+    shares = np.linspace(0.0, 1.0, POINTS + 1)
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
+        for number, (name, values) in enumerate(samples_ms.items()):
+            colour, line = LOOKS[number % len(LOOKS)]
+            curve_ms = np.quantile(values, shares, method="inverted_cdf")
+            axes.plot(curve_ms, shares, line, color=colour, linewidth=1.4, drawstyle="steps-post", label=name)
+            for rank, marker in RANKS.items():
+                axes.plot(np.percentile(values, rank), rank / 100, marker, color=colour, markersize=6, fillstyle="none")
+        for rank in RANKS:
+            axes.axhline(rank / 100, color="#777777", linewidth=0.7, linestyle=":", zorder=1)
+            axes.annotate(
+                f"p{rank}",
+                (1.0, rank / 100),
+                xycoords=("axes fraction", "data"),
+                xytext=(4, 0 if rank == 50 else 3 if rank == 99 else -3),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                annotation_clip=False,
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set(ylim=(0, 1.02), xlabel="one call, ms (log scale)", ylabel="share of calls at most this long")
+        axes.set_title("Latency of all calls (ECDF; ○ p50, □ p95, △ p99)")
+        figure.legend(loc="outside lower center", ncols=2, fontsize=8, handlelength=3.2)
+    return done(figure)
+
+
+def percentiles_grid(result: Result, names: Sequence[str]) -> Grid:
+    """The figures behind the curves."""
+    rows = {row["name"]: row for row in [*result["variants"], *result["rivals"]]}
+    columns = ("variant", "p50, ms", "p90, ms", "p95, ms", "p99, ms", "mean, ms", "p99 over p50", "calls")
+    lines = [
+        (
+            name,
+            *(milliseconds(rows[name][key]) for key in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "mean_ms")),
+            times(rows[name]["p99_ms"] / rows[name]["p50_ms"]),
+            count(rows[name]["calls"]),
+        )
+        for name in names
+    ]
+    return grid("Percentiles of the same calls", columns, lines, "|".join(columns[1:]))
+
+
+def waterfall_figure(steps: Sequence[WaterfallStep]) -> Figure:
+    """p50 after each step of the pipeline, log scale, with its speed-up; steps not kept are hatched.
+
+    Below the gain of a step stands the interval of that ratio; one that holds 1 is no measurable gain.
+    """
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
+        for position, step in enumerate(steps):
+            look: Look = {"color": DARK} if step["kept"] else {"color": "white", "edgecolor": DARK, "hatch": "////"}
+            axes.bar(position, step["p50_ms"], width=0.62, **look)
+            note = f"{step['p50_ms']:.3g} ms" + (f"\n{_gain(step)}" if "gain" in step else "")
+            note += "" if step["kept"] else "\nnot kept"
+            axes.annotate(
+                note, (position, step["p50_ms"]), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8
+            )
+        axes.set_yscale("log")
+        shortest = min(step["p50_ms"] for step in steps)
+        axes.set_ylim(shortest / 2.5, max(step["p50_ms"] for step in steps) * 6)
+        axes.set_xticks(range(len(steps)), [f"{step['step']}\n{_short(step)}" for step in steps], fontsize=8)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set(ylabel="p50 of one call, ms (log scale)")
+        axes.set_title("Speed-up of each step")
+        axes.grid(axis="x", visible=False)
+    return done(figure)
+
+
+def _gain(step: WaterfallStep) -> str:
+    low, high = step["gain_low"], step["gain_high"]
+    return f"{faster(step['gain'], low, high)}\n({span(low, high)})"
+
+
+def _short(step: WaterfallStep) -> str:
+    return str(step["variant"]) if "gain" in step else ""
+
+
+def waterfall_grid(result: Result) -> Grid | None:
+    """The steps from the baseline to the winner."""
+    rows = [
+        (
+            step["step"],
+            step["variant"],
+            milliseconds(step["p50_ms"]),
+            faster_with_ends(step, "gain"),
+            "yes" if step["kept"] else "no",
+        )
+        for step in result["waterfall"]
+    ]
+    columns = ("step", "variant", "p50, ms", "against the step before", "kept")
+    where = " on this machine" if "devices" in result else ""
+    return grid(f"Step by step, all measured in the same rounds{where}", columns, rows, "p50, ms") if rows else None
+
+
+def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
+    """The figures of the page; without a winner there is no waterfall."""
+    with np.load(benchmark.file(SAMPLES), allow_pickle=False) as samples_ms:
+        chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
+    medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())
+    caption = (
+        "Every timed call, none left out: the further left, the faster; the steeper, the steadier. "
+        "A curve that bends to the right at the top has slow calls that a median does not show."
+    )
+    found = {"ecdf": picture(ecdf_figure(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)}
+    if result["waterfall"]:
+        steps = "; ".join(f"{step['step']} {faster_with_ends(step, 'gain')}" for step in result["waterfall"][1:])
+        alt = f"p50 after each step of the pipeline: {steps}"
+        caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
+        found["waterfall"] = picture(waterfall_figure(result["waterfall"]), alt, caption)
+    return found

@@ -1,0 +1,105 @@
+"""Where it was measured, what else the machine did meanwhile, and with which versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.result import Result
+from edgekit.device.measure.conditions import CLOCK, NOISE, OTHERS, PACE, PREEMPTED_PER_S, STEAL
+from edgekit.report.tables import Grid, Line, grid
+
+UNDISTURBED = "nothing disturbed the measurement"
+CONDITIONS = {
+    "host": "host",
+    "cpu": "processor",
+    "cores": "cores the process could use",
+    "machine": "architecture",
+    "system": "system",
+    "python": "Python",
+    "numpy": "numpy",
+    "threads": "threads of every interpreter",
+    "protocol": "protocol",
+}
+NOISES: tuple[tuple[str, str, str, float | None], ...] = (
+    ("seconds", "seconds that it took", "{:,.0f}", None),
+    ("others_share", "taken by other processes", "{:.1%}", OTHERS),
+    ("steal_share", "withheld by the hypervisor", "{:.1%}", STEAL),
+    ("preempted_per_s", "put aside for another process, times a second", "{:.0f}", PREEMPTED_PER_S),
+    ("quota_stops", "stopped by the quota of its cgroup, times", "{:.0f}", 0),
+    ("load_before", "load average of one minute, before", "{:.2f}", None),
+    ("load_after", "load average of one minute, after", "{:.2f}", None),
+    ("clock_mhz", "clock of the fastest core, MHz", "{:,.0f}", None),
+    ("clock_change", "change of that clock", "{:.1%}", CLOCK),
+    ("throttled", "held back by heat or low voltage", "{}", None),
+    ("temperature_before_c", "temperature before, °C", "{:.0f}", None),
+    ("temperature_after_c", "temperature after, °C", "{:.0f}", None),
+    ("pace_ms", "a piece of work that is always the same, ms", "{:.3g}", None),
+    ("pace_change", "change of that time", "{:.1%}", PACE),
+    ("noise", "spread of one variant’s openings, the median of all variants", "{:.1%}", NOISE),
+)
+"""Of `conditions.seen`: key, words, how a value is written, and above which it disturbs."""
+
+
+def disturbance_text(artifact: Artifact) -> str:
+    """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
+    conditions = artifact.metrics["conditions"]
+    noise = conditions["seen"]["noise"]
+    spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
+    seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
+    seen = f"this machine: {seen}" if "devices" in artifact.metrics else seen
+    return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """Where it was measured; a condition without words of its own is shown under its name."""
+    conditions = result["conditions"]
+    rows = [
+        (CONDITIONS.get(name, name.replace("_", " ")), str(value))
+        for name, value in sorted(conditions.items(), key=lambda item: [*CONDITIONS, item[0]].index(item[0]))
+        if isinstance(value, (str, int, float))
+    ]
+    interpreters = ", ".join(f"{name} {version}" for name, version in sorted(conditions["interpreters"].items()))
+    return [
+        *rows,
+        ("interpreters", interpreters),
+        ("disturbed", "; ".join(conditions["disturbed"]) or "by nothing that was seen"),
+        ("stayed open", "; ".join(conditions["stayed_open"]) or "no comparison"),
+    ]
+
+
+def noise_grid(result: Result) -> Grid:
+    """What went on beside the measurement, and from where on it disturbs; what a machine does not show is left out."""
+    found: Mapping[str, Any] = result["conditions"]["seen"]
+    lines = [
+        Line(
+            (words, _spelt(found[key], form), "" if limit is None else form.format(limit)),
+            "out" if _disturbs(found[key], limit) else "",
+        )
+        for key, words, form, limit in NOISES
+        if found[key] is not None
+    ]
+    columns = ("beside the measurement", "seen", "disturbs above")
+    caption = "What else went on, from before the first call to after the last; shares are of all cores’ time"
+    return Grid(caption, columns, lines, frozenset(columns[1:]), frozenset(columns[:1]))
+
+
+def versions_grid(result: Result, chain: dict[str, Artifact]) -> Grid:
+    """Every library that shaped an artifact, and the interpreters that ran the variants."""
+    found: dict[tuple[str, str], list[str]] = {("edgekit", result["edgekit"]): []}
+    for stage, made in chain.items():
+        for library, version in made.versions.items():
+            found.setdefault((library, str(version)), []).append(stage)
+    rows = [
+        (*key, ", ".join(used) or "all") for key, used in sorted(found.items(), key=lambda item: item[0][0].lower())
+    ]
+    return grid("Libraries that shaped the artifacts", ("library", "version", "stages"), rows, words="stages")
+
+
+def _spelt(value: Any, form: str) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else form.format(value)
+
+
+def _disturbs(value: Any, limit: float | None) -> bool:
+    return value is True or (limit is not None and value > limit)

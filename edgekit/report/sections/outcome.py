@@ -1,0 +1,201 @@
+"""The verdict of the page: its headline, the few large figures, and what ships beside the limits of the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgekit.core import tasks
+from edgekit.core.budget import Budget, Limits
+from edgekit.core.config import TARGETS
+from edgekit.core.schema.limits import Limits as Recorded
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import Met, VariantRow
+from edgekit.measure.forecast import way_of
+from edgekit.report import checks
+from edgekit.report.formatting import (
+    capitalised,
+    count,
+    ends,
+    faster,
+    faster_with_ends,
+    milliseconds,
+    percent,
+    points,
+    span,
+    times,
+    with_ends,
+)
+from edgekit.report.tables import Grid, Line
+
+
+def headline(result: Result) -> tuple[str, str]:
+    """The verdict in a line, and what it rests on in another."""
+    verdict, budget = result["verdict"], result["budget"]
+    if not verdict["met"]:
+        message = checks.missed_message(result["nearest_miss"], budget)
+        return "Budget missed: nothing ships", f"{capitalised(message)}."
+    ships, asked = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
+    found = (
+        f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
+        f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
+        f"and {_size(verdict['size_ratio'])}. "
+        f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
+        f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
+        f"{budget['accuracy_drop_pp']:g} pp.{_accuracy_is(result)}"
+    )
+    return f"Budget met: {ships} of {asked} target{'s' if asked > 1 else ''} ship{'s' if ships == 1 else ''}", found
+
+
+def _p50(verdict: Met) -> str:
+    here, there = f"{milliseconds(verdict['p50_ms'])} ms", verdict.get("device")
+    return f"{milliseconds(there['p50_ms'])} ms on {there['host']} and {here} on this machine" if there else here
+
+
+def _accuracy_is(result: Result) -> str:
+    """What accuracy means, where it is not what everybody expects."""
+    task = tasks.named(result["task"])
+    if result["task"] == "classification":
+        return ""
+    second = getattr(task, "SECOND", None) if "second_accuracy" in result["variants"][0] else None
+    return f" Here {task.SAID}{f'; {second.metric} {second.said}' if second else ''}."
+
+
+def _size(ratio: float) -> str:
+    """Of `ratio`, the baseline's bytes over the winner's."""
+    if times(ratio) == times(1.0):
+        return "of the same size"
+    return f"{times(ratio)} smaller" if ratio > 1 else f"{times(1 / ratio)} larger"
+
+
+def _bound(pp: float) -> str:
+    return f"the loss is at most {pp:.2f} pp" if pp >= 0 else f"the gain is at least {-pp:.2f} pp"
+
+
+def _loss(drop_pp: float) -> str:
+    if round(drop_pp, 2) == 0:
+        return "keeps the baseline’s accuracy"
+    return f"{'loses' if drop_pp > 0 else 'gains'} {abs(drop_pp):.2f} pp of accuracy"
+
+
+def facts(result: Result) -> list[tuple[str, str, str]]:
+    """The few figures that stand large: value, what it is, and what it is compared with."""
+    verdict = result["verdict"]
+    if not verdict["met"]:
+        return []
+    rows = {row["name"]: row for row in result["variants"]}
+    baseline, winner = result["variants"][0], rows[verdict["winner"]]
+    metric = tasks.named(result["task"]).METRIC
+    before = f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
+    what = "latency, p50 of one call"
+    p50_ms: float | None = verdict["p50_ms"]
+    if there := verdict.get("device"):
+        before = f"this machine: {milliseconds(p50_ms)} ms; {before}"
+        p50_ms, what = there["p50_ms"], f"{what} on {there['host']} ({there['where']})"
+    large = [
+        (f"{milliseconds(p50_ms)} ms", what, before),
+        (
+            f"{count(winner['bytes'])} bytes",
+            "size of the model",
+            f"baseline: {count(baseline['bytes'])} bytes",
+        ),
+        (
+            percent(winner["accuracy_test"]),
+            f"{'accuracy' if result['task'] == 'classification' else metric} on test, read once",
+            f"baseline: {percent(baseline['accuracy_test'])}",
+        ),
+    ]
+    if (plain := ends(verdict, "speedup_vs_post_training_baseline")) is not None:
+        itself = plain == (1.0, 1.0, 1.0)
+        large.append(
+            (
+                faster(*plain),
+                "against the best plain int8",
+                "which it is itself" if itself else f"interval {span(*plain[1:])}",
+            )
+        )
+    return large
+
+
+def targets_grid(result: Result) -> Grid:
+    """What ships for each target, beside each limit of the budget."""
+    budget, baseline = result["budget"], result["variants"][0]
+    rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
+    there = result.get("devices")
+    with_files = [target for target in TARGETS if any(row["target"] == target for row in rows.values())]
+    held_to = limit_lines(budget, with_files, there is not None)
+    before = [
+        "before", baseline["name"], percent(baseline["accuracy_validation"]), "", *([] if there is None else [""]),
+        milliseconds(baseline["p50_ms"]), count(baseline["bytes"]), "1×",
+    ]  # fmt: skip
+    lines = [*held_to, Line(before)]
+    for target, name in result["winners"].items():
+        lines.append(Line([target, *_met(rows[name])], "ships"))
+    for target, nearest in _unmet(result).items():
+        if nearest:
+            lines.append(Line([f"{target}: no bundle", *_met(rows[nearest["name"]])], "out"))
+    sure = f"{100 * budget['accuracy_confidence']:g} %"
+    latency = ("p50, ms",) if there is None else (f"p50, ms on {there['slowest'] or there['where']}", "p50, ms here")
+    columns = ("target", "variant", "accuracy", f"drop at most, pp ({sure})", *latency, "bytes", "speed-up")
+    what = "What ships, and how it met the budget" if result["winners"] else "What came nearest, target by target"
+    where = "" if there is None else " on this machine"
+    caption = f"{what}; accuracy on validation, speed-up over the baseline{where} with its interval"
+    return Grid(caption, columns, lines, frozenset(columns[2:]))
+
+
+def _met(row: VariantRow) -> list[str]:
+    return [
+        row["name"],
+        percent(row["accuracy_validation"]),
+        points(row["bound_pp"]),
+        *([milliseconds(row["device"]["p50_ms"])] if "device" in row else []),
+        milliseconds(row["p50_ms"]),
+        count(row["bytes"]),
+        with_ends(row, "speedup"),
+    ]
+
+
+def missed_lines(result: Result) -> list[str]:
+    """A line for each target without a bundle."""
+    lost = result.get("targets_left_out", {})
+    return [
+        f"{target}: {near['name']} comes nearest; {'; '.join(near['reasons'])}."
+        if near
+        else f"{target}: {lost.get(target, 'no variant')}."
+        for target, near in _unmet(result).items()
+    ]
+
+
+def leakage_lines(result: Result) -> list[str]:
+    """A line for each model that came from elsewhere: does it know validation?"""
+    return [f"{checks.seen_message(found)}." for found in checks.tested_for_validation(result)]
+
+
+def _unmet(result: Result) -> dict[str, Any]:
+    return result["unmet"]
+
+
+def limit_lines(budget: Recorded, targets: Sequence[str], elsewhere: bool) -> list[Line]:
+    """A line for the limits of all targets; where they differ, one for each.
+
+    `elsewhere`: devices decided, so latencies of this machine have a column without a limit.
+    """
+    whole = Budget.model_validate(budget)
+    found = {f"limit for {target}": _limit(whole.limits(target)) for target in targets}
+    if len(set(found.values())) < 2:
+        found = {"limit of the budget": _limit(whole.limits(targets[0] if targets else ""))}
+    drop = f"≤ {budget['accuracy_drop_pp']:g}"
+    return [
+        Line([name, "", "", drop, *([latency, ""] if elsewhere else [latency]), size, ""], "limit")
+        for name, (latency, size) in found.items()
+    ]
+
+
+def _limit(limits: Limits) -> tuple[str, str]:
+    latency = "no limit"
+    if limits.latency_p50 is not None:
+        latency = f"≤ {limits.latency_words()}"
+    elif limits.latency_p50_ms is not None:
+        latency = f"≤ {milliseconds(limits.latency_p50_ms)}"
+    size = f"≤ {count(limits.size_bytes)}" if limits.size_bytes else "no limit"
+    return latency, size if limits.size is None else f"≤ {limits.size_words(unit='')}"

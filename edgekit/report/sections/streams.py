@@ -1,0 +1,71 @@
+"""Answers over time: each way to smooth them, its detections and its false alarms per hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.streams import Smoothed, Streamed
+from edgekit.report.formatting import capitalised, count, percent
+from edgekit.report.tables import Grid, Table, grid
+from edgekit.stages.bundle.story import in_words
+
+COLUMNS = ("target", "smoothing", "accuracy", "detected", "delay, windows", "false alarms", "per hour", "at most", "")
+NOT_IN_TIME = "validation has no order in time, so answers to a stream cannot be evaluated"
+
+
+def table(artifact: Artifact) -> Table:
+    """Every candidate for each bundle; where nothing could be evaluated, why."""
+    found: Mapping[str, Streamed] = artifact.metrics["streams"]
+    return Table(COLUMNS, rows(found), caption(found) if found else NOT_IN_TIME)
+
+
+def rows(found: Mapping[str, Streamed]) -> list[tuple[str, ...]]:
+    """A row for each candidate, the kept one marked."""
+    return [
+        (target if place == 0 else "", *_cells(row, stream))
+        for target, stream in found.items()
+        for place, row in enumerate(stream["candidates"])
+    ]
+
+
+def caption(found: Mapping[str, Streamed]) -> str:
+    """On which windows, for how long, and by which rule."""
+    stream = next(iter(found.values()))
+    text = f"{count(stream['windows'])} validation windows in the order of time, in {count(stream['pieces'])} pieces"
+    if stream["background"] is None:
+        return f"{text}; no class is the background, so there are no events; kept by: {stream['rule']}"
+    if stream["hours"] is None:
+        outside = f"{count(stream['windows_outside'] or 0)} windows outside of events; no rate is known"
+    else:
+        outside = f"{stream['hours']:.3g} h outside of events; at most: at {100 * stream['confidence']:g} % confidence"
+    return f"{text}; {outside}; kept by: {stream['rule']}"
+
+
+def _cells(row: Smoothed, stream: Streamed) -> tuple[str, ...]:
+    detected = "–" if row["detected"] is None else f"{row['detected']} of {stream['events']}"
+    return (
+        in_words(row["smoothing"]),
+        percent(row["accuracy"]),
+        detected,
+        _number(row["delay_windows"], ".1f"),
+        _number(row["false_alarms"], ",d"),
+        _number(row["per_hour"], ".3g"),
+        _number(row["per_hour_at_most"], ".3g"),
+        "kept" if row["kept"] else row["reason"],
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def page_grid(result: Result) -> Grid | None:
+    """Every way to smooth them, bundle by bundle; None where validation has no order in time."""
+    found = result["streams"]
+    if not found:
+        return None
+    said = caption(found)
+    numeric = "|".join(COLUMNS[2:-1])
+    return grid(capitalised(said), COLUMNS, rows(found), numeric, "smoothing|")

@@ -1,0 +1,375 @@
+"""Every variant with its accuracy, size, latency and verdict, and beside it files made by others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from edgekit.core.artifacts import Artifact
+from edgekit.core.schema.decisions import Candidate, Decision, is_choice
+from edgekit.core.schema.devices import DeviceClass
+from edgekit.core.schema.limits import Limits
+from edgekit.core.schema.result import Result
+from edgekit.core.schema.variants import BaselineRow, Rival, SecondAccuracy, VariantRow
+from edgekit.measure.forecast import way_of
+from edgekit.report.figures import COLOUR, FILL, MARKER, STYLE, Look, Picture, done, lowest, picture
+from edgekit.report.formatting import (
+    at_most,
+    count,
+    ends,
+    faster,
+    milliseconds,
+    percent,
+    points,
+    span,
+    speedup,
+    times,
+    with_ends,
+)
+from edgekit.report.tables import Column, Grid, Table, as_table, grid_of
+from edgekit.stages.benchmark.winners import FEWEST_BYTES, winner_of
+from edgekit.targets import FEW_BITS
+
+Standing = Literal["baseline", "ships", "inside", "out"]
+STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
+"""In the order of the table: what ships, what is inside the budget and what is not; of each the fastest first."""
+KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
+"""Classes of the style sheet, by how a variant ended."""
+RIVAL_COLUMNS: tuple[Column[Rival], ...] = (
+    Column("rival", lambda row: row["name"], numeric=False),
+    Column("test", lambda row: percent(row["accuracy_test"])),
+    Column("bytes", lambda row: count(row["bytes"])),
+    Column("p50, ms", lambda row: milliseconds(row["p50_ms"])),
+    Column("p95, ms", lambda row: milliseconds(row["p95_ms"])),
+    Column("the winner", lambda row: row["winner"] or "–", numeric=False),
+    Column("test, pp", lambda row: points(row["winner_gain_pp"])),
+    Column("its bytes", lambda row: times(row["winner_bytes_share"])),
+    Column("its speed", lambda row: with_ends(row, "winner_speedup")),
+)
+
+
+@dataclass(frozen=True)
+class VariantLine:
+    """One variant. Accuracies are fractions, drops percentage points; the baseline has no bound and no speed-up."""
+
+    name: str
+    standing: Standing
+    accuracy_validation: float
+    accuracy_test: float
+    drop_pp: float
+    bound_pp: float | None
+    bytes: int
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    speedup: tuple[float, float, float] | None
+    verdict: str
+    second: SecondAccuracy | None = None
+    device_p50_ms: float | None = None
+
+
+NAME: Column[VariantLine] = Column("variant", lambda line: line.name, numeric=False)
+VERDICT: Column[VariantLine] = Column("verdict", lambda line: line.verdict, numeric=False, breaks=True)
+HERE: Column[VariantLine] = Column("p50, ms", lambda line: milliseconds(line.p50_ms))
+TAILS: tuple[Column[VariantLine], ...] = (
+    Column("p95, ms", lambda line: milliseconds(line.p95_ms)),
+    Column("p99, ms", lambda line: milliseconds(line.p99_ms)),
+)
+FIGURES: tuple[Column[VariantLine], ...] = (
+    Column("val.", lambda line: percent(line.accuracy_validation)),
+    Column("test", lambda line: percent(line.accuracy_test)),
+    Column("drop, pp", lambda line: points(line.drop_pp)),
+    Column("at most, pp", lambda line: points(line.bound_pp)),
+    Column("bytes", lambda line: count(line.bytes)),
+    HERE,
+    *TAILS,
+    Column("speed-up", lambda line: speedup(*line.speedup) if line.speedup else "1×"),
+)
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Every variant of a run, the baseline first; `confidence` is that of the bounds, a fraction.
+
+    `devices`: those whose latencies decided; None: this machine's did.
+    """
+
+    lines: tuple[VariantLine, ...]
+    confidence: float
+    devices: DeviceClass | None = None
+
+    @property
+    def plain_figures(self) -> tuple[Column[VariantLine], ...]:
+        """For a terminal: `FIGURES`, and where devices decided no tails of this machine's latencies."""
+        return tuple(column for column in self._all_figures if self.devices is None or column not in TAILS)
+
+    @property
+    def _all_figures(self) -> tuple[Column[VariantLine], ...]:
+        """Where devices decided the p50 on the slowest stands before that of this machine."""
+        if self.devices is None:
+            return FIGURES
+        there = f"p50, ms on {self.devices['slowest'] or self.devices['where']}"
+        latencies: tuple[Column[VariantLine], ...] = (
+            Column(there, lambda line: milliseconds(line.device_p50_ms)),
+            Column("p50, ms here", HERE.text),
+        )
+        at = FIGURES.index(HERE)
+        return (*FIGURES[:at], *latencies, *FIGURES[at + 1 :])
+
+    @property
+    def second(self) -> tuple[Column[VariantLine], ...]:
+        """Columns of the second accuracy; none where the task has only one."""
+        metrics = {line.second["metric"] for line in self.lines if line.second}
+        return tuple(column for metric in metrics for column in _second(metric))
+
+    @property
+    def figures(self) -> tuple[Column[VariantLine], ...]:
+        """All, with a second accuracy at the end: where a table is too wide, that is what one scrolls to."""
+        return (*self._all_figures, *self.second)
+
+    @property
+    def caption(self) -> str:
+        """What no heading says."""
+        said = f"{at_most(self.confidence)}; speed-up over the baseline, – where its interval holds 1"
+        if self.devices is None:
+            return said
+        slowest = self.devices["slowest"] or "a device that nothing was sent to"
+        return f"{said}; {slowest} of class {self.devices['where']} decided, all other latencies are of this machine"
+
+
+def of_result(result: Result) -> Variants:
+    """The table of a finished run."""
+    confidence = result["budget"]["accuracy_confidence"]
+    return _sorted(result["variants"], result["winners"], result["decisions"], confidence, result.get("devices"))
+
+
+def of_benchmark(artifact: Artifact) -> Variants:
+    """The same of a sealed benchmark, before there is a result."""
+    found = artifact.metrics
+    confidence = artifact.config["budget"]["accuracy_confidence"]
+    return _sorted(found["rows"], found["winners"], found["decisions"], confidence, found.get("devices"))
+
+
+def _sorted(
+    rows: Sequence[BaselineRow | VariantRow],
+    winners: Mapping[str, str],
+    decisions: Sequence[Decision],
+    confidence: float,
+    devices: DeviceClass | None,
+) -> Variants:
+    lines = [_baseline(row) if row["target"] == "pytorch" else _variant(row, winners, decisions) for row in rows]
+    lines.sort(key=lambda line: (STANDINGS.index(line.standing), line.p50_ms))
+    return Variants(tuple(lines), confidence, devices)
+
+
+def _second(metric: str) -> tuple[Column[VariantLine], ...]:
+    return (
+        Column(f"val. {metric}", lambda line: percent(line.second and line.second["validation"])),
+        Column(f"test {metric}", lambda line: percent(line.second and line.second["test"])),
+    )
+
+
+def _baseline(row: BaselineRow) -> VariantLine:
+    return _line(row, "baseline", 0.0, None, None, "baseline")
+
+
+def _variant(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> VariantLine:
+    standing, verdict = _standing(row, winners, decisions)
+    gain = (row["speedup"], row["speedup_low"], row["speedup_high"])
+    return _line(row, standing, row["drop_pp"], row["bound_pp"], gain, f"{verdict}{_beside_reference(row)}")
+
+
+def _beside_reference(row: VariantRow) -> str:
+    """How it compares with the reference of a relative limit, where it has one."""
+    found = row["limits"].get("beside") if "limits" in row else None
+    if found is None:
+        return ""
+    interval = f"{times(found['ratio'])} ({span(found['ratio_low'], found['ratio_high'])})"
+    return f"; {interval} the time of {found['name']}, of which {found['limit']:g} is the limit"
+
+
+def _line(
+    row: BaselineRow | VariantRow,
+    standing: Standing,
+    drop_pp: float,
+    bound_pp: float | None,
+    gain: tuple[float, float, float] | None,
+    verdict: str,
+) -> VariantLine:
+    there = cast("VariantRow", row).get("device")
+    return VariantLine(
+        name=row["name"],
+        standing=standing,
+        accuracy_validation=row["accuracy_validation"],
+        accuracy_test=row["accuracy_test"],
+        drop_pp=drop_pp,
+        bound_pp=bound_pp,
+        bytes=row["bytes"],
+        p50_ms=row["p50_ms"],
+        p95_ms=row["p95_ms"],
+        p99_ms=row["p99_ms"],
+        speedup=gain,
+        verdict=verdict,
+        second=row.get("second_accuracy"),
+        device_p50_ms=there["p50_ms"] if there else None,
+    )
+
+
+def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[Decision]) -> tuple[Standing, str]:
+    """Where a variant ended, and why, in words."""
+    own = (one for one in decisions if is_choice(one) and one["decision"] == winner_of(row["target"]))
+    choice = next(own, None)
+    rule = choice["rule"] if choice else ""
+    if row["name"] in winners.values():
+        return "ships", f"ships for {row['target']}" + (f": {rule.replace('tie:', 'tie, won by')}" if rule else "")
+    if not row["inside_budget"]:
+        return "out", f"rejected: {'; '.join(row['reasons'])}"
+    beside = next((one for one in choice["candidates"] if one["name"] == row["name"]), None) if choice else None
+    return "inside", "inside the budget" + (f": {_beaten(beside, rule)}" if beside else "")
+
+
+def _beaten(row: Candidate, rule: str) -> str:
+    """Why a variant inside the budget did not win."""
+    lost = "one with fewer bytes" if rule == FEWEST_BYTES else "one of the same bytes"
+    if row["ratio_low"] == row["ratio_high"] == 1.0:
+        return f"the fastest, but in a tie with {lost}"
+    interval = f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])}) the time of the fastest"
+    return f"in a tie with {lost}, {interval}" if row["in_the_tie"] else f"slower, {interval}"
+
+
+def table(artifact: Artifact) -> Table:
+    """Every variant, what ships first, below the baseline."""
+    found = of_benchmark(artifact)
+    return as_table((NAME, *found.figures, VERDICT), found.lines, found.caption)
+
+
+def page_grid(result: Result) -> Grid:
+    """Every variant; the verdict stands beside the name, for the table is wider than a phone."""
+    found = of_result(result)
+    columns = (NAME, VERDICT, *found.figures)
+    return grid_of(found.caption, columns, found.lines, lambda line: KINDS[line.standing])
+
+
+def pareto_figure(rows: Sequence[BaselineRow | VariantRow], budget: Limits, winners: Sequence[str]) -> Figure:
+    """Accuracy against measured p50 of every variant, with the budget drawn in; winners are ringed and named.
+
+    A whisker hangs down to the accuracy that the samples leave open: it must not cross the line of the budget. Where
+    devices decided, the limit of latency is theirs, and is not drawn through the latencies of this machine. Nor is one
+    that differs from target to target, or that is relative: it moves with every round.
+    """
+    elsewhere = any("device" in row for row in rows)
+    limit_ms = None if elsewhere or "targets" in budget else budget["latency_p50_ms"]
+    baseline = rows[0]
+    floor = baseline["accuracy_validation"] - budget["accuracy_drop_pp"] / 100
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
+        for row in rows:
+            look: Look = {
+                "marker": "X" if row is baseline else MARKER[row["precision"]],
+                "color": COLOUR[row["target"]],
+            }
+            place = ([row["p50_ms"]], [row["accuracy_validation"]])
+            if row is not baseline:
+                axes.vlines(place[0], lowest(row), place[1], color=look["color"], linewidth=1, alpha=0.5)
+            axes.plot(*place, linestyle="", markersize=7, fillstyle=FILL[row["target"]], alpha=0.9, **look)
+        axes.set_xscale("log")
+        accuracies = [row["accuracy_validation"] for row in rows]
+        low = min(*accuracies, *(lowest(row) for row in rows[1:]), floor)
+        span = max(accuracies) - low or 0.01
+        axes.set_ylim(low - 0.12 * span, max(accuracies) + 0.30 * span)
+        axes.set_xlim(min(row["p50_ms"] for row in rows) / 1.8, max(row["p50_ms"] for row in rows) * 2.2)
+        axes.axhspan(axes.get_ylim()[0], floor, color="#eeeeee", zorder=0)
+        axes.axhline(floor, color="#333333", linewidth=1, linestyle="--")
+        if limit_ms:
+            axes.axvline(limit_ms, color="#333333", linewidth=1, linestyle=":")
+        _name_points(axes, rows, winners)
+        where = " on this machine" if elsewhere else ""
+        axes.set(xlabel=f"p50 of one call{where}, ms (log scale)", ylabel="validation accuracy")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
+        axes.set_yticks([tick for tick in axes.get_yticks() if axes.get_ylim()[0] <= tick <= 1.0])
+        axes.set_title("Every variant: accuracy against measured latency")
+        shown = {row["precision"] for row in rows}
+        _pareto_legend(axes, budget, limit_ms, [one for one in MARKER if one in shown or one not in FEW_BITS])
+    return done(figure)
+
+
+def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: Sequence[str]) -> None:
+    """Ring and number the winners and list them in the corner, where the names cannot collide."""
+    named = sorted((row for row in rows if row["name"] in winners), key=lambda row: row["p50_ms"])
+    for number, row in enumerate(named, 1):
+        place = (row["p50_ms"], row["accuracy_validation"])
+        axes.plot(*[[value] for value in place], "o", markersize=15, markerfacecolor="none", color="#333333")
+        axes.annotate(
+            str(number), place, xytext=(0, 10), textcoords="offset points", ha="center", fontsize=9, weight="bold"
+        )
+    text = "\n".join(f"{number}  {row['name']}, {row['p50_ms']:.3g} ms" for number, row in enumerate(named, 1))
+    axes.text(0.015, 0.975, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.4)
+    baseline = rows[0]
+    axes.annotate(
+        f"{way_of(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
+        (baseline["p50_ms"], baseline["accuracy_validation"]),
+        xytext=(0, 9),
+        textcoords="offset points",
+        fontsize=8,
+        ha="center",
+    )
+
+
+def _pareto_legend(axes: Axes, budget: Limits, limit_ms: float | None, precisions: Sequence[str]) -> None:
+    for target in ("tflite", "openvino", "onnx"):
+        axes.plot([], [], "D", color=COLOUR[target], fillstyle=FILL[target], label=target)
+    for precision in precisions:
+        axes.plot([], [], MARKER[precision], color="#777777", label=precision)
+    axes.plot([], [], "o", markersize=10, markerfacecolor="none", color="#333333", label="wins its target")
+    sure = f"{100 * budget['accuracy_confidence']:g} %"
+    axes.plot([], [], "--", color="#333333", linewidth=1, label=f"{budget['accuracy_drop_pp']:g} pp under the baseline")
+    axes.plot([], [], "|", color="#777777", markersize=10, label=f"left open at {sure} confidence")
+    if limit_ms:
+        axes.plot([], [], ":", color="#333333", linewidth=1, label=f"{limit_ms:g} ms, the limit")
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=6, fontsize=8, handletextpad=0.4, columnspacing=1.0
+    )
+
+
+def pictures(result: Result) -> dict[str, Picture]:
+    """The figure of the page."""
+    winners = list(result["winners"].values())
+    alt = f"Accuracy against latency of {len(result['variants'])} variants; " + (
+        f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
+    )
+    caption = (
+        "Up and left is better; variants whose whisker reaches into the grey band are not surely within the budget. "
+        "The table of all variants has the same figures."
+    )
+    return {"pareto": picture(pareto_figure(result["variants"], result["budget"], winners), alt, caption)}
+
+
+def rival_sentence(row: Rival) -> str:
+    """One line for a terminal; nothing where no variant won."""
+    speed = ends(row, "winner_speedup")
+    if speed is None:
+        return ""
+    return (
+        f"Against {row['name']} ({percent(row['accuracy_test'])} on test, {count(row['bytes'])} bytes, "
+        f"p50 {milliseconds(row['p50_ms'])} ms): {row['winner']} is {faster(*speed)}, "
+        f"{points(row['winner_gain_pp'])} pp on test, {times(row['winner_bytes_share'])} its bytes."
+    )
+
+
+def rivals_table(artifact: Artifact) -> Table:
+    """Each rival, and what the winner is beside it; from the benchmark."""
+    rows = artifact.metrics["rivals"]
+    return as_table(RIVAL_COLUMNS, rows, "" if rows else "the config names no rival")
+
+
+def rivals_grid(result: Result) -> Grid | None:
+    """Files made by others, compared with the winner."""
+    caption = "Files made by others, in the same rounds"
+    return grid_of(caption, RIVAL_COLUMNS, result["rivals"]) if result["rivals"] else None
