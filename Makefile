@@ -17,7 +17,7 @@ APART := not long and not zoo and not numerics and not matrix and not aarch64 an
 NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
+.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
@@ -166,16 +166,6 @@ build/moto/.made:
 		'moto[s3]==5.2.5' flask flask-cors
 	touch $@
 
-# alibi-detect and evidently ask for a numpy and a pandas older than the workbook's. PyTorch is for alibi-detect's MMD.
-build/drift/.made:
-	$(call aloud,making build/drift) $(PYTHON) -m venv build/drift
-	$(call aloud,installing peers) build/drift/bin/pip install --quiet --disable-pip-version-check \
-		alibi-detect==0.13.0 evidently==0.7.23 torch
-	touch $@
-
-drift: $(VENV)/.dev build/drift/.made ## how early drift is found, beside river, alibi-detect and evidently; writes docs/results/drift.md
-	$(BIN)/python -m benchmarks.drift
-
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)
 
@@ -195,7 +185,7 @@ build/dvc/bin/dvc:
 
 bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what a finished run and a push cost, and the server beside others
 	$(BIN)/python -m benchmarks.runner_overhead
-	$(BIN)/python benchmarks/noop.py
+	$(BIN)/python -m benchmarks.noop
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.fleet
 	$(MAKE) aa

@@ -13,7 +13,6 @@ times are upper bounds. The runner is on the devices already, as it is from the 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import json
@@ -25,6 +24,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import harness
 from edgekit.measure.devices.commands import hello
 from edgekit.measure.devices.connection import Network
 from edgekit.measure.devices.inventory import Host
@@ -100,7 +100,7 @@ async def through_cuts(rig: Rig, data: bytes) -> Proxy:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = harness.parser(__doc__)
     parser.add_argument("--devices", type=int, default=500)
     parser.add_argument("--parallel", default="32")
     options = parser.parse_args()

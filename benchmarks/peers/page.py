@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import ROOT, NotRun, markdown, parser
 from benchmarks.peers import table
 from benchmarks.peers.__main__ import HOME
-from benchmarks.peers.peer import ROOT
 from benchmarks.peers.table import Beside, Ours, Table, Theirs
 from edgekit.core.errors import EdgekitError
 from edgekit.runner.measure.intervals import Median
@@ -25,13 +22,11 @@ HEADER = (
 
 def main() -> int:
     """Write the page; exit code 1 and a line where there is nothing to write it from."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.peers.page", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
-    parser.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
-    parser.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "python -m benchmarks.peers.page")
+    arguments.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
+    arguments.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
+    arguments.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
+    options = arguments.parse_args()
     try:
         found = table.read(options.run, options.peers or HOME / options.run.resolve().name)
     except (NotRun, EdgekitError) as error:
@@ -92,7 +87,7 @@ def _short(found: Table) -> str:
 
 A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.
 
-{_markdown(header, rows, words=(0, 1, 3))}
+{markdown(header, rows, words=(0, 1, 3))}
 """
 
 
@@ -102,7 +97,7 @@ def _target(found: Table, target: str) -> str:
         return ""
     rows = [_our_row(row) for row in ours]
     rows += [_their_row(row) for row in sorted(theirs, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
-    return f"## {TARGETS[target]}\n\n{_markdown(HEADER, rows, words=(0, 1, 9))}"
+    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, words=(0, 1, 9))}"
 
 
 def _our_row(row: Ours) -> list[str]:
@@ -131,7 +126,7 @@ def _failures(found: Table) -> str:
     if not rows:
         return ""
     header = ("peer", "file", "how", "why")
-    return f"## What could not be made or run\n\n{_markdown(header, rows, words=range(4))}"
+    return f"## What could not be made or run\n\n{markdown(header, rows, words=range(4))}"
 
 
 def _how(found: Table) -> str:
@@ -146,7 +141,7 @@ def _how(found: Table) -> str:
 What a file took is the time of the call that made it. A file that a search found took the whole search.
 The peer's time in all has its imports too.
 
-{_markdown(header, rows, words=(0, 1, 2))}
+{markdown(header, rows, words=(0, 1, 2))}
 """
 
 
@@ -169,12 +164,6 @@ def _p50(found: Median) -> str:
 def _three(value: float) -> str:
     """Three significant digits, never by exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
-    """A table; columns in `words` stand left, numbers right."""
-    rule = ["---" if place in words else "---:" for place in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
 if __name__ == "__main__":

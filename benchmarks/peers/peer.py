@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environments import NotRun, python_of
+from benchmarks.harness import ROOT, NotRun, python_of
 from benchmarks.peers.given import FOUND
 from edgekit.core import telemetry
 
-ROOT = Path(__file__).resolve().parents[2]
 SLACK_S = 900
 """Beyond what a search may take: its last trial, importing, and peers that do not search."""
 QUIET = {**telemetry.ENVIRONMENT, "OLIVE_DISABLE_TELEMETRY": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -72,7 +71,7 @@ def all_of(files: list[File]) -> list[File]:
 class Peer:
     """A toolkit in an environment of its own, which `workers/NAME.py` runs in.
 
-    `packages`, `first` and `alone` are requirements as `environments.python_of` takes them. `kept` are those of its
+    `packages`, `first` and `alone` are requirements as `harness.python_of` takes them. `kept` are those of its
     files that are measured beside ours.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import NotRun
 from benchmarks.peers.record import NAME
 from edgekit.core import artifacts
 from edgekit.core.config import TARGETS

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import BUILD, ROOT, NotRun
 from edgekit.runner import processes
 
-ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / "build" / "serving"
+HOME = BUILD / "serving"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 READY_S = 120.0
 

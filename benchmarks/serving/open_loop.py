@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import select
 import socket
 import sys
 from base64 import b64decode, b64encode
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from subprocess import run
 from time import perf_counter
 from typing import Any
 
-from benchmarks.environments import NotRun
-from benchmarks.serving import figures
+import numpy as np
+
+from benchmarks.harness import NotRun
+from benchmarks.serving.load import Post
 from benchmarks.serving.machine import cores, environment, pinned, python
-from benchmarks.serving.wrk import Post
 
 CONNECTIONS = 256
 GRACE_S = 1.0
@@ -166,8 +169,13 @@ def outcome(client: Client, due: list[float], seconds: float, deadline_ms: float
         "accepted_ms": accepted, "refused_ms": [took for _, took in refused],
         "expired": sum(late for late, _ in refused), "other": other, "unanswered": len(due) - len(client.answers),
         "blocked": client.blocked,
-        "lag_p99_ms": figures.percentile([lag * 1e3 for lag in client.lags], 0.99),
+        "lag_p99_ms": percentile([lag * 1e3 for lag in client.lags], 0.99),
     }  # fmt: skip
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Of single requests; NaN of none."""
+    return float(np.quantile(values, share)) if len(values) else math.nan
 
 
 def main() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import NotRun
 from benchmarks.peers import page, record, table
 from benchmarks.peers.peer import File, Made
 from benchmarks.peers.table import Beside, Ours, Table, Theirs
-from benchmarks.peers.toolkits import named
+from benchmarks.peers.toolkits import PEERS
 from edgekit.core import artifacts
 from edgekit.runner.measure.intervals import Median, Ratio
 from tests.conftest import ROOT
@@ -102,7 +102,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         return {"accuracy_validation": 0.5, "sha256": "1" * 64}
 
     made = Made([File(path, "quantize_static", 2.0)], [], 3.0, 1)
-    told = record.row(named("onnxruntime"), made, peers, judged)
+    told = record.row(PEERS["onnxruntime"], made, peers, judged)
     record.Record(peers, "a" * 64, {"onnxruntime": told}).write()
     return run, peers
 

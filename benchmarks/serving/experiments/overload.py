@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.serving import figures, ours
-from benchmarks.serving.figures import Target
-from benchmarks.serving.open_loop import Outcome, load
-from benchmarks.serving.plan import Plan, resnet8, sample_of
-from benchmarks.serving.report import Finding
-from benchmarks.serving.wrk import Wrk
+from benchmarks.harness import Finding, Target, median, quotient, turns
+from benchmarks.serving import ours
+from benchmarks.serving.load import Wrk
+from benchmarks.serving.open_loop import Outcome, load, percentile
+from benchmarks.serving.subjects import Plan, resnet8, sample_of
 
 TITLE = "goodput at twice the capacity, MLPerf Tiny's int8 ResNet-8, open loop, Poisson arrivals"
 MODEL = "resnet8"
@@ -34,15 +33,14 @@ def measure(plan: Plan) -> Finding:
         wrk = Wrk("overload", server.address, post)
         alone = wrk.run(ALONE_S, 1)
         deadline_ms = max(LEAST_DEADLINE_MS, math.ceil(DEADLINE_CALLS * alone.p50_ms))
-        for number, order in enumerate(plan.turns(LOADS)):
+        for number, order in enumerate(turns(LOADS, plan.rounds)):
             capacities.append(wrk.run(CAPACITY_S * plan.scale).per_s)
             for share in order:
                 rate = share * capacities[-1]
                 found[share].append(load(server.address, post, rate, SECONDS * plan.scale, deadline_ms, number))
     finding.notes.append(
-        f"deadline {deadline_ms:g} ms; capacity {figures.of(capacities).text('{:.0f}')} a second; a latency counts "
-        "from when the request was due; the load maker is benchmarks/serving/open_loop.py, "
-        "for wrk and h2load wait for answers"
+        f"deadline {deadline_ms:g} ms; capacity {median(capacities).text('{:.0f}')} a second; a latency counts "
+        "from when the request was due; the load maker is benchmarks/serving/open_loop.py, for wrk waits for answers"
     )
     finding.rounds = {"capacity": capacities, **{f"{share:g}": [summary(each) for each in rows]
                                                  for share, rows in found.items()}}  # fmt: skip
@@ -54,9 +52,9 @@ def summary(found: Outcome) -> dict[str, float]:
     """Of one run, without each single request."""
     return {
         "due": found.due, "goodput": found.goodput, "accepted": len(found.accepted_ms),
-        "accepted_p99_ms": figures.percentile(found.accepted_ms, 0.99), "refused": len(found.refused_ms),
-        "refused_p50_ms": figures.percentile(found.refused_ms, 0.5),
-        "refused_p99_ms": figures.percentile(found.refused_ms, 0.99),
+        "accepted_p99_ms": percentile(found.accepted_ms, 0.99), "refused": len(found.refused_ms),
+        "refused_p50_ms": percentile(found.refused_ms, 0.5),
+        "refused_p99_ms": percentile(found.refused_ms, 0.99),
         "refused_most_ms": max(found.refused_ms, default=math.nan), "expired": found.expired,
         "other": sum(found.other.values()), "unanswered": found.unanswered, "blocked": found.blocked,
         "client_lag_p99_ms": found.lag_p99_ms,
@@ -75,26 +73,25 @@ COLUMNS = {
 
 def tell(finding: Finding, found: dict[float, list[Outcome]], deadline_ms: float) -> None:
     """A row for each load, and the three verdicts."""
-    finding.table.append(
-        ["load", *(title for title, _ in COLUMNS.values()), "due, 200, 503, expired, other, lost, no free connection"]
-    )
+    counted = "due, 200, 503, expired, other, lost, no free connection"
+    finding.header = ("load", *(title for title, _ in COLUMNS.values()), counted)
     rows = {share: [summary(each) for each in outcomes] for share, outcomes in found.items()}
     for share, each in rows.items():
-        cells = [figures.of([row[key] for row in each]).text(form) if not any(math.isnan(row[key]) for row in each)
+        cells = [median([row[key] for row in each]).text(form) if not any(math.isnan(row[key]) for row in each)
                  else "in some rounds none" for key, (_, form) in COLUMNS.items()]  # fmt: skip
         counts = [sum(int(row[key]) for row in each)
                   for key in ("due", "accepted", "refused", "expired", "other", "unanswered", "blocked")]  # fmt: skip
-        finding.table.append([f"{share:g} of capacity", *cells, ", ".join(map(str, counts))])
+        finding.rows.append([f"{share:g} of capacity", *cells, ", ".join(map(str, counts))])
     goodput = {share: [row["goodput"] for row in each] for share, each in rows.items()}
-    peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: figures.of(goodput[share]).middle)
+    peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: median(goodput[share]).middle)
     over = rows[OVERLOAD]
     what = f"goodput at {OVERLOAD:g} times the capacity over the peak's (at {peak:g})"
-    finding.evaluate(Target(what, 0.95), figures.quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
+    finding.evaluate(Target(what, 0.95), quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
     if all(row["refused"] for row in over):
         target = Target("p99 of refusals, ms", 10.0, at_least=False)
-        finding.evaluate(target, figures.of([row["refused_p99_ms"] for row in over]), "{:.2f}")
+        finding.evaluate(target, median([row["refused_p99_ms"] for row in over]), "{:.2f}")
     else:
         finding.missing.append("time of refusals: in some rounds nothing was refused")
     if all(row["accepted"] for row in over):
         target = Target("p99 of what was accepted, ms, against the deadline", deadline_ms, at_least=False)
-        finding.evaluate(target, figures.of([row["accepted_p99_ms"] for row in over]), "{:.1f}")
+        finding.evaluate(target, median([row["accepted_p99_ms"] for row in over]), "{:.1f}")

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import NotRun
 from benchmarks.serving.machine import HOME, cores, pinned, tool
 
 LONGEST_S = 600

@@ -1,26 +1,22 @@
-"""What an experiment is told, and the models that it serves."""
+"""The plan of a run, and the models that are served."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import zipfile
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.environments import NotRun
-from benchmarks.serving.machine import HOME, ROOT, environment, python
+from benchmarks.harness import ROOT, NotRun
+from benchmarks.serving.machine import HOME, environment, python
 from edgekit.runner import bundle as bundles
 from edgekit.runner.model import open_model
 
 CLASSES = "airplane,automobile,bird,cat,deer,dog,frog,horse,ship,truck"
 PICTURES = 16
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -30,12 +26,6 @@ class Plan:
     bundles: Path
     rounds: int
     scale: float = 1.0
-
-    def turns(self, order: Sequence[Item]) -> Iterator[list[Item]]:
-        """The order of each round: it rotates, for the first pays for what ran before."""
-        for number in range(self.rounds):
-            first = number % len(order) if order else 0
-            yield [*order[first:], *order[:first]]
 
     def digits(self, target: str) -> Path:
         """The bundle of a target."""
