@@ -7,7 +7,6 @@ interpreter gives, with room for other interpreters' rounding.
 from __future__ import annotations
 
 import importlib
-import io
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import BUILD
+from edgekit.core import golden
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
@@ -25,9 +25,6 @@ HOME = BUILD / "bench"
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ds_cnn": ("edgekit.models.ds_cnn:ds_cnn", {}),
     "resnet8": ("edgekit.models.resnet:resnet8", {}),
-    "resnet20": ("edgekit.models.resnet:resnet", {"depth": 20, "width": 16}),
-    "mobilenet_v1": ("edgekit.models.mobilenet_v1:mobilenet_v1", {}),
-    "mobilenet_v2": ("edgekit.models.mobilenet_v2:mobilenet_v2", {}),
     "tiny": ("edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 2, "block_strides": [2, 2]}),
 }
 SHAPE = (32, 32, 3)
@@ -107,13 +104,13 @@ def bundled(
         preprocess=steps,
         labels=labels,
         model_files=sorted(files),
-        golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
+        golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": False},
     )
     backend = open_backend(target, files, made.inputs, made.outputs)
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
-    manifest.golden["atol"] = float(0.1 * (outputs.max() - outputs.min()))
-    bundle.write(path, manifest, {**files, "inputs.npy": npy(samples[:8]), "outputs.npy": npy(outputs)})
+    manifest.golden["atol"] = golden.tolerance(outputs, 0.1)
+    bundle.write(path, manifest, {**files, **golden.members(samples[:8], outputs)})
     shutil.rmtree(work)
     return path
 
@@ -122,10 +119,3 @@ def decoded(backend: Any, x: np.ndarray) -> np.ndarray:
     """Float32 outputs (1, classes)."""
     y = backend.invoke(x)
     return np.asarray(y if backend.decode is None else backend.decode(y))
-
-
-def npy(value: np.ndarray) -> bytes:
-    """The bytes of an .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, value)
-    return stream.getvalue()

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import BUILD, NotRun, parser
-from benchmarks.peers import record, subject
+from benchmarks.peers import subject
+from benchmarks.peers.peer import failed_row, read_record, record_row
 from benchmarks.peers.toolkits import PEERS
 from edgekit.core.errors import EdgekitError
 
@@ -29,15 +30,15 @@ def main() -> int:
         given = subject.write(options.config, options.run, folder / "subject")
     except (NotRun, EdgekitError) as error:
         return _told(str(error))
-    told = record.read(folder, given.sha256)
+    told = read_record(folder, given.sha256)
     failed = 0
     for name in options.only or PEERS:
         peer = PEERS[name]
         try:
             made = peer.files(given.folder, folder / name, options.environments, round(60 * options.minutes))
-            told.peers[name] = record.row(peer, made, folder, given.judged)
+            told.peers[name] = record_row(peer, made, folder, given.judged)
         except NotRun as error:
-            told.peers[name] = record.failed(peer, str(error))
+            told.peers[name] = failed_row(peer, str(error))
         told.write()
         failed |= _show(name, told.peers[name])
     if not told.files:

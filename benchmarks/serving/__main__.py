@@ -6,7 +6,6 @@ The server has one core and the load another. Writes build/serving/report.md and
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -34,9 +33,13 @@ def main() -> int:
     arguments = parser(__doc__, "python -m benchmarks.serving")
     arguments.add_argument("bundles", nargs="?", type=Path, default=DIGITS, help="folder of the digits' bundles")
     arguments.add_argument("--only", action="append", choices=EXPERIMENTS, help="this experiment; repeat for more")
-    arguments.add_argument("--rounds", type=_rounds, default=10, help="fewer than 10 give no interval (default: 10)")
-    arguments.add_argument("--scale", type=_scale, default=1.0, help="multiplies how long load lasts (default: 1)")
+    arguments.add_argument("--rounds", type=int, default=10, help="fewer than 10 give no interval (default: 10)")
+    arguments.add_argument("--scale", type=float, default=1.0, help="multiplies how long load lasts (default: 1)")
     options = arguments.parse_args()
+    if options.rounds < 1:
+        arguments.error(f"--rounds: got {options.rounds}; use a whole number from 1")
+    if not 0 < options.scale <= 100:
+        arguments.error(f"--scale: got {options.scale:g}; use a number above 0, up to 100")
     plan = Plan(options.bundles.absolute(), options.rounds, options.scale)
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     shutil.rmtree(HOME / "cache", ignore_errors=True)  # choices and curves of this run alone
@@ -60,22 +63,6 @@ def run(name: str, plan: Plan) -> Finding:
         finding = Finding(name, title, missing=[f"all of it: {reason}"])
     finding.seconds, finding.load_before = time.monotonic() - begun, load
     return finding
-
-
-def _rounds(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
-    return int(text)
-
-
-def _scale(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 100:
-        raise argparse.ArgumentTypeError(f"got {text}; use a number above 0, up to 100")
-    return value
 
 
 if __name__ == "__main__":

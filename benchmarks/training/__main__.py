@@ -71,14 +71,10 @@ def main() -> None:
     arguments.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="setting of the config")
     arguments.add_argument("--limit", type=int, default=6000, help="samples of the train pool; 0: all")
     arguments.add_argument("--epochs", type=int, default=12, help="11 or more, for the intervals")
-    arguments.add_argument("--network", default="", help="package.module:function; none: the config's baseline")
-    arguments.add_argument("--kwargs", type=json.loads, default={}, help="its keyword arguments, JSON")
     arguments.add_argument("--json", metavar="FILE", default="", help="write every figure here")
     options = arguments.parse_args()
     settings = [*options.set, *([f"data.limit={options.limit}"] if options.limit else [])]
     wanted: dict[str, Any] = {"settings": settings, "epochs": options.epochs}
-    if options.network:
-        wanted["network"] = {"builder": options.network, "kwargs": options.kwargs}
     kinds = [("before", _extracted(options.before), wanted)] if options.before else []
     kinds.append(("now", ROOT, wanted))
     kinds += [(also, ROOT, {**wanted, "settings": [*settings, *also.split()]}) for also in options.also]

@@ -1,7 +1,7 @@
 """One training that waits for a line before each of its epochs: `python -P worker.py CONFIG JSON`.
 
 Run with PYTHONPATH at the edgekit whose loop is measured, so it uses only what older ones have too. JSON: `settings`
-of the config, `network` (builder and kwargs, absent: the baseline) and `epochs`.
+of the config, and `epochs`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def main(config: str, wanted: dict[str, Any]) -> None:
     make_importable(plan)
     steps, run = plan.run.preprocess, plan.run
     data = all_data.load(plan.data).withhold_test()
-    network = wanted.get("network") or {"builder": run.model.builder, "kwargs": run.model.kwargs}
-    spec = spec_for(data, network["builder"], network["kwargs"], steps)
+    spec = spec_for(data, run.model.builder, run.model.kwargs, steps)
     module = store.build(spec, seed=run.seed)
     options = plan.stages["profile"].model_copy(update={"epochs": wanted["epochs"]})
     more: dict[str, Any] = {}

@@ -14,9 +14,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.harness import NotRun, python_of
-from benchmarks.peers import given, record
+from benchmarks.peers import given
 from benchmarks.peers.given import Given
-from benchmarks.peers.peer import Failure, File, Made, Peer
+from benchmarks.peers.peer import File, Made, Peer, Record, failed_row, read_record, record_row
 from benchmarks.peers.toolkits import PEERS, front
 from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
@@ -128,8 +128,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
             raise ModelError(f"{path}: no kernel for ConvInteger")
         return {"accuracy_validation": 0.8, "sha256": "1" * 64}
 
-    made = Made([runs, dies], [Failure("not.onnx", "static", "no")], 3.0, 2)
-    row = record.row(PEERS[RELEASE], made, tmp_path, judged)
+    made = Made([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
+    row = record_row(PEERS[RELEASE], made, tmp_path, judged)
     assert [one["file"] for one in row["files"]] == ["runs.onnx"]
     assert [(one["file"], one["why"]) for one in row["failures"]] == [
         ("not.onnx", "no"),
@@ -138,10 +138,10 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
 
 
 def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
-    told = record.Record(tmp_path, "a" * 64, {RELEASE: record.failed(PEERS[RELEASE], "onnxruntime: no disk")})
+    told = Record(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
     told.write()
-    assert record.read(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
-    assert record.read(tmp_path, "b" * 64).peers == {}
+    assert read_record(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
+    assert read_record(tmp_path, "b" * 64).peers == {}
 
 
 def finished_run(folder: Path, accuracy: float) -> None:

@@ -7,7 +7,7 @@ import time
 from benchmarks.harness import Finding, Target, median
 from benchmarks.serving import ours
 from benchmarks.serving.load import Wrk
-from benchmarks.serving.machine import pss_mb, ran_s, tree
+from benchmarks.serving.machine import ran_s, tree
 from benchmarks.serving.subjects import Plan, sample_of
 
 TITLE = "CPU of an idle server, and memory of a worker on LiteRT, one model"
@@ -35,8 +35,8 @@ def measure(plan: Plan) -> Finding:
             while count < REQUESTS:
                 count += wrk.run(0.2).answered
             supervisor, worker = tree(server.pid)
-            worker_mb.append(pss_mb(worker))
-            supervisor_mb.append(pss_mb(supervisor))
+            worker_mb.append(worker.memory_full_info().pss / 1e6)
+            supervisor_mb.append(supervisor.memory_full_info().pss / 1e6)
             answered.append(count)
     finding.rounds = {
         "idle_percent": idle, "worker_mb": worker_mb, "supervisor_mb": supervisor_mb, "answered_before": answered

@@ -1,7 +1,7 @@
 """Other servers with the same bundle, each in an environment of its own under build/serving.
 
 Each has two setups: as its documentation has it, and tuned, which took the least CPU of the settings that we tried.
-`litserve_app.py`, `mlserver_model.py` and `triton_model.py` are what they run; all use the bundle's own preprocess.
+`litserve_app.py` and `triton_model.py` are what they run; both use the bundle's own preprocess.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ from benchmarks.serving.tritonserver import Installed
 
 AS_IT_COMES, TUNED = SETUPS = ("as it comes", "tuned")
 INTERPRETERS = {"tflite": "ai-edge-litert", "openvino": "openvino", "onnx": "onnxruntime"}
-UVLOOP = "uvloop==0.21.0"
-"""With 0.22 and later, MLServer's worker processes end at once: they ask for an event loop before there is one."""
-JSON = {"Content-Type": "application/json"}
 TRITON_CONFIG = """name: "digits"
 backend: "python"
 max_batch_size: 16
@@ -76,46 +73,8 @@ def litserve(subject: Subject, setup: str) -> Server:
 
 def litserve_post(subject: Subject, setup: str) -> Post:
     """`{"sample": base64}`, the way of its users: it takes no binary bodies (its issue 732)."""
-    body = json.dumps({"sample": _base64(subject.sample)}).encode()
-    return Post("/predict", body, JSON)
-
-
-def mlserver(subject: Subject, setup: str) -> Server:
-    """One worker process; tuned, the model runs in its main process, and no request is logged."""
-    python = _python("mlserver", subject, "mlserver==1.7.1", UVLOOP)
-    http, grpc, metrics = free_ports(3)
-    folder = HOME / f"mlserver-{setup.replace(' ', '-')}"
-    folder.mkdir(parents=True, exist_ok=True)
-    settings: dict[str, object] = {
-        "host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics,
-        "metrics_dir": str(folder),
-    }  # fmt: skip
-    if setup == TUNED:
-        settings |= {"debug": False, "parallel_workers": 0, "logging_settings": str(folder / "logging.json")}
-    logging = {"version": 1, "disable_existing_loggers": True, "root": {"level": "ERROR"}}
-    model = {
-        "name": "digits", "implementation": "benchmarks.serving.peers.mlserver_model.Model",
-        "parameters": {"uri": str(subject.bundle), "extra": {"interpreter": subject.interpreter}},
-    }  # fmt: skip
-    for name, facts in (("settings", settings), ("logging", logging), ("model-settings", model)):
-        (folder / f"{name}.json").write_text(json.dumps(facts))
-    words = [str(python.parent / "mlserver"), "start", str(folder)]
-    return Server(folder.name, words, environment(), f"http://127.0.0.1:{http}/v2/models/digits/ready")
-
-
-def mlserver_post(subject: Subject, setup: str) -> Post:
-    """JSON, because it has no binary tensors over HTTP: numbers as documented; tuned, one BYTES element in base64."""
-    sample = subject.sample
-    numbers = {
-        "name": "raw", "datatype": DATATYPES[sample.dtype.name], "shape": [1, *sample.shape],
-        "data": sample.ravel().tolist(),
-    }  # fmt: skip
-    encoded = {
-        "name": "raw", "datatype": "BYTES", "shape": [1, 1], "parameters": {"content_type": "base64"},
-        "data": [_base64(sample)],
-    }  # fmt: skip
-    body = json.dumps({"inputs": [encoded if setup == TUNED else numbers]}).encode()
-    return Post("/v2/models/digits/infer", body, JSON)
+    body = json.dumps({"sample": base64.b64encode(subject.sample.tobytes()).decode()}).encode()
+    return Post("/predict", body, {"Content-Type": "application/json"})
 
 
 def triton(subject: Subject, setup: str) -> Server:
@@ -149,7 +108,6 @@ def triton_post(subject: Subject, setup: str) -> Post:
 
 PEERS = (
     Peer("LitServe 0.2.19", 10.0, litserve, litserve_post),
-    Peer("MLServer 1.7.1", 10.0, mlserver, mlserver_post),
     Peer("Triton 2.51.0, Python backend", 2.0, triton, triton_post),
 )
 
@@ -174,7 +132,3 @@ def _python(name: str, subject: Subject, *packages: str) -> Path:
     except PackageNotFoundError:
         raise NotRun(f"{package} is not installed here") from None
     return python_of(HOME / name, (*packages, interpreter))
-
-
-def _base64(sample: np.ndarray) -> str:
-    return base64.b64encode(sample.tobytes()).decode()
