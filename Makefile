@@ -23,8 +23,8 @@ NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matri
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# pip is silent for minutes while it unpacks: a line every BEAT_S seconds says that it is at work. What waits holds no
-# end of a pipe, and goes with the shell that it speaks for.
+# pip is silent for minutes while it unpacks, so a line every BEAT_S seconds says that it is still at work. The heartbeat
+# closes its inherited pipes and exits with its parent shell.
 BEAT_S ?= 20
 define aloud
 @speak() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still at work"; done; }; \
