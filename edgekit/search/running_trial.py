@@ -13,7 +13,7 @@ from edgekit.core.hashing import write_json
 from edgekit.core.rows.study import Rung, TrialState
 from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
-from edgekit.search.measuring import Latency, Measured
+from edgekit.search.measurement import Latency, Measured
 from edgekit.search.objectives import Objective
 from edgekit.search.rungs import Size, Standing
 from edgekit.search.trial import Outcome
@@ -36,7 +36,7 @@ class Chosen:
 
 
 @dataclass
-class UnderWay:
+class RunningTrial:
     """A trial on its way."""
 
     number: int
@@ -89,7 +89,7 @@ class Kept:
 
     @classmethod
     def read(cls, place: Path, number: int) -> Kept | None:
-        """What `UnderWay.keep` left in a trial's folder; None where there is nothing."""
+        """What `RunningTrial.keep` left in a trial's folder; None where there is nothing."""
         try:
             kept = json.loads((place / KEPT).read_text(encoding="utf-8"))
         except FileNotFoundError:

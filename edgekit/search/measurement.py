@@ -196,7 +196,7 @@ def measure(
         "protocol": vars(protocol),
         **({"beside": dict(beside)} if beside else {}),
     }
-    work = Work(f"measuring {len(unknown)} files", "edgekit.search.measuring:time_files", arguments, "measure")
+    work = Work(f"measuring {len(unknown)} files", "edgekit.search.measurement:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
     for number in range(1, TRIES + 1):
         found = pool.run([work])[0]

@@ -17,7 +17,7 @@ from edgekit.measure.references import RivalFile
 from edgekit.runner.backends._common import Opened
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.search.files import Content
-from edgekit.search.measuring import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
+from edgekit.search.measurement import FILE, TRIES, Measured, Protocol, check_replay, measure, time_files
 from tests.search.pools import HerePool, ScriptedPool
 
 
