@@ -32,8 +32,6 @@ MOST_STORED = 5000
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
     "edgekit.core.progress",
-    "edgekit.core.progress_display",
-    "edgekit.core.stderr_line",
     "edgekit.core.telemetry",
     "edgekit.runner.cli",
     "edgekit.runner.loader",

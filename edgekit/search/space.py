@@ -14,8 +14,7 @@ from typing import Any
 
 from edgekit.core import yaml_file
 from edgekit.core.config import suggest, truncated
-from edgekit.core.errors import ConfigError, with_article
-from edgekit.core.faults import MOST, Faults
+from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults, with_article
 from edgekit.core.hashing import canonical
 from edgekit.core.rows.study import DimensionRow
 from edgekit.search.objectives import Objective
@@ -290,7 +289,7 @@ class Space:
         objectives = faults.of(lambda: read_objectives(given.get("objectives"), plan_values))
         dimensions = faults.of(lambda: _dimensions(given.get("space")))
         try:
-            faults.raise_all(MOST)
+            faults.raise_all(MOST_FAULTS)
         except ConfigError as error:
             raise ConfigError("\n".join(f"{path.name}: {line}" for line in str(error).splitlines())) from None
         assert objectives is not None and dimensions is not None
@@ -361,7 +360,7 @@ class Space:
                 if line not in seen:
                     seen.add(line)
                     faults.add(f"{self.path.name}: space: {line}")
-        faults.raise_all(MOST)
+        faults.raise_all(MOST_FAULTS)
 
     def _refused(self, load: Callable[[Sequence[str]], object], parameters: Mapping[str, Any]) -> str:
         try:

@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 CODE = """
 import sys, threading
-from edgekit.core.stderr_line import named_to_stderr, to_stderr
+from edgekit.core.progress import named_to_stderr, to_stderr
 
 def lines(name):
     for _ in range(300):

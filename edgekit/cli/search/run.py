@@ -17,8 +17,8 @@ from rich.console import Console
 from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
+from edgekit.core.progress import to_stderr
 from edgekit.core.rows.study import StudyRow
-from edgekit.core.stderr_line import to_stderr
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
 from edgekit.runner.files import make_folder, write_atomically

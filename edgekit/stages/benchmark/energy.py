@@ -16,7 +16,7 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.progress_state import duration
 from edgekit.measure import lane
-from edgekit.measure.energy.source import Source
+from edgekit.measure.energy import Source
 from edgekit.runner.measure.bench import FRESH_CALLS
 from edgekit.runner.measure.intervals import LEAST_ROUNDS
 

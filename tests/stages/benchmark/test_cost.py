@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError
-from edgekit.measure.energy.source import Spent, Unreadable
+from edgekit.measure.energy import Spent, Unreadable
 from edgekit.runner.measure.bench import growing, interleaved
 from edgekit.stages.benchmark.config import Config, Cost
 from edgekit.stages.benchmark.cost import described, measure_costs, source_of

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.measure.energy.meter import Meter, Unit
-from edgekit.measure.energy.source import Unreadable
+from edgekit.measure.energy import Meter, Unit, Unreadable
 
 WRITER = """
 import sys, time
