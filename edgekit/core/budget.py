@@ -113,7 +113,7 @@ class Budget(Strict):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, plain: Any) -> dict[str, Any]:
-        """As before there were relative limits, where none is used: keys and digests stay."""
+        """Without relative limits and limits of targets where there are none, so that a record shows what was set."""
         values: dict[str, Any] = plain(self)
         return {
             name: value for name, value in values.items() if value or name not in ("latency_p50", "size", "targets")
