@@ -17,14 +17,14 @@ APART := not long and not zoo and not numerics and not matrix and not aarch64 an
 NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
-.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving drift nightly mutants durations reference lab \
+.PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# pip is silent for minutes while it unpacks: a line every BEAT_S seconds says that it is at work. What waits holds no
-# end of a pipe, and goes with the shell that it speaks for.
+# pip is silent for minutes while it unpacks, so a line every BEAT_S seconds says that it is still at work. The heartbeat
+# closes its inherited pipes and exits with its parent shell.
 BEAT_S ?= 20
 define aloud
 @speak() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still at work"; done; }; \
@@ -166,16 +166,6 @@ build/moto/.made:
 		'moto[s3]==5.2.5' flask flask-cors
 	touch $@
 
-# alibi-detect and evidently ask for a numpy and a pandas older than the workbook's. PyTorch is for alibi-detect's MMD.
-build/drift/.made:
-	$(call aloud,making build/drift) $(PYTHON) -m venv build/drift
-	$(call aloud,installing peers) build/drift/bin/pip install --quiet --disable-pip-version-check \
-		alibi-detect==0.13.0 evidently==0.7.23 torch
-	touch $@
-
-drift: $(VENV)/.dev build/drift/.made ## how early drift is found, beside river, alibi-detect and evidently; writes docs/results/drift.md
-	$(BIN)/python -m benchmarks.drift
-
 nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)
 
@@ -195,7 +185,7 @@ build/dvc/bin/dvc:
 
 bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what a finished run and a push cost, and the server beside others
 	$(BIN)/python -m benchmarks.runner_overhead
-	$(BIN)/python benchmarks/noop.py
+	$(BIN)/python -m benchmarks.noop
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.fleet
 	$(MAKE) aa

@@ -11,13 +11,13 @@ of repetition take turns. Ends with exit code 1 where the file differs from itse
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
-from statistics import NormalDist, median
+from statistics import median
 
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.networks import make
 from edgekit.device.measure import conditions, intervals
 from edgekit.device.measure.bench import growing, interleaved, machine
@@ -40,7 +40,7 @@ Opener = Callable[[], Call]
 
 def main() -> None:
     """A row for each slow-down, and what else went on."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = harness.parser(__doc__)
     parser.add_argument("--repetitions", type=int, default=100)
     parser.add_argument("--network", default="resnet8")
     parser.add_argument("--precision", default="int8")
@@ -74,7 +74,7 @@ def main() -> None:
     if 0.0 in found and differing(found[0.0]) > ALLOWED * len(found[0.0]):
         raise SystemExit("A/A: a file was found different from itself too often")
     for share, rows in found.items():
-        if share >= TO_FIND and wilson(differing(rows), len(rows))[1] < FOUND:
+        if share >= TO_FIND and harness.share(differing(rows), len(rows))[1] < FOUND:
             raise SystemExit(f"{share:.1%} slower was found too seldom")
 
 
@@ -139,20 +139,12 @@ def differing(rows: list[tuple[Ratio, int]]) -> int:
 
 def row(share: float, rows: list[tuple[Ratio, int]]) -> str:
     count = differing(rows)
-    low, high = wilson(count, len(rows))
+    low, high = harness.share(count, len(rows))
     name = f"{share:.1%}" if share else "nothing (A/A)"
     middle = median(ratio.ratio for ratio, _ in rows)
     openings = median(each for _, each in rows)
     interval = f"{low:.1%} to {high:.1%}"
     return f"{name:<16}{f'{count} of {len(rows)}':>15}   {interval:<18}{middle:>13.4f}{openings:>10.0f}"
-
-
-def wilson(count: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927, "Probable inference, the law of succession, and statistical inference")."""
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    share, scale = count / of, 1 + z * z / of
-    middle, half = share + z * z / (2 * of), z * (share * (1 - share) / of + z * z / (4 * of * of)) ** 0.5
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def _p50_ns(call: Call) -> float:

@@ -1,4 +1,4 @@
-"""What a push to many devices costs the desk: wall time, its processor time, and bytes over a line that is cut.
+"""What a push to many devices costs the desk: wall time and its processor time.
 
     python -m benchmarks.fleet [--devices 500] [--parallel 32]
 
@@ -8,13 +8,10 @@ times are upper bounds. The runner is on the devices already, as it is from the 
 1. A bundle of 41 kB is sent to all; each device checks its digest.
 2. Another one is sent while a tenth of the devices does not answer; then these answer, and the push is repeated: it
    asks every device once, and sends to the rest alone. A third push has only to ask.
-3. A file of 3 MB goes to one device over a line that is cut 45 times.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import hashlib
 import json
 import os
@@ -25,17 +22,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgekit.fleet.devices.commands import hello
-from edgekit.fleet.devices.connection import Network
-from edgekit.fleet.devices.inventory import Host
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import Runner, Supplies, supply
+from benchmarks import harness
 from tests.device.releases.device import write
-from tests.fleet.devices.proxy import Proxy
-from tests.fleet.devices.rig import Rig, address
+from tests.fleet.devices.rig import Rig
 
-BUNDLE_BYTES, LARGE_BYTES = 41_000, 3_000_000
-CUTS, CUT_BYTES = 45, 66_000
+BUNDLE_BYTES = 41_000
 
 
 @dataclass(frozen=True)
@@ -86,21 +77,9 @@ def called(rig: Rig) -> dict[int, int]:
     return {number: path.stat().st_size for number, path in paths.items() if path.exists()}
 
 
-async def through_cuts(rig: Rig, data: bytes) -> Proxy:
-    """Send a file to the first device over a line that is cut again and again."""
-    runner = Runner.build()
-    with Proxy(address(0), rig.port, CUT_BYTES, CUTS) as proxy:
-        rig.know((address(0), proxy.port))
-        host = Host("d0", host=address(0), user=rig.user, port=proxy.port)
-        async with Line(Network(), host) as line:
-            edgerun, _ = await supply(line, await hello(line, runner.sha256), Supplies(runner), None)
-            await edgerun.receive(hashlib.sha256(data).hexdigest(), data)
-        return proxy
-
-
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = harness.parser(__doc__)
     parser.add_argument("--devices", type=int, default=500)
     parser.add_argument("--parallel", default="32")
     options = parser.parse_args()
@@ -109,7 +88,6 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="edgekit-fleet-") as folder,
         Rig(Path(folder) / "rig", options.devices) as rig,
     ):
-        os.environ["HOME"] = str(rig.home)
         rig.inventory()
         first, second, third = (bundle(Path(folder), version) for version in ("1.0.0", "2.0.0", "3.0.0"))
         print(f"{options.devices} devices, {options.parallel} at once, a bundle of {first.stat().st_size:,} bytes")
@@ -125,10 +103,6 @@ def main() -> None:
         received = sum(called(rig)[number] - before.get(number, 0) for number in range(options.devices - dead))
         print(f"   commands on those that had it: {received / (options.devices - dead):.2f} each")
         print(f"   all have it           {push(rig, third, *send)}")
-        data = os.urandom(LARGE_BYTES)
-        proxy = asyncio.run(through_cuts(rig, data))
-        times = proxy.received / len(data)
-        print(f"3. {len(data):,} bytes through {proxy.cuts} cuts: {times:.2f} times its bytes over the line")
 
 
 if __name__ == "__main__":

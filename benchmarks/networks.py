@@ -7,29 +7,27 @@ interpreter gives, with room for other interpreters' rounding.
 from __future__ import annotations
 
 import importlib
-import io
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import BUILD
+from edgekit.core import golden
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import encoder
+from edgekit.runner.preprocess import transform
 
-HOME = Path(__file__).parent.parent / "build" / "bench"
+HOME = BUILD / "bench"
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ds_cnn": ("edgekit.models.ds_cnn:ds_cnn", {}),
     "resnet8": ("edgekit.models.resnet:resnet8", {}),
-    "resnet20": ("edgekit.models.resnet:resnet", {"depth": 20, "width": 16}),
-    "mobilenet_v1": ("edgekit.models.mobilenet_v1:mobilenet_v1", {}),
-    "mobilenet_v2": ("edgekit.models.mobilenet_v2:mobilenet_v2", {}),
     "tiny": ("edgekit.models.ds_cnn:ds_cnn", {"width": 8, "blocks": 2, "block_strides": [2, 2]}),
 }
 SHAPE = (32, 32, 3)
-LABELS = [str(number) for number in range(10)]
 STEPS = [{"step": "scale", "factor": 1 / 255}]
 
 
@@ -51,49 +49,68 @@ def lived_in(module: Any) -> Any:
 
 
 def make(network: str, precision: str, target: str) -> Path:
-    """The path of a bundle, made if it is not there."""
-    path = HOME / f"{network}-{precision}-{target}.edge.zip"
+    """The path of a reference network's bundle, made if it is not there."""
+    builder, kwargs = NETWORKS[network]
+    samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
+    return bundled(network, builder, kwargs, precision, target, RawSpec("image", SHAPE, "uint8"), STEPS, samples, 10)
+
+
+def bundled(
+    name: str,
+    builder: str,
+    kwargs: dict[str, Any],
+    precision: str,
+    target: str,
+    raw: RawSpec,
+    steps: list[dict[str, Any]],
+    samples: np.ndarray,
+    classes: int,
+) -> Path:
+    """The path of an untrained network's bundle, made if it is not there.
+
+    `samples` (n, *raw.shape) calibrate it, and the first eight are its golden inputs.
+    """
+    variant = f"{name}-{precision}-{target}"
+    path, work = HOME / f"{variant}.edge.zip", HOME / variant
     if path.is_file():
         return path
     from edgekit.models import store
 
-    builder, kwargs = NETWORKS[network]
+    labels = [str(number) for number in range(classes)]
+    calibration = transform.to_layout(transform.apply(steps, samples), "NCHW")
     spec = store.ModelSpec(
         builder=builder,
         kwargs=kwargs,
-        input_shape=(SHAPE[2], *SHAPE[:2]),
-        num_classes=10,
-        classes=tuple(LABELS),
-        raw={"kind": "image", "shape": list(SHAPE), "dtype": "uint8"},
+        input_shape=calibration.shape[1:],
+        num_classes=classes,
+        classes=tuple(labels),
+        raw={"kind": raw.kind, "shape": list(raw.shape), "dtype": raw.dtype},
     )
-    work = HOME / f"{network}-{precision}-{target}"
     shutil.rmtree(work, ignore_errors=True)
-    model = HOME / "models" / network  # all precisions share it, and so the float model that they are made from
+    model = HOME / "models" / name  # all precisions share it, and so the float model that they are made from
     store.save(model, lived_in(store.build(spec)), spec)
-    samples = np.random.default_rng(0).integers(0, 256, (64, *SHAPE)).astype(np.uint8)
-    calibration = np.ascontiguousarray((samples / np.float32(255)).transpose(0, 3, 1, 2), dtype=np.float32)
     made = importlib.import_module(f"edgekit.targets.{target}.convert").convert(
         model, precision, calibration, work / "out"
     )
-    files = {name: (work / "out" / name).read_bytes() for name in made.names}
+    files = {member: (work / "out" / member).read_bytes() for member in made.names}
     manifest = Manifest(
-        name=network,
+        name=name,
         version="0",
         target=target,
-        variant=f"{network}-{precision}-{target}",
-        raw=RawSpec("image", SHAPE, "uint8"),
+        variant=variant,
+        raw=raw,
         inputs=made.inputs,
         outputs=made.outputs,
-        preprocess=STEPS,
-        labels=LABELS,
+        preprocess=steps,
+        labels=labels,
         model_files=sorted(files),
-        golden={"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.0, "top1": False},
+        golden={"inputs": golden.INPUTS, "outputs": golden.OUTPUTS, "atol": 0.0, "top1": False},
     )
     backend = open_backend(target, files, made.inputs, made.outputs)
     encode = encoder(manifest, backend)
     outputs = np.concatenate([decoded(backend, encode(sample)) for sample in samples[:8]])
-    manifest.golden["atol"] = float(0.1 * (outputs.max() - outputs.min()))
-    bundle.write(path, manifest, {**files, "inputs.npy": npy(samples[:8]), "outputs.npy": npy(outputs)})
+    manifest.golden["atol"] = golden.tolerance(outputs, 0.1)
+    bundle.write(path, manifest, {**files, **golden.members(samples[:8], outputs)})
     shutil.rmtree(work)
     return path
 
@@ -102,10 +119,3 @@ def decoded(backend: Any, x: np.ndarray) -> np.ndarray:
     """Float32 outputs (1, classes)."""
     y = backend.invoke(x)
     return np.asarray(y if backend.decode is None else backend.decode(y))
-
-
-def npy(value: np.ndarray) -> bytes:
-    """The bytes of an .npy file."""
-    stream = io.BytesIO()
-    np.save(stream, value)
-    return stream.getvalue()

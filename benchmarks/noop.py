@@ -1,39 +1,33 @@
 """A finished run, asked for again: `edgekit run` beside `dvc repro` on seven equivalent stages and one bare papermill.
 
-    python benchmarks/noop.py [--rounds 15] [--dvc build/dvc/bin/dvc]
+    python -m benchmarks.noop [--rounds 15] [--dvc build/dvc/bin/dvc]
 
-The three take turns, so that what slows the machine slows all of them. Prints medians with the range, and each
-ratio to edgekit with a percentile bootstrap interval over the rounds.
+Prints the seconds of each, and how many times edgekit's they are.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import numpy as np
 import yaml
 
+from benchmarks.harness import BUILD, ROOT, conditions, markdown, median, parser, quotient, timed, turns
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import stage_folder
 
-ROOT = Path(__file__).parent.parent
 CONFIG = ROOT / "tests" / "configs" / "tiny.yaml"
 
 
 def main() -> None:
     """Make a finished run and its dvc twin in a temporary folder, time all three, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--dvc", type=Path, default=ROOT / "build" / "dvc" / "bin" / "dvc")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--rounds", type=int, default=11)
+    arguments.add_argument("--dvc", type=Path, default=BUILD / "dvc" / "bin" / "dvc")
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         commands = {
@@ -42,19 +36,21 @@ def main() -> None:
             "papermill (one empty notebook)": (empty_notebook(folder), folder),
         }
         seconds: dict[str, list[float]] = {what: [] for what in commands}
-        for number in range(options.rounds + 1):
-            for what, (command, cwd) in commands.items():
-                started = time.perf_counter()
-                quietly(command, cwd)
-                if number:  # the first round warms the disk's cache
-                    seconds[what].append(time.perf_counter() - started)
-    report(seconds)
+        for command, cwd in commands.values():  # fills the disk's cache
+            timed(command, cwd)
+        for order in turns(list(commands), options.rounds):
+            for what in order:
+                seconds[what].append(timed(*commands[what], DVC_NO_ANALYTICS="1"))
+    print(conditions())
+    ours = next(iter(seconds.values()))
+    rows = [[what, median(row).text("{:.3f}"), quotient(row, ours).text("{:.2f}")] for what, row in seconds.items()]
+    print(markdown(("", "seconds", "times edgekit's"), rows))
 
 
 def finished_run(folder: Path) -> list[str]:
     """`edgekit run` on the smallest config, run once."""
     command = [str(Path(sys.executable).with_name("edgekit")), "run", str(CONFIG), "--out", str(folder)]
-    quietly(command, ROOT)
+    timed(command)
     return command
 
 
@@ -75,39 +71,18 @@ def dvc_pipeline(folder: Path, dvc: Path) -> list[str]:
     (home / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
     config = yaml.safe_load(CONFIG.read_text())
     (home / "params.yaml").write_text(yaml.safe_dump({stage: config.get(stage) or {"a": 1} for stage in STAGES}))
-    quietly([str(dvc), "init", "--no-scm"], home)
-    quietly([str(dvc), "config", "core.analytics", "false"], home)
-    quietly([str(dvc), "repro"], home)
+    for words in (["init", "--no-scm"], ["config", "core.analytics", "false"], ["repro"]):
+        timed([str(dvc), *words], home, DVC_NO_ANALYTICS="1")
     return [str(dvc), "repro"]
 
 
 def empty_notebook(folder: Path) -> list[str]:
-    """papermill on a notebook of one cell that does nothing: what any start of a kernel costs."""
+    """papermill on a notebook of one cell that does nothing: the cost of starting any kernel."""
     cell = {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": "pass"}
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     path = folder / "empty.ipynb"
     path.write_text(json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}))
     return [str(Path(sys.executable).with_name("papermill")), "--no-progress-bar", str(path), str(folder / "out.ipynb")]
-
-
-def quietly(command: list[str], cwd: Path) -> None:
-    done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "DVC_NO_ANALYTICS": "1"}
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-
-
-def report(seconds: dict[str, list[float]]) -> None:
-    table = np.array(list(seconds.values()))
-    random = np.random.default_rng(0)
-    rounds = random.integers(0, table.shape[1], (2000, table.shape[1]))
-    print(f"{'':<32}{'median s':>9}{'min':>8}{'max':>8}{'against edgekit':>24}")
-    for what, row in zip(seconds, table, strict=True):
-        ratios = np.median(row[rounds], axis=1) / np.median(table[0][rounds], axis=1)
-        low, high = np.percentile(ratios, (2.5, 97.5))
-        ratio = f"{np.median(row) / np.median(table[0]):.1f}× ({low:.1f}–{high:.1f})"
-        print(f"{what:<32}{np.median(row):>9.3f}{row.min():>8.3f}{row.max():>8.3f}{ratio:>24}")
 
 
 if __name__ == "__main__":

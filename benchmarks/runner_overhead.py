@@ -9,19 +9,18 @@ One start: whole processes that take turns, from exec to the printed answer, and
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.networks import make
 from edgekit.device import pyz
 from edgekit.device.measure.bench import interleaved
@@ -49,14 +48,15 @@ CALLS = 200
 
 def main() -> None:
     """Both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--starts", type=int, default=20)
     options = parser.parse_args()
+    print(harness.conditions())
     print("one call, µs: p50 of each, and the runner's share with a 99 % interval over rounds")
     for network, precision in (("ds_cnn", "int8"), ("ds_cnn", "fp32"), ("tiny", "fp32"), ("tiny", "int8")):
         one_call(make(network, precision, "tflite"), options.rounds)
-    print("\none start, ms: median (least to most); resident memory, MB")
+    print()
     one_start(make("ds_cnn", "int8", "tflite"), options.starts)
 
 
@@ -107,27 +107,23 @@ def one_start(path: Path, starts: int) -> None:
         pyz.build(folder / "edgerun.pyz")
         model_and_input = [str(folder / "model.tflite"), str(folder / "x.npy")]
         runner = [sys.executable, str(folder / "edgerun.pyz"), "predict", str(path), str(folder / "raw.npy")]
-        commands = {
-            "bare script": ([sys.executable, str(folder / "x_bare.py"), *model_and_input], {}),
-            "bare, one BLAS thread": (
-                [sys.executable, str(folder / "x_bare.py"), *model_and_input],
-                {"OPENBLAS_NUM_THREADS": "1"},
-            ),
+        bare = [sys.executable, str(folder / "x_bare.py"), *model_and_input]
+        commands: dict[str, tuple[list[str], dict[str, str]]] = {
+            "bare script": (bare, {}),
+            "bare, one BLAS thread": (bare, {"OPENBLAS_NUM_THREADS": "1"}),
             "edgerun.pyz predict": (runner, {}),
             "through tensorflow": ([sys.executable, str(folder / "x_tensorflow.py"), *model_and_input], {}),
         }
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         environment["XDG_CACHE_HOME"] = str(folder / "cache")
         first_ms, _ = start(runner, environment)
+        for command, more in commands.values():  # fills the disk's cache
+            start(command, {**environment, **more})
         figures: dict[str, list[tuple[float, float]]] = {what: [] for what in commands}
-        names = list(commands)
-        for number in range(starts + 1):
-            turn = number % len(names)
-            for what in names[turn:] + names[:turn]:
+        for order in harness.turns(list(commands), starts):
+            for what in order:
                 command, more = commands[what]
-                took = start(command, {**environment, **more})
-                if number:  # the first round warms the disk's cache
-                    figures[what].append(took)
+                figures[what].append(start(command, {**environment, **more}))
     report(figures, first_ms)
 
 
@@ -148,20 +144,22 @@ def start(command: list[str], environment: dict[str, str]) -> tuple[float, float
 
 
 def report(figures: dict[str, list[tuple[float, float]]], first_ms: float) -> None:
-    base = np.array(figures["bare script"])
+    """The table of starts."""
+    bare_ms = [ms for ms, _ in figures["bare script"]]
+    rows = []
     for what, values in figures.items():
-        taken = np.array(values)
-        quotient = taken[:, 0] / base[:, 0]
-        low, high = np.percentile(quotient, (25, 75))
-        print(
-            f"{what:<24}{np.median(taken[:, 0]):8.1f} ({taken[:, 0].min():.1f}-{taken[:, 0].max():.1f})"
-            f"{np.median(quotient):8.3f}x (quartiles {low:.3f}-{high:.3f}){np.median(taken[:, 1]):8.1f} MB"
-            f"{np.median(taken[:, 1]) - np.median(base[:, 1]):+7.1f} MB"
+        started_ms, resident_mb = zip(*values, strict=True)
+        rows.append(
+            [
+                what,
+                harness.median(started_ms).text("{:.1f}"),
+                harness.quotient(started_ms, bare_ms).text("{:.3f}"),
+                f"{np.median(resident_mb):.1f}",
+            ]
         )
+    print(harness.markdown(("", "one start, ms", "times the bare script's", "resident memory, MB"), rows))
     print(f"edgerun.pyz, the very first time with a bundle, which measures and proves: {first_ms:.0f} ms")
 
 
 if __name__ == "__main__":
-    started = time.perf_counter()
     main()
-    print(f"took {time.perf_counter() - started:.0f} s", file=sys.stderr)

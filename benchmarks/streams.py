@@ -11,22 +11,17 @@ classes on ONNX Runtime, one thread. `reused` is `Model.stream`, `anew` calls `M
 
 from __future__ import annotations
 
-import argparse
-import shutil
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.networks import HOME, decoded, npy
-from edgekit.device.measure.bench import interleaved, machine
+from benchmarks import harness
+from benchmarks.networks import bundled
+from edgekit.device.measure.bench import interleaved
 from edgekit.device.measure.intervals import ratio
 from edgekit.runner import bundle
-from edgekit.runner.backends import open_backend
-from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.encode import encoder
+from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.model import Model, open_model
 from edgekit.runner.preprocess import sliding, transform
 
@@ -37,15 +32,15 @@ MEL = {
 }  # fmt: skip
 HOPS = (320, 1600, 3200, 8000)
 CALLS, SECONDS, PART_SAMPLES = 20, 3, 320
-LABELS = [str(number) for number in range(12)]
+CLASSES = 12
 
 
 def main() -> None:
     """Both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = harness.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    print(machine())
+    print(harness.conditions())
     sound = np.random.default_rng(0).uniform(-0.5, 0.5, RATE_HZ * 8).astype(np.float32)
     log_mel(sound, rounds)
     real_time(sound, rounds)
@@ -113,37 +108,10 @@ def alone(model: Model, pcm: np.ndarray, hop: int) -> int:
 
 def keyword_bundle() -> Path:
     """An untrained DS-CNN over log-mel as an ONNX bundle, made if it is not there."""
-    from edgekit.models import store
-    from edgekit.targets.onnx.convert import convert
-
-    path, work = HOME / "keyword-fp32-onnx.edge.zip", HOME / "keyword-fp32-onnx"
-    if path.is_file():
-        return path
     raw = RawSpec("audio", (RATE_HZ,), "float32", (-1.0, 1.0), RATE_HZ)
     sounds = np.random.default_rng(1).uniform(-0.5, 0.5, (16, RATE_HZ)).astype(np.float32)
-    features = transform.to_layout(transform.apply([MEL], sounds), "NCHW")
-    spec = store.ModelSpec(
-        builder="edgekit.models.ds_cnn:ds_cnn", kwargs={}, input_shape=features.shape[1:], num_classes=len(LABELS),
-        classes=tuple(LABELS), raw={"kind": "audio", "shape": [RATE_HZ], "dtype": "float32"},
-    )  # fmt: skip
-    shutil.rmtree(work, ignore_errors=True)
-    store.save(work / "model", store.build(spec), spec)
-    made = convert(work / "model", "fp32", features, work / "out")
-    files = {name: (work / "out" / name).read_bytes() for name in made.names}
-    golden = {"inputs": "inputs.npy", "outputs": "outputs.npy", "atol": 0.01, "top1": False}
-    manifest = Manifest(
-        name="keyword", version="0", target="onnx", variant="keyword-fp32-onnx", raw=raw, inputs=made.inputs,
-        outputs=made.outputs, preprocess=[MEL], labels=LABELS, model_files=sorted(files), golden=golden,
-    )  # fmt: skip
-    backend = open_backend("onnx", files, made.inputs, made.outputs)
-    encode = encoder(manifest, backend)
-    outputs = np.concatenate([decoded(backend, encode(sound)) for sound in sounds[:4]])
-    bundle.write(path, manifest, {**files, "inputs.npy": npy(sounds[:4]), "outputs.npy": npy(outputs)})
-    shutil.rmtree(work)
-    return path
+    return bundled("keyword", "edgekit.models.ds_cnn:ds_cnn", {}, "fp32", "onnx", raw, [MEL], sounds, CLASSES)
 
 
 if __name__ == "__main__":
-    started = time.perf_counter()
     main()
-    print(f"took {time.perf_counter() - started:.0f} s", file=sys.stderr)

@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environments import NotRun
-from benchmarks.peers import record, subject
-from benchmarks.peers.peer import ROOT
-from benchmarks.peers.toolkits import NAMES, named
+from benchmarks.harness import BUILD, NotRun, parser
+from benchmarks.peers import subject
+from benchmarks.peers.peer import failed_row, read_record, record_row
+from benchmarks.peers.toolkits import PEERS
 from edgekit.core.errors import EdgekitError
 
-HOME = ROOT / "build" / "peers"
+HOME = BUILD / "peers"
 
 
 def main() -> int:
@@ -30,15 +30,15 @@ def main() -> int:
         given = subject.write(options.config, options.run, folder / "subject")
     except (NotRun, EdgekitError) as error:
         return _told(str(error))
-    told = record.read(folder, given.sha256)
+    told = read_record(folder, given.sha256)
     failed = 0
-    for name in options.only or NAMES:
-        peer = named(name)
+    for name in options.only or PEERS:
+        peer = PEERS[name]
         try:
             made = peer.files(given.folder, folder / name, options.environments, round(60 * options.minutes))
-            told.peers[name] = record.row(peer, made, folder, given.judged)
+            told.peers[name] = record_row(peer, made, folder, given.judged)
         except NotRun as error:
-            told.peers[name] = record.failed(peer, str(error))
+            told.peers[name] = failed_row(peer, str(error))
         told.write()
         failed |= _show(name, told.peers[name])
     if not told.files:
@@ -50,18 +50,18 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("config", type=Path, help="config of the run")
-    parser.add_argument("--run", type=Path, required=True, help="folder of the finished run, as artifacts/cifar10")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long a peer searches (default: 30)")
-    parser.add_argument("--out", type=Path, help="where files go (default: build/peers/NAME of the run)")
-    parser.add_argument(
+    arguments = parser(__doc__, "python -m benchmarks.peers")
+    arguments.add_argument("config", type=Path, help="config of the run")
+    arguments.add_argument("--run", type=Path, required=True, help="folder of the finished run, as artifacts/cifar10")
+    arguments.add_argument("--only", action="append", choices=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)}")
+    arguments.add_argument("--minutes", type=float, default=30.0, help="how long a peer searches (default: 30)")
+    arguments.add_argument("--out", type=Path, help="where files go (default: build/peers/NAME of the run)")
+    arguments.add_argument(
         "--environments", type=Path, default=HOME / "environments", help="where each peer's environment is made"
     )
-    options = parser.parse_args()
+    options = arguments.parse_args()
     if not options.minutes > 0:
-        parser.error(f"--minutes: got {options.minutes:g}; give more than 0")
+        arguments.error(f"--minutes: got {options.minutes:g}; give more than 0")
     return options
 
 

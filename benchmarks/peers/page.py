@@ -1,19 +1,26 @@
-"""The page of peers, out of a run that measured their files as rivals: `python -m benchmarks.peers.page RUN`."""
+"""The page of peers, out of a run that measured their files as rivals: `python -m benchmarks.peers.page RUN`.
+
+It holds each peer's file beside the run's own, out of the finished benchmark: figures, intervals, and which is ahead.
+"""
 
 from __future__ import annotations
 
-import argparse
+import json
+import re
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.environments import NotRun
-from benchmarks.peers import table
+import numpy as np
+
+from benchmarks.harness import ROOT, NotRun, markdown, parser
 from benchmarks.peers.__main__ import HOME
-from benchmarks.peers.peer import ROOT
-from benchmarks.peers.table import Beside, Ours, Table, Theirs
+from benchmarks.peers.peer import RECORD
+from edgekit.core import artifacts
 from edgekit.core.errors import EdgekitError
-from edgekit.device.measure.intervals import Median
+from edgekit.device.measure.intervals import Median, Ratio
+from edgekit.stages.benchmark.timings import Timings
 
 PAGE = ROOT / "docs" / "results" / "peers.md"
 TARGETS = {"tflite": "TFLite", "openvino": "OpenVINO", "onnx": "ONNX Runtime"}
@@ -21,19 +28,143 @@ HEADER = (
     "file", "how", "validation", "test", "bytes", "p50", "took", "p50 / winner's", "p50 / same network's",
     "ahead of the winner in",
 )  # fmt: skip
+SUFFIXES = {".tflite": "tflite", ".xml": "openvino", ".onnx": "onnx"}
+OPENINGS = re.compile(r"each opened anew (?:\d+ to )?(\d+) times")
+
+
+@dataclass(frozen=True)
+class Ours:
+    """One of the run's own files: the winner of its target, or the baseline post-training quantized."""
+
+    name: str
+    accuracy_validation: float
+    accuracy_test: float
+    bytes: int
+    p50: Median
+    wins: bool
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A peer's file against one of ours: `slower` is its p50 over ours."""
+
+    ours: Ours
+    gain_pp: float
+    bytes_ratio: float
+    slower: Ratio
+
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """In which figures the peer's is ahead; in time, if surely so."""
+        better = {"accuracy": self.gain_pp > 0, "bytes": self.bytes_ratio < 1, "time": self.slower.high < 1}
+        return tuple(name for name, holds in better.items() if holds)
+
+    @property
+    def beats(self) -> bool:
+        """Whether the peer's is at least as accurate on test, and smaller or surely faster."""
+        return self.gain_pp >= 0 and bool({"bytes", "time"} & set(self.ahead))
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """A peer's file as it was measured in the rounds of the run, and what it is beside ours of its target."""
+
+    peer: str
+    name: str
+    how: str
+    target: str
+    accuracy_validation: float
+    accuracy_test: float
+    bytes: int
+    p50: Median
+    seconds: float
+    beside: tuple[Beside, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows by target, what peers said, and how it was measured."""
+
+    ours: dict[str, list[Ours]]
+    theirs: dict[str, list[Theirs]]
+    peers: dict[str, dict[str, Any]]
+    conditions: dict[str, Any]
+    confidence: float
+
+
+def read(run: Path, peers: Path) -> Table:
+    """The table of a finished run whose rivals were the files that peers.json in the folder `peers` names.
+
+    NotRun where one of the two is missing, or the run measured other files.
+    """
+    path = peers / RECORD
+    if not path.is_file():
+        raise NotRun(f"{path} is not there; run python -m benchmarks.peers CONFIG --run {run}")
+    if not (run / "benchmark" / "artifact.json").is_file():
+        raise NotRun(f"{run} has no finished benchmark; give the folder of a finished run, as artifacts/cifar10")
+    told, artifact = json.loads(path.read_text())["peers"], artifacts.load(run / "benchmark")
+    rivals = {row["sha256"]: row for row in artifact.metrics["rivals"]}
+    files = [(name, row) for name in sorted(told) for row in told[name]["files"]]
+    if missing := [row["file"] for _, row in files if row["sha256"] not in rivals]:
+        raise NotRun(
+            f"{run} did not measure {', '.join(missing)}; run it again with the setting in {peers / 'rivals.txt'}"
+        )
+    timings = _timings(artifact)
+    ours = {target: _ours(artifact, target, timings) for target in TARGETS}
+    rows = [_theirs(name, row, rivals[row["sha256"]], ours, timings) for name, row in files]
+    theirs = {target: [row for row in rows if row.target == target] for target in TARGETS}
+    return Table(ours, theirs, told, artifact.metrics["conditions"], timings.confidence)
+
+
+def _timings(artifact: artifacts.Artifact) -> Timings:
+    found = OPENINGS.search(artifact.metrics["conditions"]["protocol"])
+    with np.load(artifact.path / artifacts.EVIDENCE / "samples_ms.npz", allow_pickle=False) as file:
+        samples_ms = {name: file[name] for name in file.files}
+    config = artifact.config
+    return Timings(samples_ms, int(found[1]) if found else config["rounds"], config["confidence"], config["tie_margin"])
+
+
+def _ours(artifact: artifacts.Artifact, target: str, timings: Timings) -> list[Ours]:
+    """The target's winner first, if it has one; then the baseline as int8, which is the network that peers got."""
+    winner, rows = artifact.metrics["winners"].get(target), {}
+    for row in artifact.metrics["rows"]:
+        plain = (row["model"], row["precision"], row["target"]) == ("baseline", "int8", target)
+        if row["name"] == winner or plain:
+            rows[row["name"]] = Ours(
+                row["name"], row["accuracy_validation"], row["accuracy_test"], row["bytes"],
+                timings.median(row["name"]), row["name"] == winner,
+            )  # fmt: skip
+    return sorted(rows.values(), key=lambda row: not row.wins)
+
+
+def _theirs(
+    peer: str, told: dict[str, Any], rival: dict[str, Any], ours: dict[str, list[Ours]], timings: Timings
+) -> Theirs:
+    target, name = SUFFIXES[Path(told["file"]).suffix], rival["name"]
+    beside = tuple(
+        Beside(
+            each,
+            100 * (rival["accuracy_test"] - each.accuracy_test),
+            rival["bytes"] / each.bytes,
+            timings.ratio(name, each.name),
+        )
+        for each in ours[target]
+    )
+    return Theirs(
+        peer, name, told["how"], target, told["accuracy_validation"], rival["accuracy_test"], rival["bytes"],
+        timings.median(name), told["seconds"], beside,
+    )  # fmt: skip
 
 
 def main() -> int:
     """Write the page; exit code 1 and a line where there is nothing to write it from."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.peers.page", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
-    parser.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
-    parser.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "python -m benchmarks.peers.page")
+    arguments.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
+    arguments.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
+    arguments.add_argument("--page", type=Path, default=PAGE, help="file to write (default: docs/results/peers.md)")
+    options = arguments.parse_args()
     try:
-        found = table.read(options.run, options.peers or HOME / options.run.resolve().name)
+        found = read(options.run, options.peers or HOME / options.run.resolve().name)
     except (NotRun, EdgekitError) as error:
         print(f"peers: {error}", file=sys.stderr)
         return 1
@@ -92,7 +223,7 @@ def _short(found: Table) -> str:
 
 A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.
 
-{_markdown(header, rows, words=(0, 1, 3))}
+{markdown(header, rows, words=(0, 1, 3))}
 """
 
 
@@ -102,7 +233,7 @@ def _target(found: Table, target: str) -> str:
         return ""
     rows = [_our_row(row) for row in ours]
     rows += [_their_row(row) for row in sorted(theirs, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
-    return f"## {TARGETS[target]}\n\n{_markdown(HEADER, rows, words=(0, 1, 9))}"
+    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, words=(0, 1, 9))}"
 
 
 def _our_row(row: Ours) -> list[str]:
@@ -131,7 +262,7 @@ def _failures(found: Table) -> str:
     if not rows:
         return ""
     header = ("peer", "file", "how", "why")
-    return f"## What could not be made or run\n\n{_markdown(header, rows, words=range(4))}"
+    return f"## What could not be made or run\n\n{markdown(header, rows, words=range(4))}"
 
 
 def _how(found: Table) -> str:
@@ -146,7 +277,7 @@ def _how(found: Table) -> str:
 What a file took is the time of the call that made it. A file that a search found took the whole search.
 The peer's time in all has its imports too.
 
-{_markdown(header, rows, words=(0, 1, 2))}
+{markdown(header, rows, words=(0, 1, 2))}
 """
 
 
@@ -169,12 +300,6 @@ def _p50(found: Median) -> str:
 def _three(value: float) -> str:
     """Three significant digits, never by exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[int]) -> str:
-    """A table; columns in `words` stand left, numbers right."""
-    rule = ["---" if place in words else "---:" for place in range(len(header))]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (header, rule, *rows))
 
 
 if __name__ == "__main__":

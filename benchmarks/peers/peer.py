@@ -1,4 +1,4 @@
-"""The shape that all peers share: what one needs, the worker that runs it, and the files that it made."""
+"""What one peer needs, the worker that runs it, the files that it made, and peers.json, the record of all peers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.environments import NotRun, python_of
+from benchmarks.harness import ROOT, NotRun, python_of
 from benchmarks.peers.given import FOUND
 from edgekit.core import telemetry
+from edgekit.core.errors import EdgekitError
+from edgekit.core.hashing import write_json
 
-ROOT = Path(__file__).resolve().parents[2]
+RECORD = "peers.json"
 SLACK_S = 900
 """Beyond what a search may take: its last trial, importing, and peers that do not search."""
 QUIET = {**telemetry.ENVIRONMENT, "OLIVE_DISABLE_TELEMETRY": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -45,34 +47,23 @@ class File:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A file that could not be made or run, and why, in a line."""
-
-    name: str
-    how: str
-    why: str
-
-
-@dataclass(frozen=True)
 class Made:
-    """All that a peer made, `seconds` in all; `tried` is how many files a search looked at."""
+    """All that a peer made, `seconds` in all; `tried` is how many files a search looked at.
+
+    A failure is a row with the `file`, `how` it was to be made, and in one line `why` it could not be.
+    """
 
     files: list[File]
-    failures: list[Failure]
+    failures: list[dict[str, str]]
     seconds: float
     tried: int
-
-
-def all_of(files: list[File]) -> list[File]:
-    """Every file is kept."""
-    return files
 
 
 @dataclass(frozen=True)
 class Peer:
     """A toolkit in an environment of its own, which `workers/NAME.py` runs in.
 
-    `packages`, `first` and `alone` are requirements as `environments.python_of` takes them. `kept` are those of its
+    `packages`, `first` and `alone` are requirements as `harness.python_of` takes them. `kept` are those of its
     files that are measured beside ours.
     """
 
@@ -81,7 +72,7 @@ class Peer:
     packages: tuple[str, ...]
     first: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
-    kept: Callable[[list[File]], list[File]] = all_of
+    kept: Callable[[list[File]], list[File]] = list
 
     def files(self, subject: Path, out: Path, environments: Path, seconds: int) -> Made:
         """What it makes of the subject, in `out`, which is emptied first.
@@ -96,7 +87,7 @@ class Peer:
         took_s = time.perf_counter() - began
         rows = json.loads((out / FOUND).read_text())
         files = [_file(row, out) for row in rows if "failed" not in row]
-        failures = [Failure(row["file"], row["how"], row["failed"]) for row in rows if "failed" in row]
+        failures = [{"file": row["file"], "how": row["how"], "why": row["failed"]} for row in rows if "failed" in row]
         if not rows:
             raise NotRun(f"{self.name}: made no file in {took_s:.0f} s; {out / 'worker.log'} has its words")
         return Made(self.kept(files), failures, took_s, len(files))
@@ -118,3 +109,61 @@ class Peer:
 def _file(row: dict[str, Any], out: Path) -> File:
     own = {name: row[name] for name in ("options", "accuracy", "p50_ms") if name in row}
     return File(out / row["file"], row["how"], row["seconds"], **own)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A row for each peer by its name, of the subject with that digest; files are named as they lie below `folder`."""
+
+    folder: Path
+    subject: str
+    peers: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that run, in the peers' order."""
+        return [self.folder / row["path"] for name in sorted(self.peers) for row in self.peers[name]["files"]]
+
+    def write(self) -> None:
+        """Write it whole."""
+        write_json(self.folder / RECORD, {"subject": self.subject, "peers": self.peers})
+
+
+def read_record(folder: Path, subject: str) -> Record:
+    """What was recorded of this subject in `folder`; of another one nothing is kept."""
+    path = folder / RECORD
+    told = json.loads(path.read_text()) if path.is_file() else {}
+    return Record(folder, subject, told["peers"] if told.get("subject") == subject else {})
+
+
+def record_row(peer: Peer, made: Made, folder: Path, judged: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What a peer made; a file that the workbook's interpreter refuses is no rival, and stands among the failures."""
+    files, failures = [], list(made.failures)
+    for file in made.files:
+        try:
+            found = judged(file.path)
+        except EdgekitError as error:
+            why = str(error).replace(f"{file.path}: ", "")
+            failures.append({"file": file.path.name, "how": file.how, "why": why})
+            continue
+        files.append(
+            {
+                "file": file.path.name,
+                "path": str(file.path.relative_to(folder)),
+                "how": file.how,
+                "seconds": file.seconds,
+                "bytes": file.bytes,
+                **found,
+                "options": {key: value for key, value in file.options.items() if value not in (None, {}, [])},
+                "own": {"accuracy": file.accuracy, "p50_ms": file.p50_ms},
+            }
+        )
+    packages = [*peer.first, *peer.packages, *peer.alone]
+    about = {"what": peer.what, "packages": packages, "seconds": made.seconds, "tried": made.tried}
+    return {**about, "files": files, "failures": failures}
+
+
+def failed_row(peer: Peer, why: str) -> dict[str, Any]:
+    """The row of a peer that could not be installed, or whose worker failed."""
+    nothing = {"file": "", "how": "all", "why": why.removeprefix(f"{peer.name}: ")}
+    return record_row(peer, Made([], [nothing], 0.0, 0), Path(), dict)

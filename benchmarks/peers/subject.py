@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.environments import NotRun
+from benchmarks.harness import NotRun
 from benchmarks.peers.given import MODEL, SAMPLES, TFLITE
 from edgekit import data as all_data
 from edgekit.core import artifacts, tasks

@@ -1,4 +1,4 @@
-"""Processes on cores of their own, and what the kernel knows of them: CPU time and memory of a whole tree."""
+"""Servers as processes on a core of their own, and the CPU time of a whole tree of processes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.environments import NotRun
+import psutil
+
+from benchmarks.harness import BUILD, ROOT, NotRun
 from edgekit.runner import processes
 
-ROOT = Path(__file__).resolve().parents[2]
-HOME = ROOT / "build" / "serving"
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+HOME = BUILD / "serving"
 READY_S = 120.0
 
 
@@ -44,49 +44,29 @@ def pinned(core: int, command: Sequence[str]) -> list[str]:
     return [tool("taskset", "util-linux"), "-c", str(core), *command]
 
 
-def tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[psutil.Process]:
     """A process and all below it that live."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError, IndexError):
-                children.setdefault(int(stat(int(name))[1]), []).append(int(name))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found
-
-
-def stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat behind the name, which may hold blanks: state, parent, …"""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
 
 
 def cpu_s(pid: int) -> float:
     """User and system time of the tree, with that of children that have ended and were waited for."""
-    ticks = 0
+    seconds = 0.0
     for each in tree(pid):
-        with suppress(OSError):
-            ticks += sum(map(int, stat(each)[11:15]))
-    return ticks / TICKS_PER_S
+        with suppress(psutil.NoSuchProcess):
+            seconds += sum(each.cpu_times()[:4])
+    return seconds
 
 
 def ran_s(pid: int) -> float:
     """Time on a core of all living threads of the tree, to the nanosecond; `cpu_s` counts hundredths of a second."""
     nanoseconds = 0
     for each in tree(pid):
-        for task in Path(f"/proc/{each}/task").glob("*/schedstat"):
+        for task in Path(f"/proc/{each.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
                 nanoseconds += int(task.read_text().split()[0])
     return nanoseconds / 1e9
-
-
-def pss_mb(pid: int) -> float:
-    """Proportional memory of one process, in MB of a million bytes."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise NotRun("the kernel shows no Pss in smaps_rollup")
 
 
 class Server:
@@ -153,8 +133,8 @@ class Server:
 
     def _signal(self, number: signal.Signals) -> None:
         for each in tree(self.pid):
-            with suppress(ProcessLookupError):
-                os.kill(each, number)
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
 
     def _end(self) -> None:
         self.resume()
@@ -163,8 +143,8 @@ class Server:
         processes.ended(self.process, 10)
         processes.end(self.process)
         for each in started:  # workers lead sessions of their own
-            with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import select
 import socket
 import sys
 from base64 import b64decode, b64encode
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 from random import Random
 from subprocess import run
 from time import perf_counter
-from typing import Any
 
-from benchmarks.environments import NotRun
-from benchmarks.serving import figures
+import numpy as np
+
+from benchmarks.harness import NotRun
+from benchmarks.serving.load import Post
 from benchmarks.serving.machine import cores, environment, pinned, python
-from benchmarks.serving.wrk import Post
 
 CONNECTIONS = 256
 GRACE_S = 1.0
@@ -32,32 +33,8 @@ GRACE_S = 1.0
 LATE = b"deadline passed while it waited"
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Of one run; ms from when a request was due. `expired` are those refusals that had been let in first.
-
-    `blocked` had to wait for a free connection; `lag_p99_ms` is how late the client sent the others.
-    """
-
-    seconds: float
-    due: int
-    in_time: int
-    accepted_ms: list[float]
-    refused_ms: list[float]
-    expired: int
-    other: dict[str, int]
-    unanswered: int
-    blocked: int
-    lag_p99_ms: float
-
-    @property
-    def goodput(self) -> float:
-        """Answers within their deadline, a second."""
-        return self.in_time / self.seconds
-
-
-def load(address: str, post: Post, per_s: float, seconds: float, deadline_ms: float, seed: int) -> Outcome:
-    """Such a run by a process of its own on the load's core."""
+def load(address: str, post: Post, per_s: float, seconds: float, deadline_ms: float, seed: int) -> dict[str, float]:
+    """The `outcome` of such a run by a process of its own on the load's core."""
     host, port = address.split("//")[1].rsplit(":", 1)
     facts = {
         "host": host, "port": int(port), "request": b64encode(request(post, deadline_ms)).decode(), "per_s": per_s,
@@ -67,7 +44,8 @@ def load(address: str, post: Post, per_s: float, seconds: float, deadline_ms: fl
     done = run(words, input=json.dumps(facts), env=environment(), capture_output=True, text=True)
     if done.returncode:
         raise NotRun(f"the open-loop client ended with exit code {done.returncode}: {done.stderr[-300:]}")
-    return Outcome(**json.loads(done.stdout))
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def request(post: Post, deadline_ms: float) -> bytes:
@@ -153,21 +131,34 @@ def length(head: bytes | bytearray) -> int:
     return 0
 
 
-def outcome(client: Client, due: list[float], seconds: float, deadline_ms: float) -> dict[str, Any]:
-    """As `Outcome` takes it."""
-    accepted = [took * 1e3 for status, _, took in client.answers if status == 200]
-    refused = [(late, took * 1e3) for status, late, took in client.answers if status == 503]
-    other: dict[str, int] = {}
-    for status, _, _ in client.answers:
-        if status not in (200, 503):
-            other[str(status)] = other.get(str(status), 0) + 1
+def outcome(client: Client, due: list[float], seconds: float, deadline_ms: float) -> dict[str, float]:
+    """Figures of one run; times count from when a request was due, and those of nothing are NaN.
+
+    `goodput` are answers within their deadline, a second. `expired` are the refusals that had been let in first.
+    `blocked` requests had to wait for a free connection; `client_lag_p99_ms` is how late the client sent the others.
+    """
+    accepted_ms = [took * 1e3 for status, _, took in client.answers if status == 200]
+    refused_ms = [took * 1e3 for status, _, took in client.answers if status == 503]
     return {
-        "seconds": seconds, "due": len(due), "in_time": sum(took <= deadline_ms for took in accepted),
-        "accepted_ms": accepted, "refused_ms": [took for _, took in refused],
-        "expired": sum(late for late, _ in refused), "other": other, "unanswered": len(due) - len(client.answers),
+        "due": len(due),
+        "goodput": sum(took <= deadline_ms for took in accepted_ms) / seconds,
+        "accepted": len(accepted_ms),
+        "accepted_p99_ms": percentile(accepted_ms, 0.99),
+        "refused": len(refused_ms),
+        "refused_p50_ms": percentile(refused_ms, 0.5),
+        "refused_p99_ms": percentile(refused_ms, 0.99),
+        "refused_most_ms": max(refused_ms, default=math.nan),
+        "expired": sum(late for status, late, _ in client.answers if status == 503),
+        "other": len(client.answers) - len(accepted_ms) - len(refused_ms),
+        "unanswered": len(due) - len(client.answers),
         "blocked": client.blocked,
-        "lag_p99_ms": figures.percentile([lag * 1e3 for lag in client.lags], 0.99),
-    }  # fmt: skip
+        "client_lag_p99_ms": percentile([lag * 1e3 for lag in client.lags], 0.99),
+    }
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Of single requests; NaN of none."""
+    return float(np.quantile(values, share)) if len(values) else math.nan
 
 
 def main() -> None:

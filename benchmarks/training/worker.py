@@ -1,8 +1,7 @@
 """One training that waits for a line before each of its epochs: `python -P worker.py CONFIG JSON`.
 
 Run with PYTHONPATH at the edgekit whose loop is measured, so it uses only what older ones have too. JSON: `settings`
-of the config, `network` (builder and kwargs, absent: the baseline), `epochs`, `options` of the training, and `teacher`
-(builder and kwargs; its answers are not cached).
+of the config, and `epochs`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
 import resource
 import sys
 import time
@@ -26,28 +24,22 @@ def main(config: str, wanted: dict[str, Any]) -> None:
     from edgekit import data as all_data
     from edgekit.core import tasks
     from edgekit.models import store
-    from edgekit.models.cost import layer_costs
     from edgekit.models.from_artifact import spec_for
     from edgekit.training.evaluate import answered
     from edgekit.training.fit import fit
-    from edgekit.training.objective import Distillation
     from edgekit.workbook.plan import load_plan, make_importable
 
     plan = load_plan(Path(config), wanted["settings"])
     make_importable(plan)
     steps, run = plan.run.preprocess, plan.run
     data = all_data.load(plan.data).withhold_test()
-    network = wanted.get("network") or {"builder": run.model.builder, "kwargs": run.model.kwargs}
-    spec = spec_for(data, network["builder"], network["kwargs"], steps)
+    spec = spec_for(data, run.model.builder, run.model.kwargs, steps)
     module = store.build(spec, seed=run.seed)
-    options = plan.stages["profile"].model_copy(update={**wanted["options"], "epochs": wanted["epochs"]})
+    options = plan.stages["profile"].model_copy(update={"epochs": wanted["epochs"]})
     more: dict[str, Any] = {}
     if "training" in inspect.signature(fit).parameters:
         more["training"] = run.training
-    if teacher := wanted.get("teacher"):
-        more["distillation"] = Distillation(store.build(spec_for(data, teacher["builder"], teacher["kwargs"], steps)))
-    layers = [[row.macs, row.activation_bytes] for row in layer_costs(module, spec.input_shape, spec.takes_ids)]
-    say({"samples": len(data.train.y), "threads": run.threads or len(os.sched_getaffinity(0)), "layers": layers})
+    say({"samples": len(data.train.y)})
     began = _go()
 
     def epoch_ended(result: Any) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
+from edgekit.core.progress import named_to_stderr, to_stderr
 from edgekit.core.progress_state import duration
-from edgekit.core.stderr_line import named_to_stderr, to_stderr
 from edgekit.workbook.plan import Plan, load_plan
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,10 +18,34 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.cache_key import CacheInputs, gather
-from edgekit.core.elapsed import Start
 from edgekit.core.errors import DataError, StageError, TrustError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.runner.files import sync_file, sync_folder
+
+
+@dataclass(frozen=True)
+class Start:
+    """When a piece of work began; seconds of two clocks that only differences mean something of."""
+
+    clock_s: float
+    cpu_s: float
+
+    @classmethod
+    def now(cls) -> Start:
+        """This moment."""
+        return cls(time.monotonic(), cpu_seconds())
+
+    def so_far(self) -> dict[str, float]:
+        """`seconds` since then, and `cpu_seconds` that the processor has worked for it."""
+        now = Start.now()
+        return {"seconds": round(now.clock_s - self.clock_s, 3), "cpu_seconds": round(now.cpu_s - self.cpu_s, 3)}
+
+
+def cpu_seconds() -> float:
+    """What the processor has done for this process: all its threads, and its children that have ended."""
+    found = os.times()
+    return found.user + found.system + found.children_user + found.children_system
+
 
 RECORD = "artifact.json"
 FORMAT = 2

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from pydantic import Field, PrivateAttr, model_serializer, model_validator
 
-from edgekit.core import goals
-from edgekit.core.goals import BASELINE
 from edgekit.core.strict import Strict, Target
 
 PAIRS = (("latency_p50_ms", "latency_p50"), ("size_bytes", "size"))
@@ -86,7 +84,7 @@ class Budget(Strict):
     The drop is that of all samples like those of the split. So the upper end of its one-sided interval is compared with
     the limit (`accuracy_drop`). At even odds that would be the drop of the split itself: a claim of nothing. A latency
     breaks its limit where its whole interval is above; beside a reference that is the interval of the ratio of both
-    p50s. `goals` in Olive's words become limits when the config is read (`goals.translated`).
+    p50s. `goals` in Olive's words become limits when the config is read (`translated`).
     """
 
     accuracy_drop_pp: float = Field(
@@ -115,7 +113,7 @@ class Budget(Strict):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, plain: Any) -> dict[str, Any]:
-        """As before there were relative limits, where none is used: keys and digests stay."""
+        """Without relative limits and limits of targets where there are none, so that a record shows what was set."""
         values: dict[str, Any] = plain(self)
         return {
             name: value for name, value in values.items() if value or name not in ("latency_p50", "size", "targets")
@@ -260,10 +258,95 @@ def _whose(of: str) -> str:
 
 
 def _translated(given: Any, allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
-    return goals.translated(given, allowed) if isinstance(given, dict) and "goals" in given else given
+    return translated(given, allowed) if isinstance(given, dict) and "goals" in given else given
 
 
 def _check_one_of_each(limits: Budget | TargetLimits) -> None:
     for absolute, relative in PAIRS:
         if getattr(limits, absolute) is not None and getattr(limits, relative) is not None:
             raise ValueError(f"{absolute} and {relative}: both are given; leave one of them out, or set it to null")
+
+
+TYPES = ("threshold", "max-degradation", "min-improvement", "percent-max-degradation", "percent-min-improvement")
+BASELINE = "baseline"
+MOST = 1e15
+"""Largest value of a goal: a petabyte, or thirty thousand years."""
+
+
+def translated(values: Mapping[str, Any], allowed: tuple[str, ...] = ("accuracy", "latency_p50", "size")) -> Any:
+    """`values` of a budget with its `goals` as limits; ValueError for a goal that is none of these limits."""
+    goals = values.get("goals")
+    found = {name: value for name, value in values.items() if name != "goals"}
+    if not isinstance(goals, dict):
+        raise ValueError(f"goals: got {goals!r}; write goals: {{latency_p50: {{type: threshold, value: 5}}}}")
+    for metric, goal in goals.items():
+        if metric not in allowed:
+            raise ValueError(f"goals.{metric}: no such metric here; use {', '.join(allowed)}")
+        name, limit = TRANSLATORS[metric](*_parts(f"goals.{metric}", goal))
+        if twice := [each for each in BESIDE[metric] if each in values]:
+            raise ValueError(f"goals.{metric} and {', '.join(twice)}: both limit the same; leave one of them out")
+        found[name] = limit
+    return found
+
+
+def _parts(where: str, goal: Any) -> tuple[str, str, float]:
+    if not isinstance(goal, dict) or set(goal) != {"type", "value"}:
+        raise ValueError(f"{where}: got {goal!r}; write type and value, such as {{type: max-degradation, value: 0.01}}")
+    kind, value = goal["type"], goal["value"]
+    if kind not in TYPES:
+        raise ValueError(f"{where}.type: got {kind!r}; use {', '.join(TYPES)}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+        raise ValueError(f"{where}.value: got {repr(value)[:40]}; write a number from 0 to {MOST:g}")
+    return where, kind, float(value)
+
+
+def _accuracy(where: str, kind: str, value: float) -> tuple[str, Any]:
+    if kind == "max-degradation" or (value == 0 and kind != "threshold"):
+        if value > 1:
+            raise ValueError(f"{where}: got {value:g}; Olive's accuracy is a fraction, so write 0.01 for one point")
+        return "accuracy_drop_pp", round(100 * value, 9)
+    why = "no limit asks a variant to be better than the baseline"
+    if kind == "threshold":
+        why = "a limit here is a drop below the baseline, and no accuracy by itself"
+    if kind == "percent-max-degradation":
+        why = "a share of the baseline's accuracy is not known before it is trained"
+    raise ValueError(f"{where}: {kind} {value:g} has no counterpart, for {why}; use max-degradation with a fraction")
+
+
+def _latency(where: str, kind: str, value: float) -> tuple[str, Any]:
+    if kind == "threshold":
+        return "latency_p50_ms", value
+    return "latency_p50", _relative(where, kind, value, "milliseconds")
+
+
+def _size(where: str, kind: str, value: float) -> tuple[str, Any]:
+    if kind == "threshold":
+        if value != int(value):
+            raise ValueError(f"{where}.value: got {value:g}; a threshold of size is a whole number of bytes")
+        return "size_bytes", int(value)
+    return "size", _relative(where, kind, value, "bytes")
+
+
+def _relative(where: str, kind: str, value: float, unit: str) -> dict[str, Any]:
+    """Of the baseline; less is better for both metrics."""
+    if not kind.startswith("percent-") and value:
+        raise ValueError(
+            f"{where}: {kind} of {value:g} {unit} has no counterpart, for a limit beside the baseline is a ratio; "
+            f"use percent-{kind}, or threshold"
+        )
+    share = value / 100 if kind.endswith("degradation") else -value / 100
+    if share <= -1:
+        raise ValueError(f"{where}: got {value:g} % less; more than 99 % is no goal that a file can meet")
+    return {"ratio": round(1 + share, 12), "of": BASELINE}
+
+
+TRANSLATORS: dict[str, Callable[[str, str, float], tuple[str, Any]]] = {
+    "accuracy": _accuracy,
+    "latency_p50": _latency,
+    "size": _size,
+}
+BESIDE = {
+    "accuracy": ("accuracy_drop_pp",),
+    "latency_p50": ("latency_p50_ms", "latency_p50"),
+    "size": ("size_bytes", "size"),
+}

@@ -7,8 +7,8 @@ Every message says what was wrong, the value received, and what to do about it.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from edgekit.runner import errors as runner_errors
 from edgekit.runner.errors import RunnerError
@@ -113,3 +113,34 @@ def from_json(fields: Mapping[str, Any]) -> EdgekitError:
 def with_article(noun: str) -> str:
     """The noun with its article: `an int`, `a dict`."""
     return f"an {noun}" if noun[:1].lower() in "aeiou" else f"a {noun}"
+
+
+T = TypeVar("T")
+MOST_FAULTS = 20
+"""Most lines in a message; of the rest it gives the number."""
+
+
+class Faults:
+    """Collects ConfigErrors, to raise them together."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, fault: str) -> None:
+        """One more, of a line or several."""
+        self.found += fault.splitlines()
+
+    def of(self, make: Callable[[], T]) -> T | None:
+        """What `make` gives; None where it raises a ConfigError, which is kept."""
+        try:
+            return make()
+        except ConfigError as error:
+            self.add(str(error))
+            return None
+
+    def raise_all(self, most: int | None = None) -> None:
+        """ConfigError where there is any, with at most so many lines."""
+        if not self.found:
+            return
+        more = len(self.found) - most if most else 0
+        raise ConfigError("\n".join([*self.found[:most], *([f"and {more} more"] if more > 0 else [])]))

@@ -7,7 +7,9 @@ Nothing of it is kept: it is in no artifact, in no key and in no stored output o
 
 from __future__ import annotations
 
+import contextvars
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from edgekit.core import progress_display
-from edgekit.core.progress_state import Shown, State
+from edgekit.core.progress_state import Shown, State, elapsed
 from edgekit.runner.files import BINARY
 
 T = TypeVar("T")
@@ -206,4 +207,79 @@ def _left_s() -> float | None:
 def _who_listens() -> Listener | None:
     if path := os.environ.get(FILE):
         return _ToFile(path)
-    return progress_display.Display(_said[-1][0] if _said else 0) if progress_display.watched() else None
+    return Display(_said[-1][0] if _said else 0) if watched() else None
+
+
+SESSION = "JPY_SESSION_NAME"
+"""Environment variable that Jupyter's server sets for the kernels of its notebooks; papermill and nbval set none."""
+DISPLAY_EVERY_S = 1.0
+"""What is over sooner shows nothing. Updates come no faster, for they are sent beside what is measured."""
+
+
+class Display:
+    """One output of the cell, from the first second on; a thread updates it, for a long step may publish nothing."""
+
+    def __init__(self, last_said: int) -> None:
+        """`last_said`: the number of the last sentence that was said before."""
+        self._handle: Any = None
+        self._state: State | None = None
+        self._began, self._last_said = time.monotonic(), last_said
+        self._stop = threading.Event()
+        context = contextvars.copy_context()  # says which cell the output belongs to
+        self._thread = threading.Thread(target=context.run, args=(self._go_on,), daemon=True)
+        with suppress(RuntimeError):  # no more threads: then there is less to show
+            self._thread.start()
+
+    def show(self, state: State) -> None:
+        """The state of now, for the next update."""
+        self._state = state
+
+    def end(self) -> None:
+        """Nothing is left of it to be stored."""
+        self._stop.set()
+        with suppress(RuntimeError):  # it never began
+            self._thread.join()
+        if self._handle is not None:
+            with suppress(Exception):  # as below
+                self._write({})
+
+    def _go_on(self) -> None:
+        while not self._stop.wait(DISPLAY_EVERY_S):
+            with suppress(Exception):  # a frontend that has gone must not end what it watched
+                self._write({"text/plain": self._text()})
+
+    def _text(self) -> str:
+        """What goes on and since when; what was said for good stands above it until the end."""
+        said, text = [], ""
+        if self._state is not None:
+            said = [sentence for number, sentence in self._state.said if number > self._last_said]
+            text = str(self._state)
+        taken = elapsed(time.monotonic() - self._began)
+        return "\n".join([*said, f"{text} · {taken}" if text else f"at work {taken}"])
+
+    def _write(self, data: dict[str, str]) -> None:
+        from IPython.display import DisplayHandle
+
+        if self._handle is None:
+            self._handle = DisplayHandle()
+            self._handle.display(data, raw=True)
+        else:
+            self._handle.update(data, raw=True)
+
+
+def watched() -> bool:
+    """Whether this process is a kernel of a notebook that is open in JupyterLab."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None and SESSION in os.environ else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def to_stderr(line: str) -> None:
+    """Write `line` and its end at once: `print` writes them in two calls, and another thread's line gets between."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def named_to_stderr(name: str, line: str) -> None:
+    """A line of one of several that are at work, as progress shows it: the name stands before it."""
+    to_stderr(f"{name} · {line}")

@@ -32,9 +32,7 @@ MOST_STORED = 5000
 MODULE_NAME = re.compile(rf"^{PACKAGE}(?:\.\w+)+(?=:\w+$|$)")
 REPORTING = (
     "edgekit.core.progress",
-    "edgekit.core.progress_display",
     "edgekit.core.terminal_progress",
-    "edgekit.core.stderr_line",
     "edgekit.core.telemetry",
     "edgekit.device.extension",
     "edgekit.runner.cli",

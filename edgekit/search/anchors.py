@@ -12,7 +12,7 @@ from edgekit.core.budget import RelativeLatency
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
 from edgekit.search.files import Content
-from edgekit.search.measuring import Protocol
+from edgekit.search.measurement import Protocol
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work

@@ -21,11 +21,11 @@ from edgekit.core.schema.study import TrialRow
 from edgekit.runner.files import make_folder
 from edgekit.search import anchors, rungs
 from edgekit.search.files import Content
-from edgekit.search.measuring import Measured, measure
+from edgekit.search.measurement import Measured, measure
 from edgekit.search.objectives import Objective
 from edgekit.search.rungs import Size, Standing
+from edgekit.search.running_trial import Kept, RunningTrial, candidates, choose, constraints
 from edgekit.search.trial import Context, Outcome, Trial
-from edgekit.search.under_way import Kept, UnderWay, candidates, choose, constraints
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
@@ -131,10 +131,10 @@ class Evaluator:
                 rung(going, before)
         return {trial.number: trial.outcome(self.objectives) for trial in every}
 
-    def _trial(self, number: int, settings: Sequence[str]) -> UnderWay:
-        return UnderWay(number, [*self._settings, *settings], trial_folder(self.folder, settings))
+    def _trial(self, number: int, settings: Sequence[str]) -> RunningTrial:
+        return RunningTrial(number, [*self._settings, *settings], trial_folder(self.folder, settings))
 
-    def _shape(self, trials: list[UnderWay], _: object) -> None:
+    def _shape(self, trials: list[RunningTrial], _: object) -> None:
         found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
         for trial in self._passed(trials, found):
             shape = found[trial.number]
@@ -144,7 +144,7 @@ class Evaluator:
                 trial.constraints = {"size_bytes": float(rungs.size_excess(*held))}
                 trial.end("infeasible", reason)
 
-    def _untrained(self, trials: list[UnderWay], before: list[Kept]) -> None:
+    def _untrained(self, trials: list[RunningTrial], before: list[Kept]) -> None:
         budget = self.budget
         if not budget.words(self.targets):
             return
@@ -165,7 +165,7 @@ class Evaluator:
                 trial.constraints = over
                 trial.end("infeasible" if over else "failed", reason)
 
-    def _few_epochs(self, trials: list[UnderWay], before: list[Kept]) -> None:
+    def _few_epochs(self, trials: list[RunningTrial], before: list[Kept]) -> None:
         going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(trial.epochs))]
         for trial, _ in going:
             trial.rung = "few_epochs"
@@ -189,7 +189,7 @@ class Evaluator:
             if trial.standing and by:
                 trial.end("stopped", rungs.stopped(trial.standing, by, epochs))
 
-    def _everything(self, trials: list[UnderWay], before: list[Kept]) -> None:
+    def _everything(self, trials: list[RunningTrial], before: list[Kept]) -> None:
         for trial in trials:
             trial.rung = "all"
         works = {
@@ -214,7 +214,7 @@ class Evaluator:
             trial.state = "complete"
             trial.keep()
 
-    def _passed(self, trials: list[UnderWay], found: Mapping[int, Any]) -> list[UnderWay]:
+    def _passed(self, trials: list[RunningTrial], found: Mapping[int, Any]) -> list[RunningTrial]:
         """Those that did not fail; what each took is added up."""
         for trial in trials:
             result = found[trial.number]
@@ -224,7 +224,7 @@ class Evaluator:
                 trial.end("failed", result["failed"])
         return [trial for trial in trials if trial.state is None]
 
-    def _one(self, name: str, function: str, trials: list[UnderWay], **arguments: Any) -> dict[int, Any]:
+    def _one(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
         """One work for the whole batch: what it does of a trial is short beside the start of a process."""
         settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
         found = self.pool.run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]

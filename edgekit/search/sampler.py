@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import canonical, digest
 from edgekit.core.schema.study import SamplerRow, TrialRow
-from edgekit.search.dimension import Dimension
 from edgekit.search.objectives import Objective, losses
-from edgekit.search.space import Space, identity
+from edgekit.search.space import Dimension, Space, identity
 
 if TYPE_CHECKING:
     import optuna

@@ -6,6 +6,7 @@ All that was asked and answered stands in the journal first, so a killed study g
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +17,14 @@ from typing import Any
 import edgekit
 from edgekit.core import lock
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.core.hashing import write_json
+from edgekit.core.hashing import canonical, digest, write_json
 from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
-from edgekit.search.digest import as_json, differing, key
-from edgekit.search.history import History
-from edgekit.search.journal import Journal, writing
+from edgekit.search.journal import History, Journal, writing
 from edgekit.search.objectives import Objective, front, reference
-from edgekit.search.outcomes import checked
 from edgekit.search.space import Space, identity
-from edgekit.search.trial import Context, Evaluate, Outcome
+from edgekit.search.trial import Context, Evaluate, Outcome, checked
 
 FORMAT, JOURNAL_FORMAT = 1, 2
 """Of study.json, and of the journal: 2 since what is timed is `execute` alone, so that no study mixes the two."""
@@ -266,3 +264,19 @@ class _Coordinator:
         with writing(path):
             write_json(path, row)
         return row
+
+
+def key(parts: Mapping[str, Any]) -> str:
+    """The key of a study: hex sha256 of all that decides which trials it asks. Its digests begin from it."""
+    return digest(dict(parts))
+
+
+def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts, written as JSON and read again, so that those of a journal can be compared with them."""
+    found: dict[str, Any] = json.loads(canonical(dict(parts)))
+    return found
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Names of the parts in which two keys differ."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]

@@ -17,7 +17,7 @@ from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import recommend, tables
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file
-from edgekit.search.digest import as_json, differing
+from edgekit.search.study import as_json, differing
 from edgekit.workbook import config_file
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.run_config import RunConfig

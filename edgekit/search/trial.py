@@ -1,13 +1,16 @@
-"""A trial as it is asked, what comes back of it, and what passes between a study and its evaluation."""
+"""A trial as it is asked, the outcome of its evaluation and the check of it, and what study and evaluation share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
+from edgekit.core.errors import StageError
 from edgekit.core.schema.study import AnchorRow, Rung, TrialRow, TrialState
+from edgekit.search.objectives import Objective
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,41 @@ class Context:
 
 Evaluate = Callable[[Sequence[Trial], Context], Sequence[Outcome]]
 """Outcomes of the trials of a batch, in their order; trials that are finished or asked twice are left out."""
+
+
+def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
+    """The outcome; as failed, with the reason, where a value is no finite number. StageError for one of another form.
+
+    A complete trial has all values.
+    """
+    lengths = {len(outcome["values"]), len(outcome["intervals"])}
+    if lengths != {len(objectives)}:
+        raise StageError(
+            f"an evaluation returned {sorted(lengths)} values and intervals for {len(objectives)} objectives"
+        )
+    if outcome["state"] not in get_args(TrialState) or outcome["rung"] not in get_args(Rung):
+        raise StageError(f"an evaluation returned the state {outcome['state']!r} at the rung {outcome['rung']!r}")
+    wrong = [
+        f"{each.title}: got {value}"
+        for each, value in zip(objectives, outcome["values"])
+        if (value is None and outcome["state"] == "complete") or (value is not None and not _sound(each, value))
+    ]
+    wrong += [f"constraint {name}: got {value}" for name, value in outcome["constraints"].items() if not _finite(value)]
+    if not wrong:
+        return outcome
+    return {
+        **outcome,
+        "state": "failed",
+        "reason": "; ".join(wrong),
+        "values": [None] * len(objectives),
+        "intervals": [None] * len(objectives),
+        "constraints": {},
+    }
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _sound(objective: Objective, value: float) -> bool:
+    return _finite(value) and (objective.name == "accuracy" or value > 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgekit.core import tasks
+from edgekit.core.artifacts import Artifact
 from edgekit.core.config import StageConfig
 from edgekit.core.errors import ConfigError, ConversionError, EdgekitError, ResourceError, TrustError
 from edgekit.data import Data
@@ -29,14 +31,18 @@ from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.models.reparameterize import merge
 from edgekit.runner.errors import RunnerError
-from edgekit.search import files, stages
+from edgekit.search import files
 from edgekit.search.anchors import rivals
 from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
 from edgekit.training import resume
 from edgekit.training.evaluate import answered
+from edgekit.workbook import state
+from edgekit.workbook.config_file import join_settings
 from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.shared_cache import SharedCache, open_cache
+from edgekit.workbook.stage import OpenStage, open_stage
 
 CALIBRATION_SAMPLES = 32
 UNTRAINED_PRECISIONS = ("fp32", "int8")
@@ -51,7 +57,7 @@ def baseline(config: str, settings: list[str], folder: str, targets: list[str], 
     `settings` are those of every trial. {"anchors": contents by target, "accuracy": on validation, "input": path of a
     network input, "took_s": …}; where limits are relative to rivals, "beside": as `anchors.Anchors` has them.
     """
-    opened, made, took_s = stages.make(config, settings, Path(folder), "profile", caches)
+    opened, made, took_s = make_stages(config, settings, Path(folder), "profile", caches)
     spec = store.read_spec(made.path / "model")
     sample = Path(folder) / "input.npy"
     np.save(sample, evaluate.network_inputs(opened.data.validation.x[:1], spec.preprocess), allow_pickle=False)
@@ -103,7 +109,7 @@ def few_epochs(
     def train() -> dict[str, Any]:
         short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
         with resume.sharing(Path(teachers)):
-            opened, made, took_s = stages.make(config, short, Path(out), "distill", caches)
+            opened, made, took_s = make_stages(config, short, Path(out), "distill", caches)
         student, spec = open_model(made)
         with lane.computing():
             found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
@@ -120,7 +126,7 @@ def everything(
 
     def make() -> dict[str, Any]:
         with resume.sharing(Path(teachers)):
-            opened, made, took_s = stages.make(config, settings, Path(out), "convert", caches)
+            opened, made, took_s = make_stages(config, settings, Path(out), "convert", caches)
         with lane.computing():
             confidence = opened.plan.run.budget.accuracy_confidence
             rows = files.evaluate(made, opened.data, targets, confidence)
@@ -226,3 +232,58 @@ def _convert(
 def _kept(one: Converted, place: Path) -> files.Content:
     paths = [Path(shutil.copy(path, place / path.name)) for path in one.paths]
     return files.Content.of(one.job.target, paths, one.files.inputs, one.files.outputs)
+
+
+def make_stages(
+    config: str, settings: Sequence[str], out: Path, until: str, caches: Sequence[str] = ()
+) -> tuple[OpenStage, Artifact, dict[str, float]]:
+    """Make every stage up to `until`, as its notebook would; the last one opened, its artifact, seconds by stage.
+
+    A stage with the same key is taken from the first of the `caches` that has it, and goes into those that lack it.
+
+    Parameters
+    ----------
+    config
+        Path of the config.
+    settings
+        Overrides, each `key.key=value`.
+    out
+        Folder that holds the run.
+    until
+        The last stage.
+    caches
+        Folders or URLs of shared caches, asked in this order.
+
+    Raises
+    ------
+    EdgekitError
+        What a stage raised.
+    """
+    opened_caches = [open_cache(url) for url in caches]
+    took_s: dict[str, float] = {}
+    stage: str | None = "profile"
+    while stage is not None:
+        began = time.monotonic()
+        parameters = {"config": config, "out": str(out.absolute()), "settings": join_settings(list(settings))}
+        opened = open_stage(stage, parameters)
+        _pull(opened, opened_caches)
+        made = opened.run()
+        for cache in opened_caches:
+            cache.push(made, opened.folder)
+        took_s[stage] = round(time.monotonic() - began, 3)
+        stage = _after(opened.plan, stage, until)
+    return opened, made, took_s
+
+
+def _after(plan: Plan, stage: str, until: str) -> str | None:
+    if until not in plan.pipeline:
+        raise ConfigError(f"{plan.path.name}: has no stage {until}; its stages are {', '.join(plan.pipeline)}")
+    place = plan.pipeline.index(stage)
+    return None if stage == until else plan.pipeline[place + 1]
+
+
+def _pull(opened: OpenStage, caches: Sequence[SharedCache]) -> None:
+    """Bring the stage's artifact from a cache, where it is not there yet."""
+    wanted = state.cache_inputs(opened.plan, opened.folder, opened.name, opened.source, opened.data.digest)
+    if state.check_artifact(opened.out, wanted)[0] != "unchecked":
+        any(cache.pull(wanted.key, opened.folder, opened.name) for cache in caches)

@@ -19,8 +19,7 @@ from edgekit.core.config import (
     refuse_secrets,
     stages_of,
 )
-from edgekit.core.errors import ConfigError
-from edgekit.core.faults import MOST, Faults
+from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults
 from edgekit.data import SourceConfig
 from edgekit.data import parse as parse_data
 from edgekit.data.paths import expand
@@ -124,7 +123,7 @@ def load_plan(path: Path, settings: str | Iterable[str] = (), *, known: bool = F
         faults.of(partial(detect.check, plan.source, run.model.sha256, "model.source"))
     if not known and not (plan.source and faults.found):  # what a missing file can become, nobody knows
         faults.of(lambda: agree(plan))
-    faults.raise_all(MOST)
+    faults.raise_all(MOST_FAULTS)
     if plan.weights:
         detect.check_weights(plan.weights)  # a ModelError, which must not hide what is wrong with the config
     return plan
@@ -141,7 +140,7 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
         section = section_of(path, run, stage)
         stages[stage] = faults.of(partial(parse_stage, stage, section, for_stage(stage, run, shared)))
     data = faults.of(lambda: parse_data(beside(path, run.data), run.task)) if "data" in given else None
-    faults.raise_all(MOST)
+    faults.raise_all(MOST_FAULTS)
     assert data is not None  # or its fault would have been raised
     return run, stages, data
 

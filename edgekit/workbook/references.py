@@ -7,8 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from edgekit.core.budget import BASELINE, Budget, Rival
-from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.core.faults import Faults
+from edgekit.core.errors import ConfigError, EdgekitError, Faults
 from edgekit.data.paths import expand
 from edgekit.models.files import detect
 from edgekit.training.teachers import model_file

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.core import precision
 from edgekit.core.config import SHARED_FIELDS, StageConfig, TrainingStage, check, cores, suggest
-from edgekit.core.faults import Faults
+from edgekit.core.errors import Faults
 from edgekit.training import augmentations
 from edgekit.workbook.run_config import RunConfig
 

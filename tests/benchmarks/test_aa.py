@@ -54,9 +54,3 @@ def test_a_slowed_call_takes_so_much_longer() -> None:
 )
 def test_a_difference_is_what_the_tables_call_one(ends: tuple[float, float], different: bool) -> None:
     assert aa.differs(Ratio(sum(ends) / 2, *ends)) is different
-
-
-def test_wilsons_interval() -> None:
-    assert aa.wilson(0, 100) == pytest.approx((0.0, 0.0370), abs=1e-4)
-    assert aa.wilson(5, 100) == pytest.approx((0.0215, 0.1118), abs=1e-4)
-    assert aa.wilson(100, 100)[1] == 1.0

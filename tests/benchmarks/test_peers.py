@@ -13,12 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.environments import NotRun, python_of
-from benchmarks.peers import given, record
+from benchmarks.harness import NotRun, python_of
+from benchmarks.peers import given
 from benchmarks.peers.given import Given
-from benchmarks.peers.peer import Failure, File, Made, Peer
-from benchmarks.peers.toolkits import NAMES, named
-from benchmarks.peers.toolkits.olive import front
+from benchmarks.peers.peer import File, Made, Peer, Record, failed_row, read_record, record_row
+from benchmarks.peers.toolkits import PEERS, front
 from edgekit.core import artifacts
 from edgekit.core.errors import ModelError
 from edgekit.data import load as load_data
@@ -51,17 +50,13 @@ def peers(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PEERS)
 def test_every_peer_has_the_shape_and_a_worker(name: str) -> None:
-    peer = named(name)
-    assert peer.name == name and peer.what
+    peer = PEERS[name]
+    assert peer.what
     assert (ROOT / "benchmarks" / "peers" / "workers" / f"{name}.py").is_file()
     own = [each for each in peer.packages if name.replace("_", "-") in each]
     assert own and "==" in own[0], "a peer's own library is pinned"
-
-
-def test_the_peers_of_the_comparison_are_there() -> None:
-    assert NAMES == ("ai_edge_quantizer", "nncf", "olive", "onnxruntime", "tensorflow")
 
 
 def test_the_front_has_what_no_other_file_beats(tmp_path: Path) -> None:
@@ -133,8 +128,8 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
             raise ModelError(f"{path}: no kernel for ConvInteger")
         return {"accuracy_validation": 0.8, "sha256": "1" * 64}
 
-    made = Made([runs, dies], [Failure("not.onnx", "static", "no")], 3.0, 2)
-    row = record.row(named(RELEASE), made, tmp_path, judged)
+    made = Made([runs, dies], [{"file": "not.onnx", "how": "static", "why": "no"}], 3.0, 2)
+    row = record_row(PEERS[RELEASE], made, tmp_path, judged)
     assert [one["file"] for one in row["files"]] == ["runs.onnx"]
     assert [(one["file"], one["why"]) for one in row["failures"]] == [
         ("not.onnx", "no"),
@@ -143,10 +138,10 @@ def test_a_file_that_no_interpreter_runs_is_a_failure_and_no_rival(tmp_path: Pat
 
 
 def test_what_was_made_of_another_baseline_is_forgotten(tmp_path: Path) -> None:
-    told = record.Record(tmp_path, "a" * 64, {RELEASE: record.failed(named(RELEASE), "onnxruntime: no disk")})
+    told = Record(tmp_path, "a" * 64, {RELEASE: failed_row(PEERS[RELEASE], "onnxruntime: no disk")})
     told.write()
-    assert record.read(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
-    assert record.read(tmp_path, "b" * 64).peers == {}
+    assert read_record(tmp_path, "a" * 64).peers[RELEASE]["failures"][0]["why"] == "no disk"
+    assert read_record(tmp_path, "b" * 64).peers == {}
 
 
 def finished_run(folder: Path, accuracy: float) -> None:
@@ -182,8 +177,8 @@ def finished_run(folder: Path, accuracy: float) -> None:
 def test_a_peer_that_fails_is_told_in_a_line_and_the_others_go_on(tmp_path: Path) -> None:
     run, home, out = tmp_path / "tiny", tmp_path / "environments", tmp_path / "out"
     finished_run(run, accuracy=-1)
-    environment(home, named(RELEASE))
-    environment(home, named("nncf"), python="false")
+    environment(home, PEERS[RELEASE])
+    environment(home, PEERS["nncf"], python="false")
     words = [str(TINY), "--run", str(run), "--out", str(out), "--environments", str(home)]
     ended = peers(*words, "--only", "nncf", "--only", RELEASE)
     assert ended.returncode == 1, ended.stderr

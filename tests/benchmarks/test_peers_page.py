@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.environments import NotRun
-from benchmarks.peers import page, record, table
-from benchmarks.peers.peer import File, Made
-from benchmarks.peers.table import Beside, Ours, Table, Theirs
-from benchmarks.peers.toolkits import named
+from benchmarks.harness import NotRun
+from benchmarks.peers import page
+from benchmarks.peers.page import Beside, Ours, Table, Theirs
+from benchmarks.peers.peer import RECORD, File, Made, Record, record_row
+from benchmarks.peers.toolkits import PEERS
 from edgekit.core import artifacts
 from edgekit.device.measure.intervals import Median, Ratio
 from tests.conftest import ROOT
@@ -102,13 +102,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         return {"accuracy_validation": 0.5, "sha256": "1" * 64}
 
     made = Made([File(path, "quantize_static", 2.0)], [], 3.0, 1)
-    told = record.row(named("onnxruntime"), made, peers, judged)
-    record.Record(peers, "a" * 64, {"onnxruntime": told}).write()
+    told = record_row(PEERS["onnxruntime"], made, peers, judged)
+    Record(peers, "a" * 64, {"onnxruntime": told}).write()
     return run, peers
 
 
 def test_a_peers_file_is_held_against_ours_of_its_target(measured: tuple[Path, Path]) -> None:
-    found = table.read(*measured)
+    found = page.read(*measured)
     [row] = found.theirs["onnx"]
     assert not found.theirs["tflite"] and not found.theirs["openvino"]
     winner, twin = row.beside
@@ -130,16 +130,16 @@ def test_the_command_writes_the_page(measured: tuple[Path, Path], tmp_path: Path
 
 def test_files_that_the_run_did_not_measure_are_named(measured: tuple[Path, Path], tmp_path: Path) -> None:
     run, peers = measured
-    told = json.loads((peers / record.NAME).read_text())
+    told = json.loads((peers / RECORD).read_text())
     told["peers"]["onnxruntime"]["files"][0]["sha256"] = "0" * 64
-    (tmp_path / record.NAME).write_text(json.dumps(told))
+    (tmp_path / RECORD).write_text(json.dumps(told))
     with pytest.raises(NotRun, match=r"did not measure onnxruntime-static.onnx; run it again with the setting in"):
-        table.read(run, tmp_path)
+        page.read(run, tmp_path)
 
 
 def test_a_run_without_peers_or_a_benchmark_is_told(measured: tuple[Path, Path], tmp_path: Path) -> None:
     run, peers = measured
     with pytest.raises(NotRun, match=r"peers.json is not there; run python -m benchmarks.peers CONFIG --run"):
-        table.read(run, tmp_path)
+        page.read(run, tmp_path)
     with pytest.raises(NotRun, match="has no finished benchmark"):
-        table.read(tmp_path, peers)
+        page.read(tmp_path, peers)

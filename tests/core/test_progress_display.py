@@ -14,7 +14,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 from edgekit.core import progress
-from edgekit.core.progress_display import SESSION
+from edgekit.core.progress import SESSION
 
 pytestmark = pytest.mark.processes
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,26 +36,6 @@ def all_pages() -> list[Path]:
     """README, CONTRIBUTING, those of the folders, and every Markdown file of the site."""
     front = ("README.md", "CONTRIBUTING.md", "tests/README.md", "artifacts/README.md", "deploy/README.md")
     return [*(ROOT / page for page in front), *sorted((ROOT / "docs").rglob("*.md"))]
-
-
-def notebooks() -> list[Path]:
-    """The notebooks that `edgekit run` executes."""
-    return sorted((ROOT / "notebooks").glob("*.ipynb"))
-
-
-def modules() -> list[Path]:
-    """Every module of edgekit that has a docstring; a reader meets commands there too."""
-    return [path for path in sorted((ROOT / "edgekit").rglob("*.py")) if ast.get_docstring(ast.parse(path.read_text()))]
-
-
-def prose(path: Path) -> str:
-    """What a page says outside of its blocks, a notebook in its Markdown cells, a module in its docstring."""
-    if path.suffix == ".md":
-        return "\n".join(without_blocks(path))
-    if path.suffix == ".ipynb":
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def name(page: Path) -> str:

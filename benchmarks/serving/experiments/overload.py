@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from benchmarks.serving import figures, ours
-from benchmarks.serving.figures import Target
-from benchmarks.serving.open_loop import Outcome, load
-from benchmarks.serving.plan import Plan, resnet8, sample_of
-from benchmarks.serving.report import Finding
-from benchmarks.serving.wrk import Wrk
+from benchmarks.harness import Finding, Target, median, quotient, turns
+from benchmarks.networks import make
+from benchmarks.serving import ours
+from benchmarks.serving.load import Wrk
+from benchmarks.serving.open_loop import load
+from benchmarks.serving.subjects import Plan, sample_of
 
-TITLE = "goodput at twice the capacity, MLPerf Tiny's int8 ResNet-8, open loop, Poisson arrivals"
+TITLE = "goodput at twice the capacity, ResNet-8 in int8 on LiteRT, open loop, Poisson arrivals"
 MODEL = "resnet8"
 LOADS = (0.8, 0.9, 1.0, 2.0)
 OVERLOAD = 2.0
@@ -25,8 +25,8 @@ DEADLINE_CALLS, LEAST_DEADLINE_MS = 10, 20.0
 def measure(plan: Plan) -> Finding:
     """Capacity and all loads in every round."""
     finding = Finding("overload", TITLE)
-    path = resnet8()
-    found: dict[float, list[Outcome]] = {share: [] for share in LOADS}
+    path = make(MODEL, "int8", "tflite")
+    found: dict[float, list[dict[str, float]]] = {share: [] for share in LOADS}
     capacities: list[float] = []
     with ours.server("overload", [path]) as server:
         finding.notes += ours.proofs(server)
@@ -34,33 +34,18 @@ def measure(plan: Plan) -> Finding:
         wrk = Wrk("overload", server.address, post)
         alone = wrk.run(ALONE_S, 1)
         deadline_ms = max(LEAST_DEADLINE_MS, math.ceil(DEADLINE_CALLS * alone.p50_ms))
-        for number, order in enumerate(plan.turns(LOADS)):
+        for number, order in enumerate(turns(LOADS, plan.rounds)):
             capacities.append(wrk.run(CAPACITY_S * plan.scale).per_s)
             for share in order:
                 rate = share * capacities[-1]
                 found[share].append(load(server.address, post, rate, SECONDS * plan.scale, deadline_ms, number))
     finding.notes.append(
-        f"deadline {deadline_ms:g} ms; capacity {figures.of(capacities).text('{:.0f}')} a second; a latency counts "
-        "from when the request was due; the load maker is benchmarks/serving/open_loop.py, "
-        "for wrk and h2load wait for answers"
+        f"deadline {deadline_ms:g} ms; capacity {median(capacities).text('{:.0f}')} a second; a latency counts "
+        "from when the request was due; the load maker is benchmarks/serving/open_loop.py, for wrk waits for answers"
     )
-    finding.rounds = {"capacity": capacities, **{f"{share:g}": [summary(each) for each in rows]
-                                                 for share, rows in found.items()}}  # fmt: skip
+    finding.rounds = {"capacity": capacities, **{f"{share:g}": rows for share, rows in found.items()}}
     tell(finding, found, deadline_ms)
     return finding
-
-
-def summary(found: Outcome) -> dict[str, float]:
-    """Of one run, without each single request."""
-    return {
-        "due": found.due, "goodput": found.goodput, "accepted": len(found.accepted_ms),
-        "accepted_p99_ms": figures.percentile(found.accepted_ms, 0.99), "refused": len(found.refused_ms),
-        "refused_p50_ms": figures.percentile(found.refused_ms, 0.5),
-        "refused_p99_ms": figures.percentile(found.refused_ms, 0.99),
-        "refused_most_ms": max(found.refused_ms, default=math.nan), "expired": found.expired,
-        "other": sum(found.other.values()), "unanswered": found.unanswered, "blocked": found.blocked,
-        "client_lag_p99_ms": found.lag_p99_ms,
-    }  # fmt: skip
 
 
 COLUMNS = {
@@ -73,28 +58,26 @@ COLUMNS = {
 }
 
 
-def tell(finding: Finding, found: dict[float, list[Outcome]], deadline_ms: float) -> None:
+def tell(finding: Finding, found: dict[float, list[dict[str, float]]], deadline_ms: float) -> None:
     """A row for each load, and the three verdicts."""
-    finding.table.append(
-        ["load", *(title for title, _ in COLUMNS.values()), "due, 200, 503, expired, other, lost, no free connection"]
-    )
-    rows = {share: [summary(each) for each in outcomes] for share, outcomes in found.items()}
-    for share, each in rows.items():
-        cells = [figures.of([row[key] for row in each]).text(form) if not any(math.isnan(row[key]) for row in each)
+    counted = "due, 200, 503, expired, other, lost, no free connection"
+    finding.header = ("load", *(title for title, _ in COLUMNS.values()), counted)
+    for share, each in found.items():
+        cells = [median([row[key] for row in each]).text(form) if not any(math.isnan(row[key]) for row in each)
                  else "in some rounds none" for key, (_, form) in COLUMNS.items()]  # fmt: skip
         counts = [sum(int(row[key]) for row in each)
                   for key in ("due", "accepted", "refused", "expired", "other", "unanswered", "blocked")]  # fmt: skip
-        finding.table.append([f"{share:g} of capacity", *cells, ", ".join(map(str, counts))])
-    goodput = {share: [row["goodput"] for row in each] for share, each in rows.items()}
-    peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: figures.of(goodput[share]).middle)
-    over = rows[OVERLOAD]
+        finding.rows.append([f"{share:g} of capacity", *cells, ", ".join(map(str, counts))])
+    goodput = {share: [row["goodput"] for row in each] for share, each in found.items()}
+    peak = max((share for share in LOADS if share != OVERLOAD), key=lambda share: median(goodput[share]).middle)
+    over = found[OVERLOAD]
     what = f"goodput at {OVERLOAD:g} times the capacity over the peak's (at {peak:g})"
-    finding.evaluate(Target(what, 0.95), figures.quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
+    finding.evaluate(Target(what, 0.95), quotient(goodput[OVERLOAD], goodput[peak]), "{:.3f}")
     if all(row["refused"] for row in over):
         target = Target("p99 of refusals, ms", 10.0, at_least=False)
-        finding.evaluate(target, figures.of([row["refused_p99_ms"] for row in over]), "{:.2f}")
+        finding.evaluate(target, median([row["refused_p99_ms"] for row in over]), "{:.2f}")
     else:
         finding.missing.append("time of refusals: in some rounds nothing was refused")
     if all(row["accepted"] for row in over):
         target = Target("p99 of what was accepted, ms, against the deadline", deadline_ms, at_least=False)
-        finding.evaluate(target, figures.of([row["accepted_p99_ms"] for row in over]), "{:.1f}")
+        finding.evaluate(target, median([row["accepted_p99_ms"] for row in over]), "{:.1f}")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.serving import figures, ours
-from benchmarks.serving.figures import Target
-from benchmarks.serving.machine import pss_mb, ran_s, tree
-from benchmarks.serving.plan import Plan, sample_of
-from benchmarks.serving.report import Finding
-from benchmarks.serving.wrk import Wrk
+from benchmarks.harness import Finding, Target, median
+from benchmarks.serving import ours
+from benchmarks.serving.load import Wrk
+from benchmarks.serving.machine import ran_s, tree
+from benchmarks.serving.subjects import Plan, sample_of
 
 TITLE = "CPU of an idle server, and memory of a worker on LiteRT, one model"
 STARTS = 2
@@ -36,18 +35,18 @@ def measure(plan: Plan) -> Finding:
             while count < REQUESTS:
                 count += wrk.run(0.2).answered
             supervisor, worker = tree(server.pid)
-            worker_mb.append(pss_mb(worker))
-            supervisor_mb.append(pss_mb(supervisor))
+            worker_mb.append(worker.memory_full_info().pss / 1e6)
+            supervisor_mb.append(supervisor.memory_full_info().pss / 1e6)
             answered.append(count)
     finding.rounds = {
         "idle_percent": idle, "worker_mb": worker_mb, "supervisor_mb": supervisor_mb, "answered_before": answered
     }  # fmt: skip
-    finding.table = [
-        ["of each start", "least and most"],
-        [f"CPU of all processes, {IDLE_S * plan.scale:g} s idle, % of a core", figures.of(idle).text("{:.3f}")],
-        [f"PSS of the worker after {min(answered)} requests or more, MB", figures.of(worker_mb).text("{:.1f}")],
-        ["PSS of the supervisor, MB", figures.of(supervisor_mb).text("{:.1f}")],
+    finding.header = ("of each start", "least and most")
+    finding.rows = [
+        [f"CPU of all processes, {IDLE_S * plan.scale:g} s idle, % of a core", median(idle).text("{:.3f}")],
+        [f"PSS of the worker after {min(answered)} requests or more, MB", median(worker_mb).text("{:.1f}")],
+        ["PSS of the supervisor, MB", median(supervisor_mb).text("{:.1f}")],
     ]
-    finding.evaluate(Target("CPU of an idle server, % of a core", 0.5, at_least=False), figures.of(idle), "{:.3f}")
-    finding.evaluate(Target("PSS of a worker, MB", 60.0, at_least=False), figures.of(worker_mb), "{:.1f}")
+    finding.evaluate(Target("CPU of an idle server, % of a core", 0.5, at_least=False), median(idle), "{:.3f}")
+    finding.evaluate(Target("PSS of a worker, MB", 60.0, at_least=False), median(worker_mb), "{:.1f}")
     return finding

@@ -17,15 +17,15 @@ from rich.console import Console
 from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
+from edgekit.core.progress import to_stderr
 from edgekit.core.schema.study import StudyRow
-from edgekit.core.stderr_line import to_stderr
 from edgekit.core.terminal_progress import Watch
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.search import progress, shipped
+from edgekit.search import builtin_spaces, progress
 from edgekit.search.evaluate import Evaluator
-from edgekit.search.measuring import check_replay
+from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
 from edgekit.search.study import Study, Subject, search
 from edgekit.workbook import run_guards
@@ -148,9 +148,9 @@ def _note(log: Any, name: str, line: str) -> None:
 
 def _space(request: Request, plan: Plan) -> tuple[Space, str]:
     """The space with what a trial needs beside it, and its text; ConfigError for a space that the config refuses."""
-    given = yaml_file.read(request.space) if request.space else shipped.for_config(plan)
+    given = yaml_file.read(request.space) if request.space else builtin_spaces.for_config(plan)
     name = request.space.name if request.space else SPACE
-    text = yaml.safe_dump(shipped.completed(given, plan), sort_keys=False, width=120)
+    text = yaml.safe_dump(builtin_spaces.completed(given, plan), sort_keys=False, width=120)
     with tempfile.TemporaryDirectory(prefix="edgekit-space-") as folder:
         path = Path(folder) / name
         path.write_text(text, encoding="utf-8")

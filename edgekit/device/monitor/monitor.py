@@ -28,7 +28,7 @@ CHUNK_BYTES = 2**18
 RECENT = 256
 """Samples whose refusals are counted for the verdict."""
 MIXED = 4.0
-"""Samples that may be worth one, where ADWIN and Page and Hinkley's test are still believed."""
+"""Samples that may be worth one, where ADWIN is still believed."""
 
 
 class Monitor:
@@ -273,7 +273,7 @@ class Monitor:
                 made["classes_latest"][label] = [_short(each) for each in shares]
         made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
-        if change is not None:  # neighbours that are alike deceive both tests
+        if change is not None:  # neighbours that are alike deceive ADWIN
             fell = bool(change["since"] < change["before"])
             made["confidence"] = {**change, "alarm": fell and self._is_mixed(latest)}
         made["canary"] = self._canary_state()

@@ -116,7 +116,7 @@ def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
 
 
 def _confidence(sketch: Mapping[str, Any]) -> Finding | None:
-    """What ADWIN or Page and Hinkley's test found, which know nothing of validation."""
+    """A change that ADWIN found, which knows nothing of validation."""
     change = sketch.get("confidence")
     if change is None:
         return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from edgekit.core import lock
 from edgekit.core.cache_key import ONNX2TF
 from edgekit.core.errors import EdgekitError, ModelError
-from edgekit.core.stderr_line import to_stderr
+from edgekit.core.progress import to_stderr
 from edgekit.core.subprocesses import last_useful_line
 
 REQUIREMENT = f"onnx2tf=={ONNX2TF}"

@@ -18,9 +18,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.schema.cost import CallCost, CallCosts, Estimate
 from edgekit.data.paths import expand
 from edgekit.device.measure import intervals
-from edgekit.measure.energy import rapl
-from edgekit.measure.energy.meter import Meter
-from edgekit.measure.energy.source import Source, Unreadable
+from edgekit.measure.energy import Meter, Source, Unreadable, find_counters
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.benchmark.energy import ROUNDS, Drawn, measure
 from edgekit.stages.benchmark.timings import Timings
@@ -38,7 +36,7 @@ def source_of(cost: Cost) -> Source | str:
         return OFF
     try:
         if cost.meter is None or cost.meter_unit is None:
-            return rapl.find()
+            return find_counters()
         meter = Meter(expand(cost.meter, "benchmark.cost.meter"), cost.meter_unit)
         meter.read()
         return meter

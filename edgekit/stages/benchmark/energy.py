@@ -18,7 +18,7 @@ from edgekit.core.progress_state import duration
 from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import LEAST_ROUNDS
 from edgekit.measure import lane
-from edgekit.measure.energy.source import Source
+from edgekit.measure.energy import Source
 
 ROUNDS = LEAST_ROUNDS
 IDLE = ""

@@ -11,8 +11,8 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, truncated
 from edgekit.core.errors import ConfigError, EdgekitError, TrustError
+from edgekit.core.progress import to_stderr
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
-from edgekit.core.stderr_line import to_stderr
 from edgekit.report import html
 from edgekit.runner.files import discard
 from edgekit.training import resume

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgekit.core.errors import ConfigError
-from edgekit.core.stderr_line import named_to_stderr
+from edgekit.core.progress import named_to_stderr
 from edgekit.measure import lane
 from edgekit.workbook.workers.local import LocalPool
 from edgekit.workbook.workers.work import OnLine, Pool

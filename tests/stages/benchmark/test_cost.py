@@ -13,7 +13,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.bench import growing, interleaved
-from edgekit.measure.energy.source import Spent, Unreadable
+from edgekit.measure.energy import Spent, Unreadable
 from edgekit.stages.benchmark.config import Config, Cost
 from edgekit.stages.benchmark.cost import described, measure_costs, source_of
 from edgekit.stages.benchmark.timings import Timings

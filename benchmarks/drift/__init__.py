@@ -1,1 +1,0 @@
-"""How early the monitor finds a drift, and how often it finds one that is not there: `python -m benchmarks.drift`."""

@@ -1,1 +1,0 @@
-"""What others offer: river while the samples come, alibi-detect and evidently in windows afterwards."""

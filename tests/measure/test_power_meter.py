@@ -1,0 +1,112 @@
+"""A power meter's file, rewritten by another process while it is read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from edgekit.measure.energy import Meter, Unit, Unreadable
+
+WRITER = """
+import sys, time
+path, watts, joules = sys.argv[1], float(sys.argv[2]), sys.argv[3] == "joules"
+began = time.perf_counter()
+while True:
+    value = watts * (time.perf_counter() - began) if joules else watts
+    with open(path, "w") as file:  # in place: a reader may see it empty
+        file.write(f"{value}\\n")
+    time.sleep(0.002)
+"""
+
+
+@contextmanager
+def rewritten(path: Path, watts: float, unit: Unit) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(watts), unit])
+    try:
+        while not path.is_file() or not path.read_text():
+            time.sleep(0.005)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("unit", ["watts", "joules"])
+def test_energy_is_power_by_time_while_the_file_is_rewritten(unit: Unit, tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    with rewritten(path, 20.0, unit):
+        spent = Meter(path, unit).of(lambda: time.sleep(0.4))
+    assert spent.seconds >= 0.4
+    assert spent.joules == pytest.approx(20.0 * spent.seconds, rel=0.25)
+
+
+def test_watts_that_change_are_summed_over_their_time(tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    path.write_text("10")
+
+    def work() -> None:
+        time.sleep(0.3)
+        path.write_text("30")
+        time.sleep(0.3)
+
+    spent = Meter(path, "watts").of(work)
+    assert 12 * spent.seconds < spent.joules < 28 * spent.seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds '' and no number of watts"),
+        ("12 W", "holds '12 W' and no number of watts"),
+        ("nan", "holds 'nan'; a number of watts from 0 is wanted"),
+        ("-3", "holds '-3'; a number of watts from 0 is wanted"),
+    ],
+)
+def test_what_is_no_number_is_shown(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    path.write_text(text)
+    with pytest.raises(Unreadable, match=words):
+        Meter(path, "watts").read()
+
+
+def test_a_file_that_is_not_there_or_goes_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    with pytest.raises(Unreadable, match="cannot be read \\(No such file"):
+        Meter(path, "joules").read()
+    path.write_text("5")
+    with pytest.raises(Unreadable, match="cannot be read \\(No such file"):
+        Meter(path, "watts").of(path.unlink)
+
+
+def test_a_counter_that_stands_still_or_goes_back_gives_no_figure(tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    path.write_text("5")
+    with pytest.raises(Unreadable, match=r"stayed at 5 joules .* raise benchmark\.cost\.energy_s"):
+        Meter(path, "joules").of(lambda: None)
+    with pytest.raises(Unreadable, match="went back from 5 to 4 joules"):
+        Meter(path, "joules").of(lambda: path.write_text("4"))
+
+
+@pytest.mark.parametrize("unit", ["watts", "joules"])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"1" * 100_000, None])
+def test_what_is_no_number_is_told(unit: Unit, content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "meter"
+    path.write_text("10")
+
+    def work() -> None:
+        path.unlink()
+        if content is None:
+            os.mkfifo(path)  # nobody writes into it
+        else:
+            path.write_bytes(content)
+        time.sleep(0.1)
+
+    with pytest.raises(Unreadable, match="meter "):
+        Meter(path, unit).of(work)
