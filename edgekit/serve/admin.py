@@ -16,12 +16,12 @@ from edgekit import __version__
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
+from edgekit.serve.errors import RequestError
 from edgekit.serve.headers import check_token
 from edgekit.serve.limits import Limits
 from edgekit.serve.log import log, where
 from edgekit.serve.pages import check_no_page
 from edgekit.serve.protocol import GuardedProtocol
-from edgekit.serve.refusal import Refusal
 from edgekit.serve.supervisor import Supervisor
 
 MOST_BODY_BYTES = 1 << 20
@@ -66,8 +66,8 @@ class Admin:
         more: list[tuple[bytes, bytes]] = []
         try:
             status, body, kind = await self._answer(scope, receive)
-        except Refusal as refusal:
-            status, body, more = refusal.status, orjson.dumps({"error": refusal.reason}), _more(refusal)
+        except RequestError as refusal:
+            status, body, more = refusal.status, orjson.dumps({"error": refusal.text}), _more(refusal)
         except Exception as error:
             log(f"internal error: {where(error)}")
             status, body = 500, b'{"error":"internal error"}'
@@ -84,7 +84,7 @@ class Admin:
             return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
         parts = path.split("/")[1:]
         if parts[:2] == ["v2", "repository"] and method != "POST":
-            raise Refusal(405, f"method: got {method}; use POST", allow="POST")
+            raise RequestError(405, f"method: got {method}; use POST", allow="POST")
         if path == "/v2/repository/index":
             await _body(receive)
             return 200, orjson.dumps(await self._index()), b"application/json"
@@ -100,7 +100,7 @@ class Admin:
         if path in ("/v2", "/v2/"):
             facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
             return 200, orjson.dumps(facts), b"application/json"
-        raise Refusal(404, f"path: got {path}; here are /metrics and /v2/repository")
+        raise RequestError(404, f"path: got {path}; here are /metrics and /v2/repository")
 
     async def _index(self) -> list[dict[str, str]]:
         """What is served, and what lies in the folders and is not."""
@@ -126,24 +126,24 @@ class Admin:
             known = await asyncio.to_thread(_known, supervisor.settings.bundles)
             paths = [path for path, base, _ in known if name == base or name.rpartition("-")[0] == base]
             if not paths:
-                raise Refusal(
+                raise RequestError(
                     400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in known}))}"
                 )
             bases = {base for path, base, _ in known if path in paths}
             others = [entry.proven for entry in supervisor.entries if entry.proven.name not in bases]
             await supervisor.change([*others, *await supervisor.prove(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
-            raise Refusal(400, str(error) or "the workers took too long") from None
+            raise RequestError(400, str(error) or "the workers took too long") from None
 
     async def _unload(self, name: str) -> None:
         supervisor = self.supervisor
         gone = {entry.proven.identity for entry in supervisor.entries if name in (*entry.names, entry.proven.name)}
         if not gone:
-            raise Refusal(400, f"model: got {name}; it is not served")
+            raise RequestError(400, f"model: got {name}; it is not served")
         try:
             await supervisor.change([each.proven for each in supervisor.entries if each.proven.identity not in gone])
         except (BackendError, asyncio.TimeoutError) as error:
-            raise Refusal(500, str(error) or "the workers took too long") from None
+            raise RequestError(500, str(error) or "the workers took too long") from None
 
 
 def _known(places: Sequence[str], without: Container[str] = ()) -> list[tuple[str, str, str]]:
@@ -160,12 +160,12 @@ def _check_parameters(body: bytes) -> None:
     values = wire.parse_json(body)
     given = values.get("parameters", {}) if isinstance(values, dict) else None
     if not isinstance(given, dict):
-        raise Refusal(400, "parameters: use an object")
+        raise RequestError(400, "parameters: use an object")
     if set(given) - {"unload_dependents"}:
-        raise Refusal(400, "parameters: models come from the configured folders alone; leave config and files out")
+        raise RequestError(400, "parameters: models come from the configured folders alone; leave config and files out")
 
 
-def _more(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+def _more(refusal: RequestError) -> list[tuple[bytes, bytes]]:
     found = [(b"allow", refusal.allow.encode())] if refusal.allow else []
     return found + ([(b"www-authenticate", b"Bearer")] if refusal.status == 401 else [])
 
@@ -175,9 +175,9 @@ async def _body(receive: Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":  # half a request is no order
-            raise Refusal(400, "the client hung up")
+            raise RequestError(400, "the client hung up")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > MOST_BODY_BYTES:
-            raise Refusal(413, f"body: longer than {MOST_BODY_BYTES} bytes")
+            raise RequestError(413, f"body: longer than {MOST_BODY_BYTES} bytes")
     return body

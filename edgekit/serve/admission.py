@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import orjson
 
 from edgekit.serve.counted import refused, refused_early
+from edgekit.serve.errors import TOO_LATE, RequestError, late
 from edgekit.serve.headers import HEADER_LENGTH, check_token, deadline_ms
-from edgekit.serve.refusal import LATE, Refusal, busy
 
 if TYPE_CHECKING:
     from edgekit.serve.app import App
 
-_BODY = orjson.dumps({"error": LATE})
+_BODY = orjson.dumps({"error": TOO_LATE})
 RETRY_S = 1
 ANSWER = b"content-type: application/json\r\ncontent-length: %d\r\nretry-after: %d\r\n\r\n%b" % (
     len(_BODY),
@@ -40,7 +40,7 @@ class Admission:
 
     def refused(self, status: int, reason: str) -> None:
         """Count what a connection refuses by itself, before the app sees a request."""
-        refused_early(self._app.row, Refusal(status, reason))
+        refused_early(self._app.row, RequestError(status, reason))
 
     def is_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> bool:
         """Whether a POST to `url` is to be refused at once; it is then counted as refused."""
@@ -56,7 +56,7 @@ class Admission:
             if app.tokens:
                 check_token(app.tokens, found)
             served = app.served_at(url.decode("ascii"))
-        except (Refusal, ValueError):
+        except (RequestError, ValueError):
             return False
-        refused(served.row, busy(LATE, 0), perf_counter_ns())
+        refused(served.row, late(0), perf_counter_ns())
         return True

@@ -21,11 +21,11 @@ from edgekit.serve.body import Body, Received
 from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counted import Counted, ended
 from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
-from edgekit.serve.gone import Gone, or_gone
+from edgekit.serve.errors import ClientDisconnected, RequestError, busy, late
+from edgekit.serve.gone import or_gone
 from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
 from edgekit.serve.page import PAGE
 from edgekit.serve.pages import check_host, policy
-from edgekit.serve.refusal import LATE, Refusal, busy
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.turn import Turn
@@ -65,11 +65,11 @@ class App:
         """Answer one request; whatever goes wrong is JSON."""
         try:
             status, headers, body = await self._answer(scope, receive)
-        except Gone:
+        except ClientDisconnected:
             return
         except Exception as error:
             refusal = ended(self.row, error)
-            status, body = refusal.status, orjson.dumps({"error": refusal.reason})
+            status, body = refusal.status, orjson.dumps({"error": refusal.text})
             headers = [JSON]
             if refusal.retry_after_s is not None:
                 headers.append((b"retry-after", b"%d" % refusal.retry_after_s))
@@ -100,7 +100,7 @@ class App:
             return await self._predict(scope, headers, receive, arrived_ns)
         found = self._document(path, parts)
         if found is None:
-            raise Refusal(404, f"path: got {path}; see / for what there is")
+            raise RequestError(404, f"path: got {path}; see / for what there is")
         _need("GET", method, "HEAD")
         status, head, body = found
         return status, [head, *PAGE_HEADERS] if path == "/" else [head], body
@@ -111,18 +111,18 @@ class App:
             return self.model(parts[3])
         if len(parts) == 6 and parts[2] == "models" and parts[4] == "versions":
             return self.model(parts[3], parts[5])
-        raise Refusal(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
+        raise RequestError(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
 
     def served_at(self, path: str) -> Served:
-        """Of `/v2/models/NAME/infer` and the like; Refusal (404) where nothing is served there."""
+        """Of `/v2/models/NAME/infer` and the like; RequestError (404) where nothing is served there."""
         return self._model(path.split("/")[:-1])
 
     def model(self, name: str, version: str | None = None) -> Served:
-        """By its name, and by its version where one is asked for; Refusal (404) for what is not served."""
+        """By its name, and by its version where one is asked for; RequestError (404) for what is not served."""
         found = self.models.get(name) if version is None else self.versions.get((name, version))
         if found is None:
             got = name if version is None else f"{name}/versions/{version}"
-            raise Refusal(404, f"model: got {got}; served are {', '.join(sorted(self.models)) or 'none'}")
+            raise RequestError(404, f"model: got {got}; served are {', '.join(sorted(self.models)) or 'none'}")
         return found
 
     async def _infer(
@@ -131,7 +131,7 @@ class App:
         with Counted(served, arrived_ns, self.budget) as held:
             granted_ms = deadline_ms(headers)
             if granted_ms and self.turn.is_late(granted_ms / 1e3):
-                raise busy(LATE, served.batcher.wait_s())
+                raise late(served.batcher.wait_s())
             length = header_bytes(headers)
             body = await self._body(headers, receive, held, is_json=length is None)
             check_json(min(length or 0, len(body)), self.settings.most_json_bytes)
@@ -178,7 +178,7 @@ class App:
         except BackendError as error:
             if served.watcher is not None:
                 served.watcher.refused(error)
-            raise Refusal(500, str(error)) from None
+            raise RequestError(500, str(error)) from None
         held.give(input_bytes)
         if served.watcher is not None:
             served.watcher.answered(samples, made.outputs)
@@ -193,9 +193,9 @@ class App:
         with Counted(served, arrived_ns, self.budget) as held:
             top = query.get("top", ["5"])[-1]
             if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
-                raise Refusal(400, f"top: got {top}; use a whole number from 1 to 1000")
+                raise RequestError(400, f"top: got {top}; use a whole number from 1 to 1000")
             if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
-                raise Refusal(415, "body: got a form; send the file itself, as curl -T FILE does")
+                raise RequestError(415, "body: got a form; send the file itself, as curl -T FILE does")
             granted_ms = deadline_ms(headers) or self.settings.deadline_ms
             body = await self._body(headers, receive, held)
             found = await self._decoded(served, body, arrived_ns + granted_ms * 1e6 if granted_ms else math.inf)
@@ -205,7 +205,7 @@ class App:
                 raw = sample.raw[None]
                 left_ms = granted_ms - (perf_counter_ns() - arrived_ns) / 1e6
                 if granted_ms and left_ms <= 0:  # decoding has taken all of it
-                    raise busy(LATE, served.batcher.wait_s())
+                    raise late(served.batcher.wait_s())
                 answer = await self.run(served, raw, left_ms if granted_ms else 0.0, receive, held, monotonic())
                 ran_ns = perf_counter_ns()
                 [facts] = served.answers(answer.outputs, raw, int(top), sample.size)
@@ -224,7 +224,7 @@ class App:
         found = self.models.get(name)
         if found is None:
             got = f"got {name}" if name else "several are served"
-            raise Refusal(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
+            raise RequestError(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
         return found
 
     async def _decoded(self, served: Served, body: Body, deadline_ns: float) -> list[Sample]:
@@ -234,7 +234,7 @@ class App:
 
         def decode() -> list[Sample]:
             if perf_counter_ns() > deadline_ns:
-                raise busy(LATE, 0)
+                raise late(0)
             return files.samples(body, served.manifest, served.members)
 
         self._undecoded += 1
@@ -244,7 +244,7 @@ class App:
             self._undecoded -= 1
 
     async def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> Body:
-        """The whole body; Refusal (413) as soon as it is too long, (503) where all bodies together are."""
+        """The whole body; RequestError (413) as soon as it is too long, (503) where all bodies together are."""
         most, what = self.settings.most_body_bytes, "bytes"
         if is_json and most > self.settings.most_json_bytes:
             most, what = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
@@ -261,10 +261,10 @@ class App:
                 held.take(len(piece))
                 received.add(piece)
                 if received.size > most:
-                    raise Refusal(413, f"body: longer than {most} {what}")
+                    raise RequestError(413, f"body: longer than {most} {what}")
             body = received.whole()
         if message["type"] == "http.disconnect":
-            raise Gone
+            raise ClientDisconnected
         return body
 
     def _document(self, path: str, parts: list[str]) -> tuple[int, tuple[bytes, bytes], bytes] | None:
@@ -325,7 +325,7 @@ class App:
 
 def _need(wanted: str, method: str, other: str = "") -> None:
     if method not in (wanted, other):
-        raise Refusal(405, f"method: got {method}; use {wanted}", allow=", ".join(filter(None, (wanted, other))))
+        raise RequestError(405, f"method: got {method}; use {wanted}", allow=", ".join(filter(None, (wanted, other))))
 
 
 def _json(value: Any, status: int = 200) -> tuple[int, tuple[bytes, bytes], bytes]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edgekit.serve.curve import Curve
-from edgekit.serve.refusal import LATE, Refusal, busy
+from edgekit.serve.errors import DEADLINE_PASSED, busy, late
 
 Execute = Callable[[np.ndarray], np.ndarray]
 """Model inputs (n, …) to outputs (n, …), n one of the curve's sizes."""
@@ -89,14 +89,14 @@ class Batcher:
         return left + self._curve.total_ms(self._waiting) / 1e3
 
     def submit(self, x: np.ndarray, deadline_s: float) -> asyncio.Future[Answer] | Answer:
-        """The answer where it could be had at once, else a future of it; Refusal (503) where it would come too late."""
+        """The answer if it can be had at once, else a future of it; RequestError (503) if it would come too late."""
         count = len(x)
         if self._waiting + count > self._limit:
             self._drop_dead()
         if self._waiting + count > self._limit and self._waiting:
             raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
         if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
-            raise busy(LATE, self.wait_s())
+            raise late(self.wait_s())
         if self._executor is None and not self._curve.pays and self.is_idle:
             return self._run_inline(x)
         job = Job(x, deadline_s, asyncio.get_running_loop().create_future())
@@ -164,7 +164,7 @@ class Batcher:
         live: deque[Job] = deque()
         for job in self._queue:
             if job.deadline_s < now and not job.future.done():
-                job.future.set_exception(Refusal(503, "its deadline passed while it waited", 1))
+                job.future.set_exception(late(0, DEADLINE_PASSED))
             if job.future.done():
                 self._waiting -= len(job.x)
             else:

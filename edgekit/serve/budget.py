@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 
 BODIES, LEAST_BYTES = 4, 64 << 20
 """The budget is of so many of the largest bodies, and no less than this."""
@@ -28,11 +28,11 @@ class Held:
         self._budget, self._bytes = budget, 0
 
     def take(self, count: int) -> None:
-        """So many bytes more; Refusal (503) where there is no space for them, unless no other request holds any."""
+        """So many bytes more; RequestError (503) if there is no space, unless no other request holds any."""
         budget, mine = self._budget, self._bytes + count
         others = budget.used_bytes - self._bytes
         if mine > SMALL_BYTES and others and 2 * mine > budget.most_bytes - others:
-            raise Refusal(
+            raise RequestError(
                 503,
                 f"the requests in hand take {budget.used_bytes >> 20} MB, of {budget.most_bytes >> 20} MB for all; "
                 "send large ones one after the other",

@@ -137,7 +137,7 @@ class Cached:
         return self._flights.submit(key, samples, deadline_s)
 
     def _begin(self, flight: Flight) -> Ran:
-        """What runs for a request that nothing is remembered of; Refusal where it is refused at the door."""
+        """What runs for a request that nothing is remembered of; RequestError where it is refused at the door."""
         shared = self._remembered.shared
         if shared is None or not shared.pays(self._output_bytes, self._execute_ms):
             return self._execute(flight)

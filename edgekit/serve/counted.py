@@ -11,9 +11,8 @@ from edgekit.runner.errors import InputError
 from edgekit.serve import counters
 from edgekit.serve.budget import Budget, Held
 from edgekit.serve.counters import FIELDS
-from edgekit.serve.gone import Gone
+from edgekit.serve.errors import ClientDisconnected, RequestError
 from edgekit.serve.log import log, where
-from edgekit.serve.refusal import Refusal
 
 if TYPE_CHECKING:
     from edgekit.serve.watch.watcher import Watcher
@@ -54,39 +53,39 @@ class Counted:
         self._held.release()
         if error is None:
             return
-        if isinstance(error, (Gone, asyncio.CancelledError)):
+        if isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
             self._row[FIELDS["refused_cancelled"]] += 1
-        elif isinstance(error, Refusal):
+        elif isinstance(error, RequestError):
             refused(self._row, error, self._arrived_ns)
-            if self._watcher is not None and error.kind in INPUTS:
-                self._watcher.refused(InputError(error.reason))
+            if self._watcher is not None and error.reason in INPUTS:
+                self._watcher.refused(InputError(error.text))
         elif isinstance(error, Exception):
             failure = internal(error)
             refused(self._row, failure, self._arrived_ns)
             raise failure from None
 
 
-def refused(row: memoryview, refusal: Refusal, arrived_ns: int) -> None:
+def refused(row: memoryview, refusal: RequestError, arrived_ns: int) -> None:
     """Count a refusal under a model."""
     refusal.is_counted = True
     counters.timed(row, "fail", perf_counter_ns() - arrived_ns)
-    row[FIELDS[f"refused_{refusal.kind}"]] += 1
+    row[FIELDS[f"refused_{refusal.reason}"]] += 1
 
 
-def refused_early(row: memoryview, refusal: Refusal) -> None:
+def refused_early(row: memoryview, refusal: RequestError) -> None:
     """Count one that was refused before its model was known; nothing where it was counted under a model."""
     if not refusal.is_counted:
         refusal.is_counted = True
-        row[FIELDS[f"refused_{refusal.kind}"]] += 1
+        row[FIELDS[f"refused_{refusal.reason}"]] += 1
 
 
-def ended(row: memoryview, error: Exception) -> Refusal:
+def ended(row: memoryview, error: Exception) -> RequestError:
     """What a request is refused with that ended in `error`, counted; nothing of the request is held any more.
 
     An exception holds the frames that it went through, and those hold what led to it: their body and their samples
     would stay until Python looks for such cycles.
     """
-    refusal = error if isinstance(error, Refusal) else internal(error)
+    refusal = error if isinstance(error, RequestError) else internal(error)
     refused_early(row, refusal)
     held: BaseException | None = error
     while held is not None:
@@ -95,7 +94,7 @@ def ended(row: memoryview, error: Exception) -> Refusal:
     return refusal
 
 
-def internal(error: Exception) -> Refusal:
+def internal(error: Exception) -> RequestError:
     """500 for what nobody expected; the log says where it was raised."""
     log(f"internal error: {where(error)}")
-    return Refusal(500, "internal error")
+    return RequestError(500, "internal error")

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgekit.runner.monitor.histogram import BOUNDS_MS, percentile_ms, place
 from edgekit.serve.curve import SIZES
-from edgekit.serve.refusal import REASONS
+from edgekit.serve.errors import Reason
 
 MOST_MODELS = 64
 NO_MODEL = MOST_MODELS
@@ -31,7 +31,7 @@ FIELDS = {
         (
             *(f"{kind}_{part}" for kind in TIMED for part in ("count", "ns")),
             *PLAIN,
-            *(f"refused_{reason}" for reason in REASONS),
+            *(f"refused_{reason}" for reason in Reason),
             *(f"batch_{size}_{part}" for size in SIZES for part in ("count", "ns")),
         )
     )

@@ -7,16 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from edgekit.serve.batcher import Answer
+from edgekit.serve.errors import ClientDisconnected
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class Gone(Exception):
-    """The client has hung up; nobody waits for an answer."""
-
-
 async def or_gone(future: asyncio.Future[Answer], receive: Receive | None) -> Answer:
-    """The answer; Gone, and the job cancelled, where the client hangs up first."""
+    """The answer; ClientDisconnected, and the job cancelled, where the client hangs up first."""
     if receive is None:
         return await future
     watcher = asyncio.ensure_future(receive())
@@ -25,7 +22,7 @@ async def or_gone(future: asyncio.Future[Answer], receive: Receive | None) -> An
         return await future
     except asyncio.CancelledError:
         if watcher.done() and not watcher.cancelled():
-            raise Gone from None
+            raise ClientDisconnected from None
         raise
     finally:
         watcher.cancel()

@@ -16,9 +16,9 @@ from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
 from edgekit.serve.counted import Counted, ended, refused_early
+from edgekit.serve.errors import RequestError
 from edgekit.serve.headers import Headers, check_token, deadline_ms
 from edgekit.serve.protocol_buffers import SERVICE, message
-from edgekit.serve.refusal import Refusal
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 
@@ -60,7 +60,7 @@ class Calls:
             except Exception as error:
                 refusal = ended(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
-            await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.reason, trailing)
+            await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.text, trailing)
             raise AssertionError  # abort raises
 
         return grpc.unary_unary_rpc_method_handler(call)
@@ -98,7 +98,7 @@ class Calls:
         """False for a model that is not served, as Triton answers: clients ask again and again until it is true."""
         try:
             self._model(request.name, request.version)
-        except Refusal:
+        except RequestError:
             return message("ModelReadyResponse")(ready=False)
         return message("ModelReadyResponse")(ready=self._is_ready)
 
@@ -127,8 +127,8 @@ class Calls:
         return index(models=models)
 
     async def repository_change(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Always Refusal (403)."""
-        raise Refusal(
+        """Always RequestError (403)."""
+        raise RequestError(
             403,
             "repository: models are loaded and unloaded on the admin port alone, over HTTP: "
             "POST /v2/repository/models/NAME/load or …/unload",
@@ -164,7 +164,7 @@ class Unknown(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
         """See gRPC."""
-        refused_early(self._app.row, Refusal(404, "method"))
+        refused_early(self._app.row, RequestError(404, "method"))
 
 
 def _headers(context: grpc.aio.ServicerContext) -> Headers:
@@ -179,7 +179,7 @@ def _parsed(kind: Any, body: bytes) -> Any:
     try:
         return kind.FromString(body)
     except DecodeError:
-        raise Refusal(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
+        raise RequestError(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
 
 
 def _filled(name: str, values: dict[str, Any]) -> Any:

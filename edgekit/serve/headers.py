@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 
 Headers = Mapping[bytes, bytes]
 
@@ -16,11 +16,11 @@ LONGEST_NUMBER = 18
 
 
 def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
-    """Refusal (401) unless one of the tokens is given; all are compared, in constant time."""
+    """RequestError (401) unless one of the tokens is given; all are compared, in constant time."""
     kind, _, token = headers.get(b"authorization", b"").partition(b" ")
     right = [hmac.compare_digest(token.strip(), each) for each in tokens]
     if kind.lower() != b"bearer" or not any(right):
-        raise Refusal(401, "Authorization: give Bearer and a token of this server")
+        raise RequestError(401, "Authorization: give Bearer and a token of this server")
 
 
 def header_bytes(headers: Headers) -> int | None:
@@ -29,14 +29,16 @@ def header_bytes(headers: Headers) -> int | None:
     if value is None:
         return None
     if not value.isdigit():
-        raise Refusal(400, f"Inference-Header-Content-Length: got {value.decode('latin-1')}; use a whole number")
+        raise RequestError(400, f"Inference-Header-Content-Length: got {value.decode('latin-1')}; use a whole number")
     return int(value[:LONGEST_NUMBER])
 
 
 def check_json(length: int, most: int) -> None:
-    """Refusal (413) where the JSON before binary tensors is longer than `most` bytes."""
+    """RequestError (413) where the JSON before binary tensors is longer than `most` bytes."""
     if length > most:
-        raise Refusal(413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {most} are taken")
+        raise RequestError(
+            413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {most} are taken"
+        )
 
 
 def deadline_ms(headers: Headers) -> float:
@@ -49,15 +51,15 @@ def deadline_ms(headers: Headers) -> float:
     except ValueError:
         found = -1.0
     if not 0 < found < 1e9:
-        raise Refusal(400, f"X-Request-Timeout-Ms: got {value.decode('latin-1')}; use milliseconds above 0")
+        raise RequestError(400, f"X-Request-Timeout-Ms: got {value.decode('latin-1')}; use milliseconds above 0")
     return found
 
 
 def check_body(headers: Headers, most: int, what: str = "bytes") -> None:
-    """Refusal (413) where the body is announced to be longer than `most` bytes, (415) where it is compressed."""
+    """RequestError (413) where the body is announced to be longer than `most` bytes, (415) where it is compressed."""
     stated = headers.get(b"content-length", b"0")[:LONGEST_NUMBER]
     if stated.isdigit() and int(stated) > most:
-        raise Refusal(413, f"body: got {int(stated)} {what}, at most {most} are taken")
+        raise RequestError(413, f"body: got {int(stated)} {what}, at most {most} are taken")
     coding = headers.get(b"content-encoding", b"identity")
     if coding.lower() != b"identity":
-        raise Refusal(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")
+        raise RequestError(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")

@@ -15,7 +15,7 @@ from edgekit.runner.monitor.machine import Machine
 from edgekit.serve import processes
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
 from edgekit.serve.curve import SIZES
-from edgekit.serve.refusal import REASONS
+from edgekit.serve.errors import Reason
 
 if TYPE_CHECKING:
     from edgekit.serve.supervisor import Supervisor
@@ -127,7 +127,7 @@ def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     text = "Requests that got no answer; the model is empty where it was refused before one was known"
     family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
     for names, found in sums.items():
-        for reason in REASONS:
+        for reason in Reason:
             family.add_metric((*names, reason), found[f"refused_{reason}"])
     return family
 

@@ -8,14 +8,14 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 
 OWN_SITES = (b"same-origin", b"none")
 """What a browser says in `Sec-Fetch-Site` where no other page asks: `none` is what somebody typed."""
 
 
 def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
-    """Refusal for a request that a web page has a browser send; `host` is the address that the port listens on.
+    """RequestError for a request that a web page has a browser send; `host` is the address that the port listens on.
 
     Being on loopback is no authentication: any page may send to 127.0.0.1, with a form or without reading the answer.
     A browser names the page's origin then.
@@ -23,21 +23,23 @@ def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
     check_host(headers, host)
     for name, value in headers:
         if name == b"origin" or (name == b"sec-fetch-site" and value not in OWN_SITES):
-            raise Refusal(
+            raise RequestError(
                 403, f"{name.decode()}: got {value.decode('latin-1')}; this port takes nothing from web pages"
             )
         if name == b"content-type" and value.partition(b";")[0].strip().lower() != b"application/json":
-            raise Refusal(415, f"Content-Type: got {value.decode('latin-1')}; use application/json, or send no body")
+            raise RequestError(
+                415, f"Content-Type: got {value.decode('latin-1')}; use application/json, or send no body"
+            )
 
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
-    """Refusal (403) where a port on loopback is asked under a name that some page pointed here.
+    """RequestError (403) where a port on loopback is asked under a name that some page pointed here.
 
     That page (DNS rebinding) may read the answer. On other addresses nothing is checked: machines have many names.
     """
     given = [value.decode("latin-1") for name, value in headers if name == b"host"]
     if _is_loopback(host) and not all(_is_here(each, host) for each in given):
-        raise Refusal(403, f"Host: got {', '.join(given)}; use localhost, or this machine's address")
+        raise RequestError(403, f"Host: got {', '.join(given)}; use localhost, or this machine's address")
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,8 +17,8 @@ from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, several, wire
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, Memory
+from edgekit.serve.errors import RequestError
 from edgekit.serve.proven import Proven, open_batches
-from edgekit.serve.refusal import Refusal
 from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Served:
         await self.cache.open()
 
     def prepare(self, samples: np.ndarray) -> np.ndarray:
-        """Model inputs (n, …) of raw samples (n, *raw); Refusal (400) for one that the bundle does not take."""
+        """Model inputs (n, …) of raw samples (n, *raw); RequestError (400) for one that the bundle does not take."""
         started = perf_counter_ns()
         try:
             x = (
@@ -74,7 +74,7 @@ class Served:
                 else np.concatenate([self.model.prepare(raw) for raw in samples])
             )
         except InputError as error:
-            raise Refusal(400, str(error)) from None
+            raise RequestError(400, str(error)) from None
         counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
 
@@ -108,7 +108,7 @@ class Served:
         try:
             postprocess.check_finite(outputs)
         except BackendError as error:
-            raise Refusal(500, str(error)) from None
+            raise RequestError(500, str(error)) from None
         asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
         made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
         counters.took(self.row, "compute_output", perf_counter_ns() - started)
@@ -117,7 +117,7 @@ class Served:
     def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
         if wanted.name == ANSWER:
             if wanted.classes:
-                raise Refusal(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
+                raise RequestError(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
             texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
             return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
         values = outputs if len(self._values) == 1 else self._one_of_several(outputs, wanted.name)
@@ -132,7 +132,7 @@ class Served:
     def _classes(self, name: str, outputs: np.ndarray, count: int) -> wire.Tensor:
         """Triton's classification extension: `value:index:label`, highest value first."""
         if outputs.ndim != 2:
-            raise Refusal(
+            raise RequestError(
                 400, f"outputs: classification needs one axis of values, the output has {list(outputs.shape[1:])}"
             )
         count = min(count, outputs.shape[1])
@@ -156,9 +156,9 @@ class Served:
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
             except InputError as error:
-                raise Refusal(400, str(error)) from None
+                raise RequestError(400, str(error)) from None
             except BackendError as error:
-                raise Refusal(500, str(error)) from None
+                raise RequestError(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 

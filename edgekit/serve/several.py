@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.runner.input_vector import join
 from edgekit.serve.body import Body
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 from edgekit.serve.wire import NAMES, Input, Taken, as_object, show
 
 if TYPE_CHECKING:
@@ -42,16 +42,18 @@ class Several:
         return ", ".join(f"{each.name} {each.describe()}" for each in self.inputs)
 
     def of_bytes(self, body: Body) -> np.ndarray:
-        """See `Taken`: Refusal (400)."""
-        raise Refusal(400, f"body: got {len(body)} bytes alone; {self._wanted}: name them in a JSON header")
+        """See `Taken`: RequestError (400)."""
+        raise RequestError(400, f"body: got {len(body)} bytes alone; {self._wanted}: name them in a JSON header")
 
     def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
         """See `Taken`."""
         if not isinstance(tensors, list):
-            raise Refusal(400, f"inputs: got {show(tensors)}; {self._wanted}")
+            raise RequestError(400, f"inputs: got {show(tensors)}; {self._wanted}")
         if len(tensors) != len(self.inputs):
             names = [each.get("name") for each in tensors[: len(self.inputs) + 1] if isinstance(each, dict)]
-            raise Refusal(400, f"inputs: got {len(tensors)}, {', '.join(map(show, names)) or 'none'}; {self._wanted}")
+            raise RequestError(
+                400, f"inputs: got {len(tensors)}, {', '.join(map(show, names)) or 'none'}; {self._wanted}"
+            )
         found: list[np.ndarray | None] = [None] * len(self.inputs)
         used = count = 0
         for number, each in enumerate(tensors):
@@ -59,10 +61,14 @@ class Several:
             tensor = as_object(each, where)
             place = self._place(tensor.get("name"), where)
             if found[place] is not None:
-                raise Refusal(400, f"{where}.name: got {show(tensor['name'])} once more; give each once: {self._names}")
+                raise RequestError(
+                    400, f"{where}.name: got {show(tensor['name'])} once more; give each once: {self._names}"
+                )
             values, size = self.inputs[place].read(tensor, rest, where, used)
             if number and len(values) != count:
-                raise Refusal(400, f"{where}.shape: got {len(values)} samples; inputs[0] has {count}, give as many")
+                raise RequestError(
+                    400, f"{where}.shape: got {len(values)} samples; inputs[0] has {count}, give as many"
+                )
             self._check_whole(values, place, where)
             found[place], used, count = values, used + size, len(values)
         return join([each for each in found if each is not None]), used
@@ -70,7 +76,7 @@ class Several:
     def _place(self, name: Any, where: str) -> int:
         place = self._places.get(name) if isinstance(name, str) else None
         if place is None:
-            raise Refusal(400, f"{where}.name: got {show(name)}; use one of {self._names}")
+            raise RequestError(400, f"{where}.name: got {show(name)}; use one of {self._names}")
         return place
 
     def _check_whole(self, values: np.ndarray, place: int, where: str) -> None:
@@ -80,7 +86,7 @@ class Several:
             return
         low, high = int(values.min()), int(values.max())
         if low < limits[0] or high > limits[1]:
-            raise Refusal(
+            raise RequestError(
                 400,
                 f"{where}: {show(self.inputs[place].name)} has values from {low} to {high}; "
                 f"the bundle takes {limits[0]} to {limits[1]}",

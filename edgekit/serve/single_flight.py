@@ -15,10 +15,9 @@ from typing import Any, Union
 import numpy as np
 
 from edgekit.serve.batcher import Answer
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import DEADLINE_PASSED, RequestError, late
 
 Ran = Union["asyncio.Future[Answer]", Answer]
-LATE = "its deadline passed while it waited"
 
 
 class Waiter:
@@ -34,7 +33,7 @@ class Waiter:
     def refuse_late(self) -> None:
         """At its deadline."""
         if not self.future.done():
-            self.future.set_exception(Refusal(503, LATE, 1))
+            self.future.set_exception(late(0, DEADLINE_PASSED))
 
 
 class Flight:
@@ -139,8 +138,8 @@ class Flights:
     def _failed(self, flight: Flight, error: BaseException) -> None:
         """To whom it happened; the others go on, where it need not happen to them."""
         live = flight.live()
-        is_own = isinstance(error, Refusal) and error.status == 503
-        is_everybodys = flight.is_again if not isinstance(error, Refusal) else not is_own
+        is_own = isinstance(error, RequestError) and error.status == 503
+        is_everybodys = flight.is_again if not isinstance(error, RequestError) else not is_own
         theirs = live if is_everybodys else [waiter for waiter in live if waiter is flight.leader]
         for waiter in theirs:
             waiter.future.set_exception(error)

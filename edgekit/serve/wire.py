@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from edgekit.serve.body import Body
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 
 DATATYPES: dict[str, np.dtype[Any]] = {
     "UINT8": np.dtype("u1"),
@@ -71,10 +71,10 @@ class Taken(Protocol):
         """For people."""
 
     def of_bytes(self, body: Body) -> np.ndarray:
-        """Samples (1, *raw) of a body that is nothing but bytes; Refusal (400)."""
+        """Samples (1, *raw) of a body that is nothing but bytes; RequestError (400)."""
 
     def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
-        """Samples (n, *raw) of a request's `inputs`, and how many bytes of `rest` they took; Refusal (400)."""
+        """Samples (n, *raw) of a request's `inputs`, and how many bytes of `rest` they took; RequestError (400)."""
 
 
 class Input(NamedTuple):
@@ -98,7 +98,7 @@ class Input(NamedTuple):
         count = math.prod(self.shape)
         dtype = DATATYPES[self.datatype]
         if len(body) != count * dtype.itemsize:
-            raise Refusal(
+            raise RequestError(
                 400,
                 f"body: got {len(body)} bytes; one sample is {self.datatype}{list(self.shape)}, "
                 f"{count * dtype.itemsize} bytes",
@@ -108,12 +108,12 @@ class Input(NamedTuple):
     def of_tensors(self, tensors: Any, rest: memoryview) -> tuple[np.ndarray, int]:
         """See `Taken`."""
         if not isinstance(tensors, list) or not 0 < len(tensors) <= MOST_TENSORS:
-            raise Refusal(400, f"inputs: got {show(tensors)}; the model takes one input, {self.name!r}")
+            raise RequestError(400, f"inputs: got {show(tensors)}; the model takes one input, {self.name!r}")
         if len(tensors) != 1:
-            raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {self.name!r}")
+            raise RequestError(400, f"inputs: got {len(tensors)}; the model takes one input, {self.name!r}")
         tensor = as_object(tensors[0], "inputs[0]")
         if tensor.get("name") != self.name:
-            raise Refusal(400, f"inputs[0].name: got {show(tensor.get('name'))}; use {self.name!r}")
+            raise RequestError(400, f"inputs[0].name: got {show(tensor.get('name'))}; use {self.name!r}")
         return self.read(tensor, rest)
 
     def read(
@@ -121,23 +121,27 @@ class Input(NamedTuple):
     ) -> tuple[np.ndarray, int]:
         """Samples (n, *shape) of a tensor of this name, and how many bytes of `rest` they took, from `start` on."""
         if tensor.get("datatype") != self.datatype:
-            raise Refusal(400, f"{where}.datatype: got {show(tensor.get('datatype'))}; the sample is {self.datatype}")
+            raise RequestError(
+                400, f"{where}.datatype: got {show(tensor.get('datatype'))}; the sample is {self.datatype}"
+            )
         shape = _shape(tensor.get("shape"), self, where)
         dtype, count = DATATYPES[self.datatype], math.prod(shape)
         size = as_object(tensor.get("parameters", {}), f"{where}.parameters").get("binary_data_size")
         if size is None:
             if "data" not in tensor:
-                raise Refusal(400, f"{where}: has no data; give data, or parameters.binary_data_size and the bytes")
+                raise RequestError(
+                    400, f"{where}: has no data; give data, or parameters.binary_data_size and the bytes"
+                )
             return _from_json(tensor["data"], shape, dtype, where), 0
         if "data" in tensor:
-            raise Refusal(400, f"{where}: has data and binary_data_size; give one of them")
+            raise RequestError(400, f"{where}: has data and binary_data_size; give one of them")
         if type(size) is not int or size != count * dtype.itemsize:
-            raise Refusal(
+            raise RequestError(
                 400,
                 f"{where}.parameters.binary_data_size: got {show(size)}; {list(shape)} takes {count * dtype.itemsize}",
             )
         if start + size > len(rest):
-            raise Refusal(400, f"body: {len(rest)} binary bytes, binary_data_size says {start + size}")
+            raise RequestError(400, f"body: {len(rest)} binary bytes, binary_data_size says {start + size}")
         return np.frombuffer(rest[start : start + size], dtype).reshape(shape), size
 
 
@@ -147,9 +151,9 @@ def parse_raw(body: Body, wanted: Taken) -> Request:
 
 
 def parse(body: Body, header_bytes: int | None, wanted: Taken, outputs: Sequence[str]) -> Request:
-    """A request with a JSON header; Refusal (400) says what was got and what is taken."""
+    """A request with a JSON header; RequestError (400) says what was got and what is taken."""
     if header_bytes is not None and not 0 < header_bytes <= len(body):
-        raise Refusal(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
+        raise RequestError(400, f"Inference-Header-Content-Length: got {header_bytes}; the body has {len(body)} bytes")
     header = body if header_bytes is None else memoryview(body)[:header_bytes]
     rest = memoryview(b"") if header_bytes is None else memoryview(body)[header_bytes:]
     return understand(as_object(parse_json(header), "request"), rest, wanted, outputs)
@@ -159,28 +163,28 @@ def understand(values: Mapping[str, Any], rest: memoryview, wanted: Taken, outpu
     """A request whose JSON is read already; `rest` are the bytes of its binary tensors."""
     samples, used = wanted.of_tensors(values.get("inputs"), rest)
     if used != len(rest):
-        raise Refusal(400, f"body: {len(rest) - used} bytes are left after the input's own {used}")
+        raise RequestError(400, f"body: {len(rest) - used} bytes are left after the input's own {used}")
     parameters = as_object(values.get("parameters", {}), "parameters")
     name = values.get("id", "")
     if not isinstance(name, str) or len(name) > LONGEST_ID:
-        raise Refusal(400, f"id: got {show(name)}; use text of at most {LONGEST_ID} characters")
+        raise RequestError(400, f"id: got {show(name)}; use text of at most {LONGEST_ID} characters")
     binary = _flag(parameters, "binary_data_output", False)
     return Request(samples, name, _outputs(values.get("outputs"), binary, outputs), binary, _timeout_ms(parameters))
 
 
 def parse_json(text: Body) -> Any:
-    """Refusal (400) for what is no JSON, nested too deep or not finite, (413) for too many lists and objects.
+    """RequestError (400) for what is no JSON, nested too deep or not finite, (413) for too many lists and objects.
 
     Each takes eighty bytes, and time: a million of them would hold up all other requests.
     """
     if len(text) > 2 * MOST_CONTAINERS and (count := _containers(bytes(text))) > MOST_CONTAINERS:
-        raise Refusal(
+        raise RequestError(
             413, f"body: {count} lists and objects in JSON, at most {MOST_CONTAINERS} are read; give data flat"
         )
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise Refusal(400, f"body: not JSON ({error})") from None
+        raise RequestError(400, f"body: not JSON ({error})") from None
 
 
 def _containers(text: bytes) -> int:
@@ -188,9 +192,9 @@ def _containers(text: bytes) -> int:
 
 
 def as_object(value: Any, where: str) -> dict[str, Any]:
-    """Refusal (400) for anything but an object."""
+    """RequestError (400) for anything but an object."""
     if not isinstance(value, dict):
-        raise Refusal(400, f"{where}: got {show(value)}; use an object")
+        raise RequestError(400, f"{where}: got {show(value)}; use an object")
     return value
 
 
@@ -206,31 +210,31 @@ def show(value: Any) -> str:
 def _shape(value: Any, wanted: Input, where: str) -> tuple[int, ...]:
     fits = isinstance(value, list) and len(value) == len(wanted.shape) + 1 and all(type(side) is int for side in value)
     if not fits or tuple(value[1:]) != wanted.shape:
-        raise Refusal(400, f"{where}.shape: got {show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
+        raise RequestError(400, f"{where}.shape: got {show(value)}; use [n, {', '.join(map(str, wanted.shape))}]")
     if not 1 <= value[0] <= MOST_SAMPLES:
-        raise Refusal(400, f"{where}.shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
+        raise RequestError(400, f"{where}.shape: got {value[0]} samples; use 1 to {MOST_SAMPLES}")
     return tuple(value)
 
 
 def _from_json(data: Any, shape: tuple[int, ...], dtype: np.dtype, where: str) -> np.ndarray:
     if not isinstance(data, list):
-        raise Refusal(400, f"{where}.data: got {show(data)}; use a list of numbers")
+        raise RequestError(400, f"{where}.data: got {show(data)}; use a list of numbers")
     try:
         values = np.array(data)
     except (ValueError, OverflowError):
-        raise Refusal(
+        raise RequestError(
             400, f"{where}.data: its lists differ in length; nest them like the shape, or not at all"
         ) from None
     if values.dtype.kind not in "iuf":
-        raise Refusal(400, f"{where}.data: holds what is no number; use numbers alone")
+        raise RequestError(400, f"{where}.data: holds what is no number; use numbers alone")
     if values.shape not in (shape, (math.prod(shape),)):
-        raise Refusal(
+        raise RequestError(
             400, f"{where}.data: got {list(values.shape)}; the shape {list(shape)} takes {math.prod(shape)} values"
         )
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if values.dtype.kind == "f" or values.min() < limits.min or values.max() > limits.max:
-            raise Refusal(400, f"{where}.data: use whole numbers from {limits.min} to {limits.max}")
+            raise RequestError(400, f"{where}.data: use whole numbers from {limits.min} to {limits.max}")
     with np.errstate(over="ignore"):  # what is too large becomes infinite, which the model refuses
         return np.ascontiguousarray(values.astype(dtype).reshape(shape))
 
@@ -239,17 +243,19 @@ def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ..
     if value is None or value == []:  # an empty list is how generated clients leave the key out; Triton reads it so too
         return None
     if not isinstance(value, list) or len(value) > MOST_TENSORS:
-        raise Refusal(400, f"outputs: got {show(value)}; list some of {', '.join(known)}, or leave the key out")
+        raise RequestError(400, f"outputs: got {show(value)}; list some of {', '.join(known)}, or leave the key out")
     found = []
     for number, each in enumerate(value):
         output = as_object(each, f"outputs[{number}]")
         name = output.get("name")
         if not isinstance(name, str) or name not in known:
-            raise Refusal(400, f"outputs[{number}].name: got {show(name)}; the model gives {', '.join(known)}")
+            raise RequestError(400, f"outputs[{number}].name: got {show(name)}; the model gives {', '.join(known)}")
         parameters = as_object(output.get("parameters", {}), f"outputs[{number}].parameters")
         classes = parameters.get("classification", 0)
         if type(classes) is not int or classes < 0:
-            raise Refusal(400, f"outputs[{number}].parameters.classification: got {show(classes)}; use a whole number")
+            raise RequestError(
+                400, f"outputs[{number}].parameters.classification: got {show(classes)}; use a whole number"
+            )
         found.append(Wanted(name, _flag(parameters, "binary_data", binary), classes))
     return tuple(found)
 
@@ -257,7 +263,7 @@ def _outputs(value: Any, binary: bool, known: Sequence[str]) -> tuple[Wanted, ..
 def _flag(parameters: Mapping[str, Any], name: str, default: bool) -> bool:
     value = parameters.get(name, default)
     if not isinstance(value, bool):
-        raise Refusal(400, f"parameters.{name}: got {show(value)}; use true or false")
+        raise RequestError(400, f"parameters.{name}: got {show(value)}; use true or false")
     return value
 
 
@@ -265,7 +271,7 @@ def _timeout_ms(parameters: Mapping[str, Any]) -> float:
     """Triton's parameter `timeout`, microseconds; 0 where there is none."""
     value = parameters.get("timeout", 0)
     if type(value) is not int or value < 0:
-        raise Refusal(400, f"parameters.timeout: got {show(value)}; use microseconds, a whole number")
+        raise RequestError(400, f"parameters.timeout: got {show(value)}; use microseconds, a whole number")
     return value / 1e3
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.serve.budget import LEAST_BYTES, SMALL_BYTES, Budget, Held
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 from edgekit.serve.repository import Entry
 from edgekit.serve.worker import Worker
 from tests.runner.conftest import samples
@@ -29,7 +29,7 @@ def grown(budget: Budget, most: int) -> Held:
     try:
         for _ in range(most // MB):
             held.take(MB)
-    except Refusal as refusal:
+    except RequestError as refusal:
         assert refusal.status == 503
         assert refusal.retry_after_s
         held.release()
@@ -51,7 +51,7 @@ def test_one_that_is_alone_may_take_all_and_gives_it_back() -> None:
     budget = Budget(0)
     held = Held(budget)
     held.take(3 * LEAST_BYTES)
-    with pytest.raises(Refusal, match=f"of {LEAST_BYTES >> 20} MB"):
+    with pytest.raises(RequestError, match=f"of {LEAST_BYTES >> 20} MB"):
         Held(budget).take(MB)
     held.release()
     held.release()

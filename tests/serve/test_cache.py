@@ -18,8 +18,8 @@ import pytest
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.cache import ENTRY_BYTES, Cached, Remembered, Store, base_key, key_of
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.errors import RequestError
 from edgekit.serve.proven import Proven
-from edgekit.serve.refusal import Refusal
 from edgekit.serve.single_flight import Flights
 from tests.conftest import run_edgekit
 from tests.serve.cached import Server, image, slow, tiny
@@ -228,7 +228,7 @@ def test_the_firsts_deadline_is_its_own() -> None:
         await asyncio.sleep(0.4)
         model.gate.set()
         await running
-        with pytest.raises(Refusal, match="deadline passed"):
+        with pytest.raises(RequestError, match="deadline passed"):
             await first
         assert [(await each).outputs.tolist() for each in others] == [[[6.0]]] * 3
 
@@ -241,7 +241,7 @@ def test_who_joins_is_refused_at_its_own_deadline() -> None:
 
     async def scene(cached: Cached) -> None:
         first, hurried = asked(cached, 3), asked(cached, 3, time.monotonic() + 0.1)
-        with pytest.raises(Refusal, match="deadline passed") as refused:
+        with pytest.raises(RequestError, match="deadline passed") as refused:
             await hurried
         assert refused.value.status == 503
         model.gate.set()
@@ -287,7 +287,7 @@ def test_a_refusal_at_the_door_leaves_nothing_behind() -> None:
         waiting = [asked(cached, 1), asked(cached, 2)]
         await asyncio.sleep(0.05)
         waiting.append(asked(cached, 5))
-        with pytest.raises(Refusal, match="the queue is full"):
+        with pytest.raises(RequestError, match="the queue is full"):
             cached.submit(sample(3), NEVER_S)
         model.gate.set()
         for each in waiting:

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("google.protobuf")
 
 from edgekit.serve import grpc_wire, wire
+from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import message
-from edgekit.serve.refusal import Refusal
 from edgekit.serve.several import Several
 
 IMAGE = wire.Input("image", "UINT8", (8, 8, 1))
@@ -54,7 +54,7 @@ def test_a_shape_of_many_sides_is_refused_at_once(sides: int, count: int, taken:
     raws = [b"x"] * len(inputs)
     body = request(inputs=inputs, raw_input_contents=raws).SerializeToString()
     began = time.perf_counter()
-    with pytest.raises(Refusal, match=f"got {count} sides") as caught:
+    with pytest.raises(RequestError, match=f"got {count} sides") as caught:
         parsed(body, taken)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == 400
@@ -86,11 +86,11 @@ def test_what_is_too_many_or_too_long_is_refused_at_once(case: str) -> None:
     asked, status = WRONG[case]
     body = asked.SerializeToString()
     began = time.perf_counter()
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestError) as caught:
         parsed(body)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == status
-    assert len(caught.value.reason) < 600
+    assert len(caught.value.text) < 600
 
 
 @pytest.mark.parametrize("cut", range(70_000, 70_060, 7))
@@ -102,7 +102,7 @@ def test_a_message_that_is_cut_off_is_left_to_the_parser(cut: int) -> None:
 
 def test_a_message_that_asks_no_model_is_short() -> None:
     grpc_wire.check_size(bytes(60_000), False, MOST)
-    with pytest.raises(Refusal, match="at most 65536"):
+    with pytest.raises(RequestError, match="at most 65536"):
         grpc_wire.check_size(bytes(70_000), False, MOST)
 
 

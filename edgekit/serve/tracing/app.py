@@ -11,8 +11,8 @@ from edgekit.serve.batcher import Answer
 from edgekit.serve.body import Body
 from edgekit.serve.budget import Held
 from edgekit.serve.counters import Memory
+from edgekit.serve.errors import late
 from edgekit.serve.headers import Headers
-from edgekit.serve.refusal import LATE, busy
 from edgekit.serve.served import Served
 from edgekit.serve.settings import Settings
 from edgekit.serve.tracing.context import traceparent
@@ -108,6 +108,6 @@ class TracedAdmission(Admission):
         scope = {"method": "POST", "path": path, "headers": headers, "scheme": self._scheme, "http_version": "1.1"}
         traced = self._tracer.http(scope)
         if traced is not None:
-            traced.error = busy(LATE, 0)
+            traced.error = late(0)
             self._tracer.http_ended(traced, 503)
         return True

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from opentelemetry.trace import SpanContext
 
 from edgekit.serve.batcher import Answer
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 from edgekit.serve.served import Served
 
 MOST_PARTS = 64
@@ -112,6 +112,6 @@ CURRENT: ContextVar[Traced | None] = ContextVar("traced", default=None)
 
 def error_type(error: BaseException) -> str:
     """By the conventions for `error.type`: a status where there is one, else a class of errors."""
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestError):
         return str(error.status)
     return type(error).__name__

@@ -10,9 +10,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from edgekit import __version__
-from edgekit.serve.gone import Gone
+from edgekit.serve.errors import ClientDisconnected, RequestError, printable
 from edgekit.serve.protocol_buffers import SERVICE
-from edgekit.serve.refusal import Refusal, printable
 from edgekit.serve.settings import Settings
 from edgekit.serve.tracing.context import Pairs, Sampling, new_id
 from edgekit.serve.tracing.delivery import Delivery, resource
@@ -74,16 +73,16 @@ class Tracer:
 
     def _ended(self, traced: Traced, fault: str) -> None:
         error, status = traced.error, Status(StatusCode.UNSET)
-        if isinstance(error, Refusal):
-            traced.attributes["edgekit.refused"] = error.kind
-        elif isinstance(error, Gone):
+        if isinstance(error, RequestError):
+            traced.attributes["edgekit.refused"] = error.reason.value
+        elif isinstance(error, ClientDisconnected):
             traced.attributes["edgekit.refused"] = "cancelled"
         if traced.left_out:
             traced.attributes["edgekit.parts_left_out"] = traced.left_out
         if fault:
-            is_foreseen = isinstance(error, (Refusal, Gone)) or not isinstance(error, Exception)
+            is_foreseen = isinstance(error, (RequestError, ClientDisconnected)) or not isinstance(error, Exception)
             traced.attributes["error.type"] = fault if is_foreseen or error is None else error_type(error)
-            status = Status(StatusCode.ERROR, error.reason if isinstance(error, Refusal) else None)
+            status = Status(StatusCode.ERROR, error.text if isinstance(error, RequestError) else None)
         spans = [self._child(traced, part) for part in traced.parts]
         times = (traced.began_ns + traced.wall_ns, perf_counter_ns() + traced.wall_ns)
         spans.append(
