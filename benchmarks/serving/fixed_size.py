@@ -22,8 +22,8 @@ def only(size: int) -> None:
 
 def server(size: str, settings: str) -> int:
     """The supervisor, whose workers are those of this module."""
+    from edgekit.runner.commands.serve import Settings
     from edgekit.serve.__main__ import main
-    from edgekit.serve.settings import Settings
 
     start = asyncio.create_subprocess_exec
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.serving.machine import Server, environment, python
 from benchmarks.serving.wrk import Post
-from edgekit.serve.settings import Settings
+from edgekit.runner.commands.serve import Settings
 
 READY = "ready on "
 

@@ -5,6 +5,7 @@ A server that spends its time on refusing answers nobody. This is asked before t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -27,11 +28,17 @@ ANSWER = b"content-type: application/json\r\ncontent-length: %d\r\nretry-after: 
 """What follows the status line and the server's own headers."""
 
 
-class Admission:
-    """Asked for each request whose headers are whole. What is wrong with a request is for the app to say."""
+RefusedLate = Callable[[bytes, list[tuple[bytes, bytes]]], None]
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+
+class Admission:
+    """Asked for each request whose headers are whole. What is wrong with a request is for the app to say.
+
+    `refused_late` is called with the URL and the headers of what was refused.
+    """
+
+    def __init__(self, app: App, refused_late: RefusedLate | None = None) -> None:
+        self._app, self._refused_late = app, refused_late
 
     @property
     def is_ending(self) -> bool:
@@ -59,4 +66,6 @@ class Admission:
         except (RequestError, ValueError):
             return False
         refused(served.row, late(0), perf_counter_ns())
+        if self._refused_late is not None:
+            self._refused_late(url, headers)
         return True

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 import orjson
 
 from edgekit import __version__
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import BackendError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
@@ -27,7 +28,7 @@ from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json
 from edgekit.serve.page import PAGE
 from edgekit.serve.pages import check_host, policy
 from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
+from edgekit.serve.timeline import CURRENT, note_error
 from edgekit.serve.turn import Turn
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -65,9 +66,11 @@ class App:
         """Answer one request; whatever goes wrong is JSON."""
         try:
             status, headers, body = await self._answer(scope, receive)
-        except ClientDisconnected:
+        except ClientDisconnected as error:
+            note_error(error)
             return
         except Exception as error:
+            note_error(error)
             refusal = ended(self.row, error)
             status, body = refusal.status, orjson.dumps({"error": refusal.text})
             headers = [JSON]
@@ -162,6 +165,12 @@ class App:
 
         `timeout_ms` counts from `since_s` of `time.monotonic`, by default from when the request came.
         """
+        timeline, answer = CURRENT.get(), self._run(served, samples, timeout_ms, receive, held, since_s)
+        return await (answer if timeline is None else timeline.asked(served, answer))
+
+    async def _run(
+        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, held: Held, since_s: float
+    ) -> Answer:
         timeout_ms = timeout_ms or self.settings.deadline_ms
         deadline_s = (since_s or self.turn.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
         cache, input_bytes = served.cache, INPUT_BYTES * samples.size
@@ -265,6 +274,9 @@ class App:
             body = received.whole()
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
+        timeline = CURRENT.get()
+        if timeline is not None:
+            timeline.received(len(body))
         return body
 
     def _document(self, path: str, parts: list[str]) -> tuple[int, tuple[bytes, bytes], bytes] | None:

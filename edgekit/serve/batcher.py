@@ -18,6 +18,7 @@ import numpy as np
 
 from edgekit.serve.curve import Curve
 from edgekit.serve.errors import DEADLINE_PASSED, busy, late
+from edgekit.serve.timeline import CURRENT, error_type
 
 Execute = Callable[[np.ndarray], np.ndarray]
 """Model inputs (n, …) to outputs (n, …), n one of the curve's sizes."""
@@ -44,13 +45,14 @@ class Answer(NamedTuple):
 class Job:
     """Samples that came together. `deadline_s` is of `time.monotonic`, infinity where there is none."""
 
-    __slots__ = ("arrived_s", "deadline_s", "future", "x")
+    __slots__ = ("arrived_s", "deadline_s", "future", "timeline", "x")
 
     def __init__(self, x: np.ndarray, deadline_s: float, future: asyncio.Future[Answer]) -> None:
         self.x = x
         self.deadline_s = deadline_s
         self.arrived_s = monotonic()
         self.future = future
+        self.timeline = CURRENT.get()
 
 
 class Batcher:
@@ -108,7 +110,16 @@ class Batcher:
 
     def _run_inline(self, x: np.ndarray) -> Answer:
         begun = monotonic()
-        outputs = _in_pieces(self._execute, self._curve, x)
+        error: BaseException | None = None
+        try:
+            outputs = _in_pieces(self._execute, self._curve, x)
+        except Exception as raised:
+            error = raised
+            raise
+        finally:
+            timeline = CURRENT.get()
+            if timeline is not None:
+                timeline.ran(int(begun * 1e9), int(begun * 1e9), error_type(error) if error else "", len(x))
         return Answer(outputs, 0, int((monotonic() - begun) * 1e9), len(x))
 
     def _schedule(self) -> None:
@@ -193,6 +204,7 @@ class Batcher:
         if isinstance(outcome, StopIteration):  # which no future takes
             outcome = RuntimeError("the model raised StopIteration")
         count = sum(len(job.x) for job in batch)
+        _note(batch, begun_s, outcome, count)
         first = 0
         for job in batch:
             last = first + len(job.x)
@@ -206,6 +218,15 @@ class Batcher:
             first = last
         if self._queue and self._scheduled is None:
             self._schedule()
+
+
+def _note(batch: list[Job], begun_s: float, outcome: np.ndarray | BaseException, count: int) -> None:
+    """For the spans of those that are traced; `monotonic` and `perf_counter` are one clock on Linux."""
+    traced = [(job, job.timeline) for job in batch if job.timeline is not None and not job.future.done()]
+    error = error_type(outcome) if isinstance(outcome, BaseException) else ""
+    links = tuple(timeline.context for _, timeline in traced) if len(batch) > 1 else ()
+    for job, timeline in traced:
+        timeline.ran(int(job.arrived_s * 1e9), int(begun_s * 1e9), error, count, links)
 
 
 def _in_pieces(execute: Execute, curve: Curve, x: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from time import monotonic, perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -12,6 +12,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from edgekit import __version__
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
@@ -20,9 +21,13 @@ from edgekit.serve.errors import RequestError
 from edgekit.serve.headers import Headers, check_token, deadline_ms
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
+from edgekit.serve.timeline import CURRENT, note_error
+
+if TYPE_CHECKING:
+    from edgekit.serve.tracing import Tracer
 
 Handler = Callable[[Any, Any, Headers], Awaitable[Any]]
+Call = Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]
 
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -42,8 +47,8 @@ OPEN_CALLS = frozenset(("ServerLive", "ServerReady"))
 class Calls:
     """The service's methods. Each takes a request, its context and its metadata, and gives a response."""
 
-    def __init__(self, app: App) -> None:
-        self.app = app
+    def __init__(self, app: App, tracer: Tracer | None) -> None:
+        self.app, self._tracer = app, tracer
 
     def handler(self, name: str, answer: Handler) -> grpc.RpcMethodHandler:
         """The method `name` on the wire: bytes in, bytes out, whatever goes wrong is a code and a sentence."""
@@ -58,12 +63,15 @@ class Calls:
                 response = await answer(_parsed(request_class, body), context, headers)
                 return response.SerializeToString()
             except Exception as error:
+                note_error(error)
                 refusal = ended(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
             await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.text, trailing)
             raise AssertionError  # abort raises
 
-        return grpc.unary_unary_rpc_method_handler(call)
+        if self._tracer is None or name != "ModelInfer":  # the others ask no model, and are not traced
+            return grpc.unary_unary_rpc_method_handler(call)
+        return grpc.unary_unary_rpc_method_handler(_traced(self._tracer, f"{SERVICE}/{name}", call))
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         """All there are, by the protocol's names."""
@@ -156,6 +164,29 @@ class Calls:
         return self.app.model(name, version or None)
 
 
+def _traced(tracer: Tracer, name: str, call: Call) -> Call:
+    """`call` with a span for each request that is traced."""
+
+    async def traced(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        request = tracer.grpc(name, context.invocation_metadata() or ())
+        CURRENT.set(request)
+        if request is None:
+            return await call(body, context)
+        code = "CANCELLED"
+        try:
+            response = await call(body, context)
+            request.serialised()
+            code = "OK"
+            return response
+        except grpc.aio.AbortError:
+            code = context.code().name
+            raise
+        finally:
+            tracer.grpc_ended(request, code)
+
+    return traced
+
+
 class Unknown(grpc.GenericRpcHandler):
     """Is asked where no method has the name of a call: gRPC answers UNIMPLEMENTED, and it is counted here."""
 
@@ -195,7 +226,7 @@ def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
     return min(remaining_ms, timeout_ms) if timeout_ms else remaining_ms
 
 
-async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
+async def listen(app: App, tracer: Tracer | None) -> grpc.aio.Server:
     """Accept calls from now on; the kernel shares connections out among the workers on this port."""
     settings = app.settings
     server = grpc.aio.server(
@@ -208,7 +239,7 @@ async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
         ],
         maximum_concurrent_rpcs=settings.most_connections,
     )
-    calls = grpc.method_handlers_generic_handler(SERVICE, kind(app).methods())
+    calls = grpc.method_handlers_generic_handler(SERVICE, Calls(app, tracer).methods())
     server.add_generic_rpc_handlers((calls, Unknown(app)))
     _bind(server, settings)
     await server.start()

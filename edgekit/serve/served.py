@@ -12,6 +12,7 @@ import orjson
 
 from edgekit.runner import bundle as bundles
 from edgekit.runner import joined, postprocess
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
 from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, several, wire
@@ -19,7 +20,7 @@ from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, Memory
 from edgekit.serve.errors import RequestError
 from edgekit.serve.proven import Proven, open_batches
-from edgekit.serve.settings import Settings
+from edgekit.serve.timeline import timed
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import Cached, Remembered
@@ -32,8 +33,6 @@ OUTPUT, ANSWER = "output", "answer"
 class Served:
     """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
 
-    batcher_kind: type[Batcher] = Batcher
-
     def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
         bundle = bundles.read(proven.source)
         if bundle.identity != proven.identity:
@@ -45,7 +44,7 @@ class Served:
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
         delay_s = settings.queue_delay_ms / 1e3
-        self.batcher = self.batcher_kind(self._execute, self.curve, settings.queue, self._pool, delay_s)
+        self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, delay_s)
         self.input = several.taken(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
@@ -64,6 +63,7 @@ class Served:
         self.cache = Cached(remembered, self.proven, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
+    @timed("preprocess")
     def prepare(self, samples: np.ndarray) -> np.ndarray:
         """Model inputs (n, …) of raw samples (n, *raw); RequestError (400) for one that the bundle does not take."""
         started = perf_counter_ns()
@@ -100,6 +100,7 @@ class Served:
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
 
+    @timed("postprocess")
     def tensors(
         self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
     ) -> list[tuple[wire.Tensor, bool]]:
@@ -143,6 +144,7 @@ class Served:
             texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
         return wire.Tensor(name, "BYTES", (len(outputs), count), texts)
 
+    @timed("postprocess")
     def answers(
         self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None
     ) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from dataclasses import replace
 
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import InputError
-from edgekit.serve.settings import Settings
 
 
 def keep(settings: Settings) -> tuple[Settings, socket.socket | None]:

@@ -16,15 +16,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner import bundle as bundles
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import repository, shared_port
 from edgekit.serve.counters import Memory
+from edgekit.serve.handover import Secrets, hand_over, path_of, sealed
 from edgekit.serve.log import log
 from edgekit.serve.proven import Proven
 from edgekit.serve.repository import Entry
-from edgekit.serve.sealed import path_of, sealed
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
     from edgekit.serve.watch.verdicts import Verdicts
@@ -106,7 +105,7 @@ class Supervisor:
     def __init__(self, settings: Settings, secrets: Secrets) -> None:
         settings, self._grpc = shared_port.keep(settings)
         self.settings, self.secrets = _with_kept_pair(settings), secrets
-        self._handed = secrets.handed()
+        self._handed = hand_over(self.settings, secrets)
         self._copies: dict[str, int] = {}
         self.memory = Memory(settings.workers)
         self.listening = _listen(settings)
@@ -226,7 +225,7 @@ class Supervisor:
     async def _start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         descriptors = (self.listening.fileno(), theirs.fileno(), self.memory.descriptor, self._handed)
-        command = (sys.executable, "-P", "-m", "edgekit.serve.worker", self.settings.to_json(), str(number))
+        command = (sys.executable, "-P", "-m", "edgekit.serve.worker", str(number))
         process = await asyncio.create_subprocess_exec(
             *command, *map(str, descriptors), pass_fds=descriptors, stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,

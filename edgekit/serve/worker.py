@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import resource
 import signal
 import socket
@@ -22,19 +23,21 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from edgekit.runner.commands.serve import Settings
 from edgekit.runner.native_stderr import quiet_native
+from edgekit.serve.admission import Admission
+from edgekit.serve.app import App
 from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.handover import Secrets, received
 from edgekit.serve.limits import Limits
 from edgekit.serve.log import log, unhandled
-from edgekit.serve.parts import Parts
 from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
-from edgekit.serve.secrets import Secrets
 from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import Remembered
+    from edgekit.serve.tracing import Tracer
 
 IDLE_CHECK_S = 0.05
 MOST_UNREAD_BYTES = 1 << 20
@@ -55,8 +58,8 @@ class Worker:
         secrets: Secrets,
     ) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
-        self.parts = _parts(settings)
-        self.app = self.parts.app(settings, memory, secrets.token_bytes, number)
+        self.app = App(settings, memory, secrets.token_bytes, number)
+        self.tracer = _tracer(settings) if settings.trace_to else None
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -66,14 +69,20 @@ class Worker:
     async def listen(self) -> None:
         """Accept connections from now on."""
         settings = self.settings
+        asgi: Any = self.app
+        refused_late = None
+        if self.tracer is not None:
+            from edgekit.serve.tracing import TracingMiddleware
+
+            asgi, refused_late = TracingMiddleware(asgi, self.tracer), self.tracer.refused_late
         config = Config(
-            self.app, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
+            asgi, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
             server_header=False, date_header=False, interface="asgi3",
             timeout_keep_alive=int(settings.keep_alive_s), ssl_certfile=settings.certificate or None,
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, self.parts.admission(self.app)
+        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, Admission(self.app, refused_late)
         GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
@@ -82,7 +91,10 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
-            self.grpc = await self.parts.listen_grpc(self.app)
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what clients send, as they send it
+            from edgekit.serve import grpc_app
+
+            self.grpc = await grpc_app.listen(self.app, self.tracer)
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())
 
@@ -108,7 +120,7 @@ class Worker:
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 row[FIELDS["pending"]] = 0  # of a worker that was killed
-                served = await asyncio.to_thread(_open, self.parts.served, entry, self.settings, row)
+                served = await asyncio.to_thread(_open, entry, self.settings, row)
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
@@ -142,16 +154,14 @@ class Worker:
             waited += IDLE_CHECK_S
         if grpc is not None:
             await grpc
-        await self.parts.stop(self.app)
+        if self.tracer is not None:
+            await self.tracer.stop()
 
 
-def _parts(settings: Settings) -> Parts:
-    """Nothing of tracing is imported where it is off."""
-    if not settings.trace_to:
-        return Parts()
-    from edgekit.serve.tracing.parts import TracedParts
+def _tracer(settings: Settings) -> Tracer:
+    from edgekit.serve.tracing import Tracer
 
-    return TracedParts()
+    return Tracer(settings)
 
 
 def _remembered(settings: Settings, number: int, redis: str) -> Remembered:
@@ -179,9 +189,9 @@ def _let_nobody_in(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
-def _open(kind: type[Served], entry: Entry, settings: Settings, row: memoryview) -> Served:
+def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:
     with quiet_native():  # LiteRT reports to every user that it made a delegate
-        return kind(entry.names[0], entry.proven, settings, row)
+        return Served(entry.names[0], entry.proven, settings, row)
 
 
 async def _close(served: Served) -> None:
@@ -238,17 +248,17 @@ async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`worker.py SETTINGS NUMBER LISTENING CONTROL MEMORY SECRETS`; the last four are file descriptors."""
-    settings, number = Settings.from_json(arguments[0]), int(arguments[1])
-    listening, control = (socket.socket(fileno=int(each)) for each in arguments[2:4])
+    """`worker.py NUMBER LISTENING CONTROL MEMORY SETTINGS`; the last four are file descriptors."""
+    number, listening_fd, control_fd, memory_fd, settings_fd = map(int, arguments)
+    settings, secrets = received(settings_fd)
+    listening, control = socket.socket(fileno=listening_fd), socket.socket(fileno=control_fd)
     for each in (listening, control):
         each.setblocking(False)
     for number_ in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_, signal.SIG_IGN)  # the supervisor says when to stop
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1024 are fewer than the connections
-    memory = Memory(settings.workers, int(arguments[4]))
-    secrets = Secrets.received(int(arguments[5]))
+    memory = Memory(settings.workers, memory_fd)
     uvloop.run(run(Worker(settings, number, listening, memory, secrets), control))
 
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgekit.runner.commands.serve import Settings
 from edgekit.serve.counters import Memory
+from edgekit.serve.handover import Secrets
 from edgekit.serve.proven import prove
 from edgekit.serve.repository import Entry, assign
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
 from edgekit.serve.worker import Worker
 from tests.serve.server import Reply
 

@@ -47,7 +47,7 @@ def endpoint(url: str) -> str:
     return url.rstrip("/") + "/v1/traces" if urlsplit(url).path in ("", "/") else url
 
 
-class Bounded(requests.Session):
+class BoundedSession(requests.Session):
     """Takes no more of an answer than its status and a little body, and no longer than `EXPORT_S` between two bytes.
 
     The SDK reads a whole body, and measures its patience with a clock that may jump.
@@ -78,10 +78,10 @@ class Bounded(requests.Session):
         return response
 
 
-class Counting(SpanExporter):
+class CountingExporter(SpanExporter):
     """Hands on to `exporter`, counts what was taken from the queue and what was lost, and says so once."""
 
-    def __init__(self, exporter: SpanExporter, session: Bounded, url: str) -> None:
+    def __init__(self, exporter: SpanExporter, session: BoundedSession, url: str) -> None:
         self._exporter, self._session, self._url = exporter, session, url
         self.taken = self.delivered = self.lost = 0
         self.ends_s = float("inf")
@@ -116,16 +116,16 @@ class Counting(SpanExporter):
         self._exporter.shutdown()
 
 
-class Delivery:
+class SpanQueue:
     """Of one worker. `put` belongs to the event loop's thread, and never waits."""
 
     def __init__(self, url: str) -> None:
         for name in SILENT:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         sys.setswitchinterval(SWITCH_S)
-        session = Bounded()
+        session = BoundedSession()
         otlp = OTLPSpanExporter(endpoint=endpoint(url), timeout=EXPORT_S, session=session)
-        self._exporter = Counting(otlp, session, url)
+        self._exporter = CountingExporter(otlp, session, url)
         self._processor = BatchSpanProcessor(self._exporter, max_queue_size=QUEUE, max_export_batch_size=BATCH)
         self._offered = self._put = 0
 

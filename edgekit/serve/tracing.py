@@ -1,0 +1,242 @@
+"""Spans of OpenTelemetry for `serve --trace-to`: a tracer, and an ASGI middleware; `grpc_app` has the same for calls.
+
+Nothing of this is imported without that option. OpenTelemetry's own middleware (`opentelemetry-instrumentation-asgi`)
+is not used: it costs every request 34 µs, this one 0.7 µs where a request is not traced, and it sends the query and the
+client's address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from random import getrandbits
+from time import perf_counter_ns
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from edgekit import __version__
+from edgekit.runner.commands.serve import Settings
+from edgekit.serve.errors import ClientDisconnected, Reason, RequestError, late, printable
+from edgekit.serve.span_export import SpanQueue, resource
+from edgekit.serve.timeline import CURRENT, Part, Timeline, error_type
+
+Pairs = Iterable[tuple[object, object]]
+
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"))
+LONGEST_PATH = 256
+RANDOM_FLAG = 0x02
+"""Of Trace Context level 2: whoever makes a span in a trace hands it on."""
+GRPC_FAULTS = frozenset(("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"))
+"""Codes of gRPC that are a server's errors; the others are its clients'."""
+
+
+class Sampling:
+    """Decides once for each request: `share` of those without a parent are traced, a parent decides for the others."""
+
+    def __init__(self, share: float) -> None:
+        self._root = TraceIdRatioBased(share)
+        self._sampler = ParentBased(self._root)
+
+    def begin(self, headers: Pairs) -> tuple[SpanContext, SpanContext | None] | None:
+        """Contexts of the request's span and of its parent; None where the request is not traced."""
+        parents, states = [], []
+        for name, value in headers:
+            if name == b"traceparent" or name == "traceparent":
+                parents.append(value)
+            elif name == b"tracestate" or name == "tracestate":
+                states.append(value)
+        if len(parents) == 1:  # two are as good as none, see the W3C's own test suite
+            context = _extracted(_text(parents[0]), [_text(state) for state in states])
+            parent = get_current_span(context).get_span_context()
+            if parent.is_valid:
+                return self._child(context, parent)
+        trace_id = getrandbits(128)
+        if trace_id & self._root.TRACE_ID_LIMIT >= self._root.bound:  # the sampler's own rule, without its objects
+            return None
+        return SpanContext(trace_id or 1, _new_span_id(), False, TraceFlags(TraceFlags.SAMPLED)), None
+
+    def _child(self, context: Context, parent: SpanContext) -> tuple[SpanContext, SpanContext] | None:
+        decided = self._sampler.should_sample(context, parent.trace_id, "")
+        if not decided.decision.is_sampled():
+            return None
+        flags = TraceFlags(TraceFlags.SAMPLED | parent.trace_flags & RANDOM_FLAG)
+        return SpanContext(parent.trace_id, _new_span_id(), False, flags, decided.trace_state), parent
+
+
+class Request(Timeline):
+    """A traced request: the timeline of its parts, and what its own span is called."""
+
+    def __init__(self, context: SpanContext, parent: SpanContext | None, name: str, attributes: dict[str, Any]) -> None:
+        super().__init__(context, attributes)
+        self.parent, self.name = parent, name
+
+
+class Tracer:
+    """Begins and ends the traced requests of one worker, and hands their spans to the queue for the collector."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._scheme = "https" if settings.certificate else "http"
+        self._sampling = Sampling(settings.trace_share)
+        self._queue = SpanQueue(settings.trace_to)
+        self._resource = resource()
+        self._scope = InstrumentationScope("edgekit.serve", __version__)
+
+    def http(self, scope: dict[str, Any]) -> Request | None:
+        """A request over HTTP that begins; None where it is not traced. Probes of health never are."""
+        contexts = self._sampling.begin(scope["headers"])
+        if contexts is None or scope["path"].startswith("/v2/health/"):
+            return None
+        method, path = scope["method"], scope["path"]
+        known, route = method in METHODS, _route(path.split("/"))
+        attributes = {
+            "http.request.method": method if known else "_OTHER",
+            "url.path": printable(path[:LONGEST_PATH]),
+            "url.scheme": scope["scheme"],
+            "network.protocol.version": scope["http_version"],
+        }
+        if route:
+            attributes["http.route"] = route
+        if scope.get("server"):
+            attributes["server.address"], attributes["server.port"] = scope["server"][:2]
+        name = method if known else "HTTP"
+        return Request(*contexts, f"{name} {route}" if route else name, attributes)
+
+    def http_ended(self, request: Request, status: int) -> None:
+        """Answered with `status`, 0 where nobody is there any more."""
+        if status:
+            request.attributes["http.response.status_code"] = status
+        self._ended(request, str(status) if status >= 500 else "" if status else "cancelled")
+
+    def refused_late(self, url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+        """A POST that was refused by its headers alone; its span has no children."""
+        path = url.decode("latin-1").partition("?")[0]
+        scope = {"method": "POST", "path": path, "headers": headers, "scheme": self._scheme, "http_version": "1.1"}
+        request = self.http(scope)
+        if request is not None:
+            request.error = late(0)
+            self.http_ended(request, 503)
+
+    def grpc(self, name: str, metadata: Pairs) -> Request | None:
+        """A call over gRPC that begins; None where it is not traced."""
+        contexts = self._sampling.begin(metadata)
+        return None if contexts is None else Request(*contexts, name, {"rpc.system.name": "grpc", "rpc.method": name})
+
+    def grpc_ended(self, request: Request, code: str) -> None:
+        """Ended with `code`, a name of gRPC's."""
+        request.attributes["rpc.response.status_code"] = code
+        self._ended(request, code if code in GRPC_FAULTS else "")
+
+    async def stop(self) -> None:
+        """Deliver the last spans."""
+        await self._queue.stop()
+
+    def _ended(self, request: Request, fault: str) -> None:
+        error, status = request.error, Status(StatusCode.UNSET)
+        if isinstance(error, RequestError):
+            request.attributes["edgekit.refused"] = error.reason.value
+        elif isinstance(error, ClientDisconnected):
+            request.attributes["edgekit.refused"] = Reason.CANCELLED.value
+        if request.left_out:
+            request.attributes["edgekit.parts_left_out"] = request.left_out
+        if fault:
+            is_unforeseen = isinstance(error, Exception) and not isinstance(error, (RequestError, ClientDisconnected))
+            request.attributes["error.type"] = error_type(error) if error and is_unforeseen else fault
+            status = Status(StatusCode.ERROR, error.text if isinstance(error, RequestError) else None)
+        spans = [self._child(request, part) for part in request.parts]
+        times = (request.began_ns + request.wall_ns, perf_counter_ns() + request.wall_ns)
+        spans.append(
+            self._span(
+                request.name, request.context, request.parent, request.attributes, times, status, SpanKind.SERVER
+            )
+        )
+        self._queue.put(spans)
+
+    def _child(self, request: Request, part: Part) -> ReadableSpan:
+        above, attributes, status = request.context, part.attributes or {}, Status(StatusCode.UNSET)
+        context = SpanContext(above.trace_id, _new_span_id(), False, above.trace_flags, above.trace_state)
+        if part.error:
+            attributes, status = {**attributes, "error.type": part.error}, Status(StatusCode.ERROR)
+        times = (part.began_ns + request.wall_ns, part.ended_ns + request.wall_ns)
+        links = [Link(each) for each in part.links]
+        return self._span(part.name, context, above, attributes, times, status, SpanKind.INTERNAL, links)
+
+    def _span(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        attributes: dict[str, Any],
+        times_ns: tuple[int, int],
+        status: Status,
+        kind: SpanKind,
+        links: list[Link] | None = None,
+    ) -> ReadableSpan:
+        """All is known by now: a `Tracer` of the SDK would take six times as long, for spans that are still open."""
+        return ReadableSpan(
+            name, context, parent, self._resource, attributes, links=links or (), kind=kind, status=status,
+            start_time=times_ns[0], end_time=times_ns[1], instrumentation_scope=self._scope,
+        )  # fmt: skip
+
+
+class TracingMiddleware:
+    """An ASGI application around another one. A request that is not traced goes straight through."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], tracer: Tracer) -> None:
+        self._app, self._tracer = app, tracer
+
+    def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Awaitable[None]:
+        """See ASGI."""
+        request = self._tracer.http(scope)
+        CURRENT.set(request)  # None too: what one connection sends shares a context
+        return self._app(scope, receive, send) if request is None else self._traced(request, scope, receive, send)
+
+    async def _traced(self, request: Request, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        status = 0
+
+        async def send_with_trace(message: dict[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if status == 200:
+                    request.serialised()
+                timing = f'traceparent;desc="{_traceparent(request.context)}"'
+                message["headers"].append((b"server-timing", timing.encode()))
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_trace)
+        finally:
+            self._tracer.http_ended(request, status)
+
+
+def _new_span_id() -> int:
+    """64 bits, not all 0."""
+    return getrandbits(64) or 1
+
+
+def _traceparent(context: SpanContext) -> str:
+    """As the header has it."""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def _extracted(parent: str, states: list[str]) -> Context:
+    carrier = {"traceparent": parent, "tracestate": ",".join(states)} if states else {"traceparent": parent}
+    return TraceContextTextMapPropagator().extract(carrier, Context())
+
+
+def _text(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _route(parts: list[str]) -> str:
+    """The path with names for what differs; empty for what asks no model."""
+    if parts[1:2] == ["predict"]:
+        return "/predict"
+    if parts[:3] != ["", "v2", "models"] or parts[-1] != "infer":
+        return ""
+    return {5: "/v2/models/{model}/infer", 7: "/v2/models/{model}/versions/{version}/infer"}.get(len(parts), "")
