@@ -10,7 +10,7 @@ import asyncio
 import sys
 from typing import Any
 
-from edgekit.serve.curve import Curve
+from edgekit.serve.batcher import Curve
 
 WORKER = "edgekit.serve.worker"
 

@@ -16,12 +16,11 @@ from edgekit import __version__
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
+from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
 from edgekit.serve.errors import RequestError
-from edgekit.serve.headers import check_token
-from edgekit.serve.limits import Limits
 from edgekit.serve.log import log, where
-from edgekit.serve.pages import check_no_page
-from edgekit.serve.protocol import GuardedProtocol
+from edgekit.serve.page import check_no_page
+from edgekit.serve.request import check_token
 from edgekit.serve.supervisor import Supervisor
 
 MOST_BODY_BYTES = 1 << 20
@@ -45,7 +44,7 @@ async def open_admin(supervisor: Supervisor) -> str:
         access_log=False, proxy_headers=False, server_header=False, date_header=False, interface="asgi3",
     )  # fmt: skip
     config.load()
-    GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, 64)
+    GuardedProtocol.limits = ConnectionLimits(settings.receive_s, settings.most_header_bytes, 64)
     state = ServerState()
     await asyncio.get_running_loop().create_server(
         lambda: GuardedProtocol(config=config, server_state=state, app_state={}), sock=listening
@@ -106,11 +105,11 @@ class Admin:
         """What is served, and what lies in the folders and is not."""
         entries = self.supervisor.entries
         found = [
-            {"name": name, "version": entry.proven.version, "state": "READY"}
+            {"name": name, "version": entry.bundle.version, "state": "READY"}
             for entry in entries
             for name in entry.names
         ]
-        served = {os.path.realpath(entry.proven.path) for entry in entries}
+        served = {os.path.realpath(entry.bundle.path) for entry in entries}
         try:
             known = await asyncio.to_thread(_known, self.supervisor.settings.bundles, served)
         except RunnerError:
@@ -130,18 +129,18 @@ class Admin:
                     400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in known}))}"
                 )
             bases = {base for path, base, _ in known if path in paths}
-            others = [entry.proven for entry in supervisor.entries if entry.proven.name not in bases]
+            others = [entry.bundle for entry in supervisor.entries if entry.bundle.name not in bases]
             await supervisor.change([*others, *await supervisor.prove(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
             raise RequestError(400, str(error) or "the workers took too long") from None
 
     async def _unload(self, name: str) -> None:
         supervisor = self.supervisor
-        gone = {entry.proven.identity for entry in supervisor.entries if name in (*entry.names, entry.proven.name)}
+        gone = {entry.bundle.identity for entry in supervisor.entries if name in (*entry.names, entry.bundle.name)}
         if not gone:
             raise RequestError(400, f"model: got {name}; it is not served")
         try:
-            await supervisor.change([each.proven for each in supervisor.entries if each.proven.identity not in gone])
+            await supervisor.change([each.bundle for each in supervisor.entries if each.bundle.identity not in gone])
         except (BackendError, asyncio.TimeoutError) as error:
             raise RequestError(500, str(error) or "the workers took too long") from None
 

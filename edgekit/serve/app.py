@@ -18,18 +18,26 @@ from edgekit.runner.errors import BackendError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
-from edgekit.serve.body import Body, Received
-from edgekit.serve.budget import Budget, Held
-from edgekit.serve.counted import Counted, ended
-from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
+from edgekit.serve.counters import FIELDS, NO_MODEL, Memory, ModelRequest, ended
 from edgekit.serve.errors import ClientDisconnected, RequestError, busy, late
-from edgekit.serve.gone import or_gone
-from edgekit.serve.headers import HEADER_LENGTH, Headers, check_body, check_json, check_token, deadline_ms, header_bytes
-from edgekit.serve.page import PAGE
-from edgekit.serve.pages import check_host, policy
-from edgekit.serve.served import Served
+from edgekit.serve.load_shedding import LoopLag
+from edgekit.serve.page import PAGE, check_host, policy
+from edgekit.serve.request import (
+    HEADER_LENGTH,
+    Body,
+    BodyBuffer,
+    Headers,
+    MemoryBudget,
+    Reservation,
+    await_or_disconnect,
+    check_body,
+    check_json,
+    check_token,
+    deadline_ms,
+    header_bytes,
+)
+from edgekit.serve.served_model import ServedModel
 from edgekit.serve.timeline import CURRENT, note_error
-from edgekit.serve.turn import Turn
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -51,14 +59,14 @@ class App:
     def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = (), number: int = 0) -> None:
         self.settings, self.memory, self.tokens = settings, memory, tokens
         self.row = memory.row(number, NO_MODEL)
-        self.models: dict[str, Served] = {}
-        self.versions: dict[tuple[str, str], Served] = {}
+        self.models: dict[str, ServedModel] = {}
+        self.versions: dict[tuple[str, str], ServedModel] = {}
         self.slots: dict[str, int] = {}
         self.verdicts: dict[str, dict[str, Any]] = {}
         self.is_ready = False
         self.is_draining = False
-        self.turn = Turn()
-        self.budget = Budget(settings.most_body_bytes)
+        self.lag = LoopLag()
+        self.budget = MemoryBudget(settings.most_body_bytes)
         self._decoder = ThreadPoolExecutor(1, "decoder")
         self._undecoded = 0
 
@@ -108,7 +116,7 @@ class App:
         status, head, body = found
         return status, [head, *PAGE_HEADERS] if path == "/" else [head], body
 
-    def _model(self, parts: list[str]) -> Served:
+    def _model(self, parts: list[str]) -> ServedModel:
         """Of `/v2/models/NAME` or `/v2/models/NAME/versions/VERSION`, split."""
         if len(parts) == 4 and parts[2] == "models":
             return self.model(parts[3])
@@ -116,11 +124,11 @@ class App:
             return self.model(parts[3], parts[5])
         raise RequestError(404, f"path: got {'/'.join(parts)}; use /v2/models/NAME or /v2/models/NAME/versions/VERSION")
 
-    def served_at(self, path: str) -> Served:
+    def served_at(self, path: str) -> ServedModel:
         """Of `/v2/models/NAME/infer` and the like; RequestError (404) where nothing is served there."""
         return self._model(path.split("/")[:-1])
 
-    def model(self, name: str, version: str | None = None) -> Served:
+    def model(self, name: str, version: str | None = None) -> ServedModel:
         """By its name, and by its version where one is asked for; RequestError (404) for what is not served."""
         found = self.models.get(name) if version is None else self.versions.get((name, version))
         if found is None:
@@ -129,11 +137,11 @@ class App:
         return found
 
     async def _infer(
-        self, served: Served, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
+        self, served: ServedModel, headers: Headers, scope: dict[str, Any], receive: Receive, arrived_ns: int
     ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        with Counted(served, arrived_ns, self.budget) as held:
+        with ModelRequest(served, arrived_ns, self.budget) as held:
             granted_ms = deadline_ms(headers)
-            if granted_ms and self.turn.is_late(granted_ms / 1e3):
+            if granted_ms and self.lag.is_late(granted_ms / 1e3):
                 raise late(served.batcher.wait_s())
             length = header_bytes(headers)
             body = await self._body(headers, receive, held, is_json=length is None)
@@ -147,7 +155,7 @@ class App:
             if wanted is None and length == 0:
                 wanted = served.binary_values
             tensors = served.tensors(answer.outputs, request.samples, wanted, request.binary)
-            head: dict[str, Any] = {"model_name": served.name, "model_version": served.proven.version}
+            head: dict[str, Any] = {"model_name": served.name, "model_version": served.bundle.version}
             if request.id:
                 head["id"] = request.id
             encoded, length = wire.encode(head, tensors)
@@ -157,7 +165,13 @@ class App:
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
     async def run(
-        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, held: Held, since_s: float = 0.0
+        self,
+        served: ServedModel,
+        samples: Any,
+        timeout_ms: float,
+        receive: Receive | None,
+        held: Reservation,
+        since_s: float = 0.0,
     ) -> Answer:
         """Samples through the model's queue; without `receive`, a caller that has gone cancels the task itself.
 
@@ -169,10 +183,16 @@ class App:
         return await (answer if timeline is None else timeline.asked(served, answer))
 
     async def _run(
-        self, served: Served, samples: Any, timeout_ms: float, receive: Receive | None, held: Held, since_s: float
+        self,
+        served: ServedModel,
+        samples: Any,
+        timeout_ms: float,
+        receive: Receive | None,
+        held: Reservation,
+        since_s: float,
     ) -> Answer:
         timeout_ms = timeout_ms or self.settings.deadline_ms
-        deadline_s = (since_s or self.turn.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
+        deadline_s = (since_s or self.lag.arrived_s()) + timeout_ms / 1e3 if timeout_ms else math.inf
         cache, input_bytes = served.cache, INPUT_BYTES * samples.size
         held.take(input_bytes)
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
@@ -181,7 +201,7 @@ class App:
             if not isinstance(made, Answer):
                 served.row[FIELDS["pending"]] = served.batcher.pending
                 try:
-                    made = await or_gone(made, receive)
+                    made = await await_or_disconnect(made, receive)
                 finally:
                     served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
@@ -199,7 +219,7 @@ class App:
         """A file as it is, decoded by the bundle's own input path."""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         served = self._chosen(query.get("model", [""])[-1])
-        with Counted(served, arrived_ns, self.budget) as held:
+        with ModelRequest(served, arrived_ns, self.budget) as held:
             top = query.get("top", ["5"])[-1]
             if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
                 raise RequestError(400, f"top: got {top}; use a whole number from 1 to 1000")
@@ -223,10 +243,10 @@ class App:
                 made.append(answer)
             counters.took(served.row, "compute_output", post_ns)
         served.finished(Answer.together(made), arrived_ns)
-        facts = {"model": served.name, "version": served.proven.version, "answers": answers}
+        facts = {"model": served.name, "version": served.bundle.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
-    def _chosen(self, name: str) -> Served:
+    def _chosen(self, name: str) -> ServedModel:
         """The model that a file is for: the one that is named, or the only one, in whichever targets it is served."""
         bare = {served.manifest.name for served in self.models.values()}
         name = name or (next(iter(bare)) if len(bare) == 1 else "")
@@ -236,7 +256,7 @@ class App:
             raise RequestError(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
         return found
 
-    async def _decoded(self, served: Served, body: Body, deadline_ns: float) -> list[Sample]:
+    async def _decoded(self, served: ServedModel, body: Body, deadline_ns: float) -> list[Sample]:
         """A file's samples. One file at a time: a picture may take six times the bytes of its pixels meanwhile."""
         if self._undecoded >= self.settings.queue:
             raise busy(f"the queue is full: {self._undecoded} files wait", self._undecoded)
@@ -252,7 +272,7 @@ class App:
         finally:
             self._undecoded -= 1
 
-    async def _body(self, headers: Headers, receive: Receive, held: Held, is_json: bool = False) -> Body:
+    async def _body(self, headers: Headers, receive: Receive, held: Reservation, is_json: bool = False) -> Body:
         """The whole body; RequestError (413) as soon as it is too long, (503) where all bodies together are."""
         most, what = self.settings.most_body_bytes, "bytes"
         if is_json and most > self.settings.most_json_bytes:
@@ -262,7 +282,7 @@ class App:
         body: Body = message.get("body", b"")
         held.take(len(body))
         if message.get("more_body"):
-            received = Received()
+            received = BodyBuffer()
             received.add(message.get("body", b""))
             while message.get("more_body"):
                 message = await receive()
@@ -311,16 +331,16 @@ class App:
             return _json(served.config(self.settings.workers, self.settings.queue_delay_ms))
         return _json({"model_stats": [self.stats(served)]})
 
-    def distinct(self) -> list[Served]:
+    def distinct(self) -> list[ServedModel]:
         """Every model once, whatever names it has."""
         return list({id(served): served for served in self.versions.values()}.values())
 
-    def _sums(self, served: Served) -> dict[str, int]:
-        return self.memory.sums(self.slots[served.proven.identity])
+    def _sums(self, served: ServedModel) -> dict[str, int]:
+        return self.memory.sums(self.slots[served.bundle.identity])
 
-    def stats(self, served: Served) -> dict[str, Any]:
+    def stats(self, served: ServedModel) -> dict[str, Any]:
         """Its statistics, of all workers together."""
-        return counters.model_stats(served.name, served.proven.version, self._sums(served), counters.SIZES)
+        return counters.model_stats(served.name, served.bundle.version, self._sums(served), counters.SIZES)
 
     def _status(self) -> dict[str, Any]:
         return {
@@ -330,8 +350,8 @@ class App:
             "models": [self._facts(served) for served in self.distinct()],
         }
 
-    def _facts(self, served: Served) -> dict[str, Any]:
-        identity = served.proven.identity
+    def _facts(self, served: ServedModel) -> dict[str, Any]:
+        identity = served.bundle.identity
         return {**served.facts(self.memory, self.slots[identity]), "watch": self.verdicts.get(identity)}
 
 

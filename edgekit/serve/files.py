@@ -16,8 +16,8 @@ from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
-from edgekit.serve.body import Body
 from edgekit.serve.errors import RequestError
+from edgekit.serve.request import Body
 
 ZIPPED = (b"PK\x03\x04", b"PK\x05\x06")
 """What an `.npz` begins with; the second is empty."""

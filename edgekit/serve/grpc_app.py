@@ -16,11 +16,11 @@ from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
-from edgekit.serve.counted import Counted, ended, refused_early
+from edgekit.serve.counters import ModelRequest, ended, refused_early
 from edgekit.serve.errors import RequestError
-from edgekit.serve.headers import Headers, check_token, deadline_ms
 from edgekit.serve.protocol_buffers import SERVICE, message
-from edgekit.serve.served import Served
+from edgekit.serve.request import Headers, check_token, deadline_ms
+from edgekit.serve.served_model import ServedModel
 from edgekit.serve.timeline import CURRENT, note_error
 
 if TYPE_CHECKING:
@@ -146,13 +146,13 @@ class Calls:
         """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        with Counted(served, arrived_ns, app.budget) as held:
+        with ModelRequest(served, arrived_ns, app.budget) as held:
             asked = grpc_wire.parse(request, served.input, served.outputs)
             held.take(COPIES * asked.samples.nbytes)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
             answer = await app.run(served, asked.samples, timeout_ms, None, held, monotonic())
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
-            response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
+            response = grpc_wire.response(served.name, served.bundle.version, asked.id, tensors)
         served.finished(answer, arrived_ns)
         return response
 
@@ -160,7 +160,7 @@ class Calls:
     def _is_ready(self) -> bool:
         return self.app.is_ready and not self.app.is_draining
 
-    def _model(self, name: str, version: str) -> Served:
+    def _model(self, name: str, version: str) -> ServedModel:
         return self.app.model(name, version or None)
 
 

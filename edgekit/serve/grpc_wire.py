@@ -70,7 +70,7 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Request:
+def parse(request: Any, wanted: wire.ModelInput, outputs: Sequence[str]) -> wire.Request:
     """A ModelInferRequest; RequestError (400) says what was got and what is taken."""
     raw = request.raw_input_contents
     count = len(wanted.inputs)
@@ -91,7 +91,9 @@ def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Requ
     return wire.understand(values, rest, wanted, outputs)
 
 
-def _one(tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.Taken) -> tuple[list[dict[str, Any]], memoryview]:
+def _one(
+    tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.ModelInput
+) -> tuple[list[dict[str, Any]], memoryview]:
     """As it would stand in JSON, and the bytes behind it."""
     if len(tensors) != 1:
         raise RequestError(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.inputs[0].name!r}")

@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from edgekit.runner.monitor.exposition import Family
 from edgekit.runner.monitor.histogram import buckets
 from edgekit.runner.monitor.machine import Machine
+from edgekit.serve.batcher import SIZES
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
-from edgekit.serve.curve import SIZES
 from edgekit.serve.errors import Reason
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """One family after the other."""
-        slots = {(entry.names[0], entry.proven.version): entry.slot for entry in self._supervisor.entries}
+        slots = {(entry.names[0], entry.bundle.version): entry.slot for entry in self._supervisor.entries}
         sums = {names: self._memory.sums(slot) for names, slot in slots.items()}
         yield from _triton(sums)
         yield self._whole(slots, sums)

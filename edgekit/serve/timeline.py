@@ -15,7 +15,7 @@ from edgekit.serve.errors import RequestError
 
 if TYPE_CHECKING:
     from edgekit.serve.batcher import Answer
-    from edgekit.serve.served import Served
+    from edgekit.serve.served_model import ServedModel
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,14 +67,14 @@ class Timeline:
         self.attributes["http.request.body.size"] = size_bytes
         self.until_ns = perf_counter_ns()
 
-    async def asked(self, served: Served, answer: Awaitable[Answer]) -> Answer:
+    async def asked(self, served: ServedModel, answer: Awaitable[Answer]) -> Answer:
         """Await the answer of a model to samples that are decoded by now, and note what no other part tells of it."""
         if not self._is_decoded:
             self._is_decoded = True
             self.add(Part("decode", self.until_ns, perf_counter_ns()))
             self.attributes["edgekit.model"] = served.name
-            self.attributes["edgekit.version"] = served.proven.version
-            self.attributes["edgekit.interpreter"] = served.proven.interpreter
+            self.attributes["edgekit.version"] = served.bundle.version
+            self.attributes["edgekit.interpreter"] = served.bundle.interpreter
         self._has_run = False
         self.until_ns = perf_counter_ns()
         try:

@@ -25,18 +25,17 @@ from uvicorn.server import ServerState
 
 from edgekit.runner.commands.serve import Settings
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.serve.admission import Admission
 from edgekit.serve.app import App
+from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
 from edgekit.serve.counters import FIELDS, Memory
 from edgekit.serve.handover import Secrets, received
-from edgekit.serve.limits import Limits
+from edgekit.serve.load_shedding import EarlyRefusal
 from edgekit.serve.log import log, unhandled
-from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
-from edgekit.serve.served import Served
+from edgekit.serve.served_model import ServedModel
 
 if TYPE_CHECKING:
-    from edgekit.serve.cache import Remembered
+    from edgekit.serve.cache import WorkerCache
     from edgekit.serve.tracing import Tracer
 
 IDLE_CHECK_S = 0.05
@@ -82,8 +81,10 @@ class Worker:
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, Admission(self.app, refused_late)
-        GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
+        GuardedProtocol.lag, GuardedProtocol.early = self.app.lag, EarlyRefusal(self.app, refused_late)
+        GuardedProtocol.limits = ConnectionLimits(
+            settings.receive_s, settings.most_header_bytes, settings.most_connections
+        )
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
             sock=self.listening,
@@ -112,11 +113,11 @@ class Worker:
     async def serve(self, entries: list[Entry]) -> None:
         """Serve exactly these: new ones are opened beside the old, then all names change at once."""
         app = self.app
-        had = {served.proven.identity: served for served in app.versions.values()}
-        models: dict[str, Served] = {}
-        versions: dict[tuple[str, str], Served] = {}
+        had = {served.bundle.identity: served for served in app.versions.values()}
+        models: dict[str, ServedModel] = {}
+        versions: dict[tuple[str, str], ServedModel] = {}
         for entry in entries:  # in the order of versions: the highest keeps the name
-            served = had.get(entry.proven.identity)
+            served = had.get(entry.bundle.identity)
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 row[FIELDS["pending"]] = 0  # of a worker that was killed
@@ -127,8 +128,8 @@ class Worker:
                         log(f"{served.name}: {served.cache.state}")
             for name in entry.names:
                 models[name] = served
-                versions[name, entry.proven.version] = served
-        app.slots = {entry.proven.identity: entry.slot for entry in entries}
+                versions[name, entry.bundle.version] = served
+        app.slots = {entry.bundle.identity: entry.slot for entry in entries}
         app.models, app.versions = models, versions
         kept = set(map(id, versions.values()))
         for served in had.values():
@@ -164,15 +165,15 @@ def _tracer(settings: Settings) -> Tracer:
     return Tracer(settings)
 
 
-def _remembered(settings: Settings, number: int, redis: str) -> Remembered:
-    from edgekit.serve.cache import Remembered, Store
+def _remembered(settings: Settings, number: int, redis: str) -> WorkerCache:
+    from edgekit.serve.cache import AnswerStore, WorkerCache
 
     shared = None
     if redis:
-        from edgekit.serve.redis_cache import Shared
+        from edgekit.serve.redis_cache import RedisCache
 
-        shared = Shared(redis, says=number == 0)
-    return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
+        shared = RedisCache(redis, says=number == 0)
+    return WorkerCache(AnswerStore(settings.cache_bytes, settings.cache_ttl_s), shared)
 
 
 def _let_nobody_in(listening: socket.socket) -> None:
@@ -189,12 +190,12 @@ def _let_nobody_in(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
-def _open(entry: Entry, settings: Settings, row: memoryview) -> Served:
+def _open(entry: Entry, settings: Settings, row: memoryview) -> ServedModel:
     with quiet_native():  # LiteRT reports to every user that it made a delegate
-        return Served(entry.names[0], entry.proven, settings, row)
+        return ServedModel(entry.names[0], entry.bundle, settings, row)
 
 
-async def _close(served: Served) -> None:
+async def _close(served: ServedModel) -> None:
     """Let go of a model when no request holds it, and what runs for a caller that has gone is finished."""
     while served.users or not served.batcher.is_idle:
         await asyncio.sleep(IDLE_CHECK_S)
@@ -235,14 +236,14 @@ async def run(worker: Worker, control: socket.socket) -> None:
 
 async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
     """Look at samples between answers, and tell the supervisor."""
-    from edgekit.serve.watch.watcher import watch
+    from edgekit.serve.watch import watch
 
     def send(sketches: dict[str, Any]) -> None:
         if writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
             writer.write(orjson.dumps({"sketches": sketches}) + b"\n")
 
     await watch(
-        lambda: [(each.proven.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
+        lambda: [(each.bundle.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
         send,
     )
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.curve import Curve
+from edgekit.serve.batcher import Answer, Batcher, Curve
 from edgekit.serve.errors import RequestError
 
 PAYS = Curve({1: 0.4, 2: 0.5, 4: 0.7, 8: 1.0})

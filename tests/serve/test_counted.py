@@ -10,12 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from edgekit.serve.batcher import Batcher
-from edgekit.serve.budget import Budget
-from edgekit.serve.counted import Counted, refused_early
-from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
-from edgekit.serve.curve import Curve
+from edgekit.serve.batcher import Batcher, Curve
+from edgekit.serve.counters import FIELDS, NO_MODEL, Memory, ModelRequest, refused_early
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
+from edgekit.serve.request import MemoryBudget
 
 FOR_EVER = float("inf")
 
@@ -33,7 +31,7 @@ def ended(error: BaseException) -> dict[str, int]:
     """What a request to a model counts that meets this, and is told to the door as well."""
     memory = Memory(1)
     try:
-        with Counted(Model(memory.row(0, 3)), time.perf_counter_ns(), Budget(0)):
+        with ModelRequest(Model(memory.row(0, 3)), time.perf_counter_ns(), MemoryBudget(0)):
             raise error
     except RequestError as refusal:
         refused_early(memory.row(0, NO_MODEL), refusal)
@@ -63,7 +61,7 @@ def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.C
     row = Memory(1).row(0, 0)
     with (
         pytest.raises(RequestError, match="^internal error$") as caught,
-        Counted(Model(row), time.perf_counter_ns(), Budget(0)),
+        ModelRequest(Model(row), time.perf_counter_ns(), MemoryBudget(0)),
     ):
         raise ValueError("a secret of the client")
     assert caught.value.status == 500
@@ -93,7 +91,7 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
 def test_a_model_that_takes_a_slot_begins_at_zero_in_every_worker() -> None:
     memory = Memory(2)
     for worker in (0, 1):
-        with pytest.raises(RequestError), Counted(Model(memory.row(worker, 5)), 0, Budget(0)):
+        with pytest.raises(RequestError), ModelRequest(Model(memory.row(worker, 5)), 0, MemoryBudget(0)):
             raise RequestError(400, "x")
     assert memory.sums(5)["refused_invalid"] == 2
     memory.clear(5)

@@ -13,10 +13,10 @@ pytest.importorskip("google.protobuf")
 from edgekit.serve import grpc_wire, wire
 from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import message
-from edgekit.serve.several import Several
+from edgekit.serve.wire import SeveralInputs
 
-IMAGE = wire.Input("image", "UINT8", (8, 8, 1))
-TWO = Several([IMAGE, wire.Input("more", "FP32", (2,))], [None, None])
+IMAGE = wire.TensorInput("image", "UINT8", (8, 8, 1))
+TWO = SeveralInputs([IMAGE, wire.TensorInput("more", "FP32", (2,))], [None, None])
 MOST = 8 << 20
 IN_TIME_S = 0.5
 
@@ -38,7 +38,7 @@ def shaped(shape: list[int], **more: Any) -> dict[str, Any]:
 
 def test_a_plain_request_is_taken_whatever_its_length() -> None:
     assert parsed(request().SerializeToString()).samples.shape == (1, 8, 8, 1)
-    large = wire.Input("image", "FP32", (1000, 1000))
+    large = wire.TensorInput("image", "FP32", (1000, 1000))
     asked = request(
         inputs=[{"name": "image", "datatype": "FP32", "shape": [3, 1000, 1000]}], raw_input_contents=[bytes(12_000_000)]
     )

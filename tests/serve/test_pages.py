@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.serve.errors import RequestError
-from edgekit.serve.page import PAGE
-from edgekit.serve.pages import check_no_page, policy
+from edgekit.serve.page import PAGE, check_no_page, policy
 from tests.serve.conftest import Start
 from tests.serve.server import Server
 

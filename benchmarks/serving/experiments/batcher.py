@@ -14,7 +14,7 @@ from benchmarks.serving.machine import Server
 from benchmarks.serving.plan import Plan, sample_of
 from benchmarks.serving.report import Finding
 from benchmarks.serving.wrk import Post, Wrk
-from edgekit.serve.curve import SIZES
+from edgekit.serve.batcher import SIZES
 
 TITLE = "the batcher over the best fixed size, by connections, digits on LiteRT, OpenVINO and ONNX"
 TARGETS = ("tflite", "openvino", "onnx")

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from edgekit.runner import pyz
-from edgekit.serve import span_export
+from edgekit.serve import tracing
 from tests.conftest import ROOT
 from tests.runner.conftest import samples as images
 from tests.serve.conftest import Start
@@ -72,7 +72,7 @@ def test_all_are_answered_whatever_the_collector_does_and_the_end_is_soon(
         assert resident_kb(worker) - before < 8192
         assert kind == "down" or made
         server.signal(signal.SIGTERM)
-        assert server.wait(span_export.STOP_S + 10) == 0
+        assert server.wait(tracing.STOP_S + 10) == 0
     assert server.said().count("answers do not wait") == (kind != "endless")  # whose status is 200
     assert "5600 spans were lost" in server.said() or kind == "endless"
 
@@ -119,7 +119,7 @@ def put() -> Iterator[None]:
 
 def span() -> ReadableSpan:
     """The smallest that can be sent."""
-    return ReadableSpan("x", SpanContext(1, 1, False, TraceFlags(1)), resource=span_export.resource())
+    return ReadableSpan("x", SpanContext(1, 1, False, TraceFlags(1)), resource=tracing.resource())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_whoever_does_not_take_spans_is_named_with_a_reason(
     says: bytes, reason: str, put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with talking(says) as (url, _):
-        one = span_export.SpanQueue(url)
+        one = tracing.SpanQueue(url)
         one.put([span()])
         told, said = f"traces: {url}: {reason}; spans are lost", ""
         until = time.monotonic() + 20
@@ -148,7 +148,7 @@ def test_a_trace_that_has_no_room_is_dropped_whole_and_putting_never_waits(
     put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with talking(b"") as (url, made):
-        one = span_export.SpanQueue(url)
+        one = tracing.SpanQueue(url)
         for _ in range(1000):
             one.put([span()] * 7)
         until = time.monotonic() + 20
@@ -189,8 +189,7 @@ from edgekit.serve.counters import Memory
 from edgekit.serve.handover import Secrets
 from edgekit.runner.commands.serve import Settings
 assert worker.Worker(Settings(()), 0, None, Memory(1), Secrets()).tracer is None
-own = "edgekit.serve.tracing", "edgekit.serve.span_export"
-print([name for name in sys.modules if name.startswith(("opentelemetry", *own, "requests"))])
+print([name for name in sys.modules if name.startswith(("opentelemetry", "edgekit.serve.tracing", "requests"))])
 """
 
 

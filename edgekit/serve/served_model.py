@@ -15,52 +15,52 @@ from edgekit.runner import joined, postprocess
 from edgekit.runner.commands.serve import Settings
 from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
 from edgekit.runner.model import Model, open_model
-from edgekit.serve import counters, several, wire
+from edgekit.serve import counters, wire
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, Memory
 from edgekit.serve.errors import RequestError
-from edgekit.serve.proven import Proven, open_batches
+from edgekit.serve.repository import ValidatedBundle, open_batches
 from edgekit.serve.timeline import timed
 
 if TYPE_CHECKING:
-    from edgekit.serve.cache import Cached, Remembered
-    from edgekit.serve.watch.watcher import Watcher
+    from edgekit.serve.cache import AnswerCache, WorkerCache
+    from edgekit.serve.watch import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
 """Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
 
 
-class Served:
+class ServedModel:
     """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
 
-    def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
-        bundle = bundles.read(proven.source)
-        if bundle.identity != proven.identity:
-            raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
-        self.name, self.proven, self.row = name, proven, row
-        self.model = open_model(bundle, proven.threads, proven.interpreter)
+    def __init__(self, name: str, validated: ValidatedBundle, settings: Settings, row: memoryview) -> None:
+        bundle = bundles.read(validated.source)
+        if bundle.identity != validated.identity:
+            raise TrustError(f"{validated.path}: was changed after it was proven; load it again")
+        self.name, self.bundle, self.row = name, validated, row
+        self.model = open_model(bundle, validated.threads, validated.interpreter)
         self.manifest, self.members = bundle.manifest, bundle.members
-        self.curve = proven.curve if settings.batch else type(proven.curve)({1: proven.ms[1]})
+        self.curve = validated.curve if settings.batch else type(validated.curve)({1: validated.ms[1]})
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
         delay_s = settings.queue_delay_ms / 1e3
         self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, delay_s)
-        self.input = several.taken(self.manifest.raw)
+        self.input = wire.model_input(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
             self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
-        self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
+        self.binary_values = tuple(wire.RequestedOutput(name, True, 0) for name in self._values)
         self.users = 0  # requests that hold this model, whether they wait, run, or are still being received
-        self.cache: Cached | None = None
+        self.cache: AnswerCache | None = None
         self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 
-    async def put_cache(self, remembered: Remembered) -> None:
+    async def put_cache(self, remembered: WorkerCache) -> None:
         """Put a cache before the queue."""
-        from edgekit.serve.cache import Cached
+        from edgekit.serve.cache import AnswerCache
 
         shape = self.manifest.output_shape
-        self.cache = Cached(remembered, self.proven, self.prepare, self.batcher, shape, self.row)
+        self.cache = AnswerCache(remembered, self.bundle, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
     @timed("preprocess")
@@ -102,7 +102,7 @@ class Served:
 
     @timed("postprocess")
     def tensors(
-        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
+        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.RequestedOutput, ...] | None, binary: bool
     ) -> list[tuple[wire.Tensor, bool]]:
         """What a request asks for, each with whether it goes as binary; without `wanted`, all there is."""
         started = perf_counter_ns()
@@ -110,12 +110,12 @@ class Served:
             postprocess.check_finite(outputs)
         except BackendError as error:
             raise RequestError(500, str(error)) from None
-        asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
+        asked = wanted if wanted is not None else tuple(wire.RequestedOutput(name, binary, 0) for name in self.outputs)
         made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
         counters.took(self.row, "compute_output", perf_counter_ns() - started)
         return made
 
-    def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
+    def _tensor(self, wanted: wire.RequestedOutput, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
         if wanted.name == ANSWER:
             if wanted.classes:
                 raise RequestError(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
@@ -175,7 +175,7 @@ class Served:
         """The protocol's model metadata."""
         return {
             "name": self.name,
-            "versions": [self.proven.version],
+            "versions": [self.bundle.version],
             "platform": f"edgekit_{self.manifest.target}",
             "inputs": [
                 {"name": each.name, "datatype": each.datatype, "shape": [-1, *each.shape]} for each in self.input.inputs
@@ -209,7 +209,7 @@ class Served:
                 *({"name": name, "data_type": "TYPE_FP32", "dims": list(dims)} for name, dims in self._values.items()),
                 {"name": ANSWER, "data_type": "TYPE_STRING", "dims": [1]},
             ],
-            "instance_group": [{"name": self.proven.interpreter, "kind": "KIND_CPU", "count": workers}],
+            "instance_group": [{"name": self.bundle.interpreter, "kind": "KIND_CPU", "count": workers}],
             **(batching if self.curve.pays else {}),
             **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
@@ -219,10 +219,10 @@ class Served:
         sums = memory.sums(slot)
         return {
             "name": self.name,
-            "version": self.proven.version,
+            "version": self.bundle.version,
             "task": self.manifest.task,
             "target": self.manifest.target,
-            "interpreter": f"{self.proven.interpreter} {self.proven.interpreter_version}",
+            "interpreter": f"{self.bundle.interpreter} {self.bundle.interpreter_version}",
             "input": self.input.describe(),
             "kind": self.manifest.raw.kind,
             "values": math.prod(self.manifest.raw.shape),
@@ -241,7 +241,7 @@ class Served:
 
 def _watcher(name: str, model: Model, pool: ThreadPoolExecutor | None, settings: Settings) -> Watcher | None:
     """None where the bundle has no reference, or a broken one; the supervisor says so."""
-    from edgekit.serve.watch.watcher import Watcher
+    from edgekit.serve.watch import Watcher
 
     try:
         return Watcher(name, model, pool, settings.watch_per_s, settings.canary_s)
