@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 import orjson
@@ -21,9 +21,12 @@ from edgekit.serve.errors import RequestError
 from edgekit.serve.log import log, where
 from edgekit.serve.page import check_no_page
 from edgekit.serve.request import check_token
+from edgekit.serve.routing import Route, Router
 from edgekit.serve.supervisor import Supervisor
 
 MOST_BODY_BYTES = 1 << 20
+Response = tuple[int, bytes, bytes]
+"""Status, body, type of content."""
 
 
 async def open_admin(supervisor: Supervisor) -> str:
@@ -74,32 +77,50 @@ class Admin:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, bytes, bytes]:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Response:
         check_no_page(scope["headers"], self.supervisor.settings.admin_host)
         if self.tokens:
             check_token(self.tokens, dict(scope["headers"]))
-        path, method = scope["path"], scope["method"]
-        if path == "/metrics":
-            return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
-        parts = path.split("/")[1:]
-        if parts[:2] == ["v2", "repository"] and method != "POST":
-            raise RequestError(405, f"method: got {method}; use POST", allow="POST")
-        if path == "/v2/repository/index":
-            await _body(receive)
-            return 200, orjson.dumps(await self._index()), b"application/json"
-        if parts[:3] == ["v2", "repository", "models"] and len(parts) == 5 and parts[4] in ("load", "unload"):
-            _check_parameters(await _body(receive))
-            async with self.supervisor.changing:
-                await (self._load if parts[4] == "load" else self._unload)(parts[3])
-            return 200, b"{}", b"application/json"
-        if path in ("/v2/health/live", "/v2/health/ready"):
-            ready = not self.supervisor.stopping.is_set()
-            status = 200 if ready or path.endswith("live") else 503
-            return status, orjson.dumps({"live": True, "ready": ready}), b"application/json"
-        if path in ("/v2", "/v2/"):
-            facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
-            return 200, orjson.dumps(facts), b"application/json"
-        raise RequestError(404, f"path: got {path}; here are /metrics and /v2/repository")
+        handler, values = ROUTES.find(scope["method"], scope["path"])
+        return await handler(self, receive, **values)
+
+    async def metrics(self, receive: Receive) -> Response:
+        """For Prometheus."""
+        return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
+
+    async def live(self, receive: Receive) -> Response:
+        """Whether the process answers."""
+        return self._health(200)
+
+    async def ready(self, receive: Receive) -> Response:
+        """Not while the server stops."""
+        return self._health(503 if self.supervisor.stopping.is_set() else 200)
+
+    def _health(self, status: int) -> Response:
+        return _json({"live": True, "ready": not self.supervisor.stopping.is_set()}, status)
+
+    async def metadata(self, receive: Receive) -> Response:
+        """Name, version, extensions."""
+        return _json({"name": "edgekit", "version": __version__, "extensions": ["model_repository"]})
+
+    async def index(self, receive: Receive) -> Response:
+        """What is served, and what lies in the folders and is not."""
+        await _body(receive)
+        return _json(await self._index())
+
+    async def load(self, receive: Receive, model: str) -> Response:
+        """Validate again what the folders hold under this name, and serve it."""
+        _check_parameters(await _body(receive))
+        async with self.supervisor.changing:
+            await self._load(model)
+        return _json({})
+
+    async def unload(self, receive: Receive, model: str) -> Response:
+        """Serve it no longer."""
+        _check_parameters(await _body(receive))
+        async with self.supervisor.changing:
+            await self._unload(model)
+        return _json({})
 
     async def _index(self) -> list[dict[str, str]]:
         """What is served, and what lies in the folders and is not."""
@@ -180,3 +201,23 @@ async def _body(receive: Receive) -> bytes:
         if len(body) > MOST_BODY_BYTES:
             raise RequestError(413, f"body: longer than {MOST_BODY_BYTES} bytes")
     return body
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return status, orjson.dumps(value), b"application/json"
+
+
+ANY = ("GET", "HEAD", "POST")
+ROUTES: Router[Callable[..., Awaitable[Response]]] = Router(
+    [
+        Route(ANY, "/metrics", Admin.metrics),
+        Route(("POST",), "/v2/repository/index", Admin.index),
+        Route(("POST",), "/v2/repository/models/{model}/load", Admin.load),
+        Route(("POST",), "/v2/repository/models/{model}/unload", Admin.unload),
+        Route(ANY, "/v2/health/live", Admin.live),
+        Route(ANY, "/v2/health/ready", Admin.ready),
+        Route(ANY, "/v2", Admin.metadata),
+        Route(ANY, "/v2/", Admin.metadata),
+    ],
+    "here are /metrics and /v2/repository",
+)

@@ -96,7 +96,7 @@ class Calls:
 
     async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
         """Whether requests should be sent: not before all models are open, and not while it drains."""
-        return message("ServerReadyResponse")(ready=self._is_ready)
+        return message("ServerReadyResponse")(ready=self.app.ready)
 
     async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
         """Name, version, extensions."""
@@ -108,7 +108,7 @@ class Calls:
             self._model(request.name, request.version)
         except RequestError:
             return message("ModelReadyResponse")(ready=False)
-        return message("ModelReadyResponse")(ready=self._is_ready)
+        return message("ModelReadyResponse")(ready=self.app.ready)
 
     async def model_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
         """Inputs and outputs."""
@@ -150,15 +150,11 @@ class Calls:
             asked = grpc_wire.parse(request, served.input, served.outputs)
             held.take(COPIES * asked.samples.nbytes)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
-            answer = await app.run(served, asked.samples, timeout_ms, None, held, monotonic())
+            answer = await app.run(served, asked.samples, app.deadline_s(timeout_ms, monotonic()), None, held)
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
             response = grpc_wire.response(served.name, served.bundle.version, asked.id, tensors)
         served.finished(answer, arrived_ns)
         return response
-
-    @property
-    def _is_ready(self) -> bool:
-        return self.app.is_ready and not self.app.is_draining
 
     def _model(self, name: str, version: str) -> ServedModel:
         return self.app.model(name, version or None)

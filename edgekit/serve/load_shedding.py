@@ -117,7 +117,7 @@ class EarlyRefusal:
                 return False
             if app.tokens:
                 check_token(app.tokens, found)
-            served = app.served_at(url.decode("ascii"))
+            served = app.model_at(url.decode("ascii"))
         except (RequestError, ValueError):
             return False
         refused(served.row, late(0), perf_counter_ns())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING, Any
 
@@ -146,15 +148,21 @@ class ServedModel:
 
     @timed("postprocess")
     def answers(
-        self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None
+        self,
+        outputs: np.ndarray,
+        samples: np.ndarray,
+        top_k: int = 5,
+        sizes: Iterable[tuple[int, int] | None] = repeat(None),
     ) -> list[dict[str, Any]]:
         """Each sample's answer as the bundle's task gives it, without scores and times.
+
+        `sizes` are those of the pictures that the samples were made of, None for anything else.
 
         An anomaly's answer runs the preprocess steps again: what waits in the queue is budgeted as model inputs alone,
         and an answer out of the cache has had no input.
         """
         found = []
-        for row, raw in zip(outputs, samples):
+        for row, raw, size in zip(outputs, samples, sizes):
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
             except InputError as error:

@@ -179,7 +179,7 @@ class Supervisor:
             from edgekit.serve.watch import Verdicts
 
             self.verdicts = Verdicts()
-            self.verdicts.watch(self.entries)
+            await asyncio.to_thread(self.verdicts.watch, self.entries)  # it reads whole bundles
             self._tasks.append(asyncio.create_task(self._evaluate(self.verdicts)))
         try:
             self.listening.listen(BACKLOG)  # not before: whoever connects must not wait for the proofs
@@ -206,7 +206,7 @@ class Supervisor:
         self.entries, self.slots = entries, {each: slot for each, slot in slots.items() if each in kept}
         self._forget_copies()
         if self.verdicts is not None:
-            self.verdicts.watch(entries)
+            await asyncio.to_thread(self.verdicts.watch, entries)
 
     async def _evaluate(self, verdicts: Verdicts) -> None:
         """Hold what the workers saw against validation, and tell all of them."""

@@ -34,6 +34,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from edgekit import __version__
 from edgekit.runner.commands.serve import Settings
+from edgekit.serve.app import ROUTES
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError, late, printable
 from edgekit.serve.log import log
 from edgekit.serve.timeline import CURRENT, Part, Timeline, error_type
@@ -46,6 +47,15 @@ RANDOM_FLAG = 0x02
 """Of Trace Context level 2: whoever makes a span in a trace hands it on."""
 GRPC_FAULTS = frozenset(("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"))
 """Codes of gRPC that are a server's errors; the others are its clients'."""
+QUEUE, BATCH = 2048, 128
+EXPORT_S, STOP_S = 5.0, 3.0
+SAY_AGAIN_S = 600.0
+"""Between two lines about the same collector: one that comes and goes must not fill a disk."""
+SWITCH_S = 5e-4
+"""After so long the thread that encodes spans lets the event loop have Python's lock; 5 ms by default."""
+MOST_REPLY_BYTES = 4096
+SILENT = ("opentelemetry", "urllib3", "requests")
+"""They would write a line for each bad header of a client, and for each span that is dropped."""
 
 
 class Sampling:
@@ -105,7 +115,7 @@ class Tracer:
         if contexts is None or scope["path"].startswith("/v2/health/"):
             return None
         method, path = scope["method"], scope["path"]
-        known, route = method in METHODS, _route(path.split("/"))
+        known, route = method in METHODS, _route(path)
         attributes = {
             "http.request.method": method if known else "_OTHER",
             "url.path": printable(path[:LONGEST_PATH]),
@@ -246,24 +256,10 @@ def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _route(parts: list[str]) -> str:
+def _route(path: str) -> str:
     """The path with names for what differs; empty for what asks no model."""
-    if parts[1:2] == ["predict"]:
-        return "/predict"
-    if parts[:3] != ["", "v2", "models"] or parts[-1] != "infer":
-        return ""
-    return {5: "/v2/models/{model}/infer", 7: "/v2/models/{model}/versions/{version}/infer"}.get(len(parts), "")
-
-
-QUEUE, BATCH = 2048, 128
-EXPORT_S, STOP_S = 5.0, 3.0
-SAY_AGAIN_S = 600.0
-"""Between two lines about the same collector: one that comes and goes must not fill a disk."""
-SWITCH_S = 5e-4
-"""After so long the thread that encodes spans lets the event loop have Python's lock; 5 ms by default."""
-MOST_REPLY_BYTES = 4096
-SILENT = ("opentelemetry", "urllib3", "requests")
-"""They would write a line for each bad header of a client, and for each span that is dropped."""
+    found = ROUTES.match(path)
+    return found[0].path if found is not None and "POST" in found[0].methods else ""
 
 
 def resource() -> Resource:
