@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, perf_counter_ns
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ class HttpRequest(NamedTuple):
     headers: Headers
     receive: Receive
     arrived_ns: int
-    values: dict[str, str]
+    values: Mapping[str, str]
 
 
 class App:
@@ -124,7 +124,7 @@ class App:
             raise RequestError(404, f"path: got {path}; {THERE_IS}")
         return self._named(route[1])
 
-    def _named(self, values: dict[str, str]) -> ServedModel:
+    def _named(self, values: Mapping[str, str]) -> ServedModel:
         return self.model(values["model"], values.get("version"))
 
     def model(self, name: str, version: str | None = None) -> ServedModel:
@@ -172,16 +172,16 @@ class App:
         timeout_ms = timeout_ms or self.settings.deadline_ms
         return since_s + timeout_ms / 1e3 if timeout_ms else math.inf
 
-    async def run(
+    def run(
         self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, held: Reservation
-    ) -> Answer:
+    ) -> Awaitable[Answer]:
         """Samples through the model's queue, which refuses what would be late.
 
         Without `receive`, a caller that has gone cancels the task itself. What waits in the queue are the model's
         inputs, float32 of as many values, which `held` is charged with.
         """
         timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, held)
-        return await (answer if timeline is None else timeline.asked(served, answer))
+        return answer if timeline is None else timeline.asked(served, answer)
 
     async def _run(
         self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, held: Reservation

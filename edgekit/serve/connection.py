@@ -121,12 +121,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._next is None:
             return
         cycle, self._next = self._next, None
-        self._keep_task(start_eagerly(cycle.run_asgi(self.app), self.loop))
-
-    def _keep_task(self, task: asyncio.Task[None] | None) -> None:
+        task = start_eagerly(cycle.run_asgi(self.app), self.loop)
         if task is not None:
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self._keep_task(task)
+
+    def _keep_task(self, task: asyncio.Task[None]) -> None:
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _stay(self, rest: bytes) -> None:
         """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""

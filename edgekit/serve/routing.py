@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from edgekit.serve.errors import RequestError
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+REMEMBERED_PATHS = 64
+"""A client asks the same path again and again, and a search through the table takes a microsecond."""
 
 
 class Route(NamedTuple, Generic[Handler]):
@@ -29,16 +35,17 @@ class Router(Generic[Handler]):
         """`there_is` is what the answer to an unknown path says of those that are known."""
         self._routes = [(_pattern(route.path), route) for route in routes]
         self._there_is = there_is
+        self.match = lru_cache(REMEMBERED_PATHS)(self._match)
 
-    def match(self, path: str) -> tuple[Route[Handler], dict[str, str]] | None:
+    def _match(self, path: str) -> tuple[Route[Handler], Mapping[str, str]] | None:
         """The route of a path, whatever the method, and the values of its names; None where there is none."""
         for pattern, route in self._routes:
             found = pattern.fullmatch(path)
             if found is not None:
-                return route, found.groupdict()
+                return route, MappingProxyType(found.groupdict())
         return None
 
-    def find(self, method: str, path: str) -> tuple[Handler, dict[str, str]]:
+    def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         """The handler of a request, and the values in its path; RequestError (404 or 405) where there is none."""
         found = self.match(path)
         if found is None:
