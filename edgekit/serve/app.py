@@ -164,6 +164,13 @@ class App:
             return 200, [JSON], encoded
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
+    async def no_model(self, request: HttpRequest) -> Response:
+        """Always RequestError (404): a path that asks for an answer and names no model."""
+        path = request.scope["path"]
+        raise RequestError(
+            404, f"path: got {path}; use /v2/models/NAME/infer or /v2/models/NAME/versions/VERSION/infer"
+        )
+
     def deadline_s(self, timeout_ms: float, since_s: float) -> float:
         """Of `time.monotonic`, for a request that came at `since_s`; infinity where nobody sets one.
 
@@ -368,6 +375,8 @@ ROUTES: Router[Callable[[App, HttpRequest], Awaitable[Response]]] = Router(
     [
         Route(POST, "/v2/models/{model}/infer", App.infer),
         Route(POST, "/v2/models/{model}/versions/{version}/infer", App.infer),
+        Route(POST, "/v2/infer", App.no_model),
+        Route(POST, "/v2/{path*}/infer", App.no_model),
         Route(("POST", "PUT"), "/predict", App.predict),
         Route(("POST", "PUT"), "/predict/{file*}", App.predict),  # so `curl -T FILE …/predict/` sends it
         Route(GET, "/", App.page),

@@ -34,7 +34,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from edgekit import __version__
 from edgekit.runner.commands.serve import Settings
-from edgekit.serve.app import ROUTES
+from edgekit.serve.app import ROUTES, App
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError, late, printable
 from edgekit.serve.log import log
 from edgekit.serve.timeline import CURRENT, Part, Timeline, error_type
@@ -45,6 +45,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS
 LONGEST_PATH = 256
 RANDOM_FLAG = 0x02
 """Of Trace Context level 2: whoever makes a span in a trace hands it on."""
+ASKING = (App.infer, App.predict)
 GRPC_FAULTS = frozenset(("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"))
 """Codes of gRPC that are a server's errors; the others are its clients'."""
 QUEUE, BATCH = 2048, 128
@@ -259,7 +260,7 @@ def _text(value: object) -> str:
 def _route(path: str) -> str:
     """The path with names for what differs; empty for what asks no model."""
     found = ROUTES.match(path)
-    return found[0].path if found is not None and "POST" in found[0].methods else ""
+    return found[0].path if found is not None and found[0].handler in ASKING else ""
 
 
 def resource() -> Resource:
