@@ -120,7 +120,7 @@ class App:
     def model_at(self, path: str) -> ServedModel:
         """The model that a path names; RequestError (404) where there is none."""
         route = ROUTES.match(path)
-        if route is None:
+        if route is None or "model" not in route[1]:
             raise RequestError(404, f"path: got {path}; {THERE_IS}")
         return self._named(route[1])
 
@@ -166,10 +166,8 @@ class App:
 
     async def no_model(self, request: HttpRequest) -> Response:
         """Always RequestError (404): a path that asks for an answer and names no model."""
-        path = request.scope["path"]
-        raise RequestError(
-            404, f"path: got {path}; use /v2/models/NAME/infer or /v2/models/NAME/versions/VERSION/infer"
-        )
+        got = request.scope["path"]
+        raise RequestError(404, f"path: got {got}; use /v2/models/NAME/infer, or …/NAME/versions/VERSION/infer")
 
     def deadline_s(self, timeout_ms: float, since_s: float) -> float:
         """Of `time.monotonic`, for a request that came at `since_s`; infinity where nobody sets one.
