@@ -1,4 +1,4 @@
-"""`python -m edgekit.serve SETTINGS`: the server, as the command `serve` starts it."""
+"""`python -m edgekit.serve DESCRIPTOR`: the server, as the command `serve` starts it; its settings are read there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import ssl
 import sys
 from contextlib import suppress
 
+from edgekit.device.commands.serve import Settings
 from edgekit.runner.errors import InputError, RunnerError
 from edgekit.serve.admin import open_admin
+from edgekit.serve.handover import Secrets
 from edgekit.serve.log import log, unhandled
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
 from edgekit.serve.supervisor import Supervisor
 
 
@@ -78,4 +78,7 @@ def main(settings: Settings) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Settings.from_json(sys.argv[1])))
+    with open(int(sys.argv[1]), "rb") as handed:
+        handed.seek(0)
+        given = Settings.from_json(handed.read())
+    sys.exit(main(given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 import orjson
@@ -16,15 +16,17 @@ from edgekit import __version__
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import metrics, repository, wire
 from edgekit.serve.app import Receive, Send
-from edgekit.serve.headers import check_token
-from edgekit.serve.limits import Limits
+from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
+from edgekit.serve.errors import RequestError
 from edgekit.serve.log import log, where
-from edgekit.serve.pages import check_no_page
-from edgekit.serve.protocol import GuardedProtocol
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.page import check_no_page
+from edgekit.serve.request import check_token
+from edgekit.serve.routing import Route, Router
 from edgekit.serve.supervisor import Supervisor
 
 MOST_BODY_BYTES = 1 << 20
+Response = tuple[int, bytes, bytes]
+"""Status, body, type of content."""
 
 
 async def open_admin(supervisor: Supervisor) -> str:
@@ -45,7 +47,7 @@ async def open_admin(supervisor: Supervisor) -> str:
         access_log=False, proxy_headers=False, server_header=False, date_header=False, interface="asgi3",
     )  # fmt: skip
     config.load()
-    GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, 64)
+    GuardedProtocol.limits = ConnectionLimits(settings.receive_s, settings.most_header_bytes, 64)
     state = ServerState()
     await asyncio.get_running_loop().create_server(
         lambda: GuardedProtocol(config=config, server_state=state, app_state={}), sock=listening
@@ -66,8 +68,8 @@ class Admin:
         more: list[tuple[bytes, bytes]] = []
         try:
             status, body, kind = await self._answer(scope, receive)
-        except Refusal as refusal:
-            status, body, more = refusal.status, orjson.dumps({"error": refusal.reason}), _more(refusal)
+        except RequestError as refusal:
+            status, body, more = refusal.status, orjson.dumps({"error": refusal.text}), _more(refusal)
         except Exception as error:
             log(f"internal error: {where(error)}")
             status, body = 500, b'{"error":"internal error"}'
@@ -75,42 +77,60 @@ class Admin:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> tuple[int, bytes, bytes]:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Response:
         check_no_page(scope["headers"], self.supervisor.settings.admin_host)
         if self.tokens:
             check_token(self.tokens, dict(scope["headers"]))
-        path, method = scope["path"], scope["method"]
-        if path == "/metrics":
-            return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
-        parts = path.split("/")[1:]
-        if parts[:2] == ["v2", "repository"] and method != "POST":
-            raise Refusal(405, f"method: got {method}; use POST", allow="POST")
-        if path == "/v2/repository/index":
-            await _body(receive)
-            return 200, orjson.dumps(await self._index()), b"application/json"
-        if parts[:3] == ["v2", "repository", "models"] and len(parts) == 5 and parts[4] in ("load", "unload"):
-            _check_parameters(await _body(receive))
-            async with self.supervisor.changing:
-                await (self._load if parts[4] == "load" else self._unload)(parts[3])
-            return 200, b"{}", b"application/json"
-        if path in ("/v2/health/live", "/v2/health/ready"):
-            ready = not self.supervisor.stopping.is_set()
-            status = 200 if ready or path.endswith("live") else 503
-            return status, orjson.dumps({"live": True, "ready": ready}), b"application/json"
-        if path in ("/v2", "/v2/"):
-            facts = {"name": "edgekit", "version": __version__, "extensions": ["model_repository"]}
-            return 200, orjson.dumps(facts), b"application/json"
-        raise Refusal(404, f"path: got {path}; here are /metrics and /v2/repository")
+        handler, values = ROUTES.find(scope["method"], scope["path"])
+        return await handler(self, receive, **values)
+
+    async def metrics(self, receive: Receive) -> Response:
+        """For Prometheus."""
+        return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
+
+    async def live(self, receive: Receive) -> Response:
+        """Whether the process answers."""
+        return self._health(200)
+
+    async def ready(self, receive: Receive) -> Response:
+        """Not while the server stops."""
+        return self._health(503 if self.supervisor.stopping.is_set() else 200)
+
+    def _health(self, status: int) -> Response:
+        return _json({"live": True, "ready": not self.supervisor.stopping.is_set()}, status)
+
+    async def metadata(self, receive: Receive) -> Response:
+        """Name, version, extensions."""
+        return _json({"name": "edgekit", "version": __version__, "extensions": ["model_repository"]})
+
+    async def index(self, receive: Receive) -> Response:
+        """What is served, and what lies in the folders and is not."""
+        await _body(receive)
+        return _json(await self._index())
+
+    async def load(self, receive: Receive, model: str) -> Response:
+        """Validate again what the folders hold under this name, and serve it."""
+        _check_parameters(await _body(receive))
+        async with self.supervisor.changing:
+            await self._load(model)
+        return _json({})
+
+    async def unload(self, receive: Receive, model: str) -> Response:
+        """Serve it no longer."""
+        _check_parameters(await _body(receive))
+        async with self.supervisor.changing:
+            await self._unload(model)
+        return _json({})
 
     async def _index(self) -> list[dict[str, str]]:
         """What is served, and what lies in the folders and is not."""
         entries = self.supervisor.entries
         found = [
-            {"name": name, "version": entry.proven.version, "state": "READY"}
+            {"name": name, "version": entry.bundle.version, "state": "READY"}
             for entry in entries
             for name in entry.names
         ]
-        served = {os.path.realpath(entry.proven.path) for entry in entries}
+        served = {os.path.realpath(entry.bundle.path) for entry in entries}
         try:
             known = await asyncio.to_thread(_known, self.supervisor.settings.bundles, served)
         except RunnerError:
@@ -126,24 +146,24 @@ class Admin:
             known = await asyncio.to_thread(_known, supervisor.settings.bundles)
             paths = [path for path, base, _ in known if name == base or name.rpartition("-")[0] == base]
             if not paths:
-                raise Refusal(
+                raise RequestError(
                     400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in known}))}"
                 )
             bases = {base for path, base, _ in known if path in paths}
-            others = [entry.proven for entry in supervisor.entries if entry.proven.name not in bases]
+            others = [entry.bundle for entry in supervisor.entries if entry.bundle.name not in bases]
             await supervisor.change([*others, *await supervisor.prove(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
-            raise Refusal(400, str(error) or "the workers took too long") from None
+            raise RequestError(400, str(error) or "the workers took too long") from None
 
     async def _unload(self, name: str) -> None:
         supervisor = self.supervisor
-        gone = {entry.proven.identity for entry in supervisor.entries if name in (*entry.names, entry.proven.name)}
+        gone = {entry.bundle.identity for entry in supervisor.entries if name in (*entry.names, entry.bundle.name)}
         if not gone:
-            raise Refusal(400, f"model: got {name}; it is not served")
+            raise RequestError(400, f"model: got {name}; it is not served")
         try:
-            await supervisor.change([each.proven for each in supervisor.entries if each.proven.identity not in gone])
+            await supervisor.change([each.bundle for each in supervisor.entries if each.bundle.identity not in gone])
         except (BackendError, asyncio.TimeoutError) as error:
-            raise Refusal(500, str(error) or "the workers took too long") from None
+            raise RequestError(500, str(error) or "the workers took too long") from None
 
 
 def _known(places: Sequence[str], without: Container[str] = ()) -> list[tuple[str, str, str]]:
@@ -160,12 +180,12 @@ def _check_parameters(body: bytes) -> None:
     values = wire.parse_json(body)
     given = values.get("parameters", {}) if isinstance(values, dict) else None
     if not isinstance(given, dict):
-        raise Refusal(400, "parameters: use an object")
+        raise RequestError(400, "parameters: use an object")
     if set(given) - {"unload_dependents"}:
-        raise Refusal(400, "parameters: models come from the configured folders alone; leave config and files out")
+        raise RequestError(400, "parameters: models come from the configured folders alone; leave config and files out")
 
 
-def _more(refusal: Refusal) -> list[tuple[bytes, bytes]]:
+def _more(refusal: RequestError) -> list[tuple[bytes, bytes]]:
     found = [(b"allow", refusal.allow.encode())] if refusal.allow else []
     return found + ([(b"www-authenticate", b"Bearer")] if refusal.status == 401 else [])
 
@@ -175,9 +195,29 @@ async def _body(receive: Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":  # half a request is no order
-            raise Refusal(400, "the client hung up")
+            raise RequestError(400, "the client hung up")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > MOST_BODY_BYTES:
-            raise Refusal(413, f"body: longer than {MOST_BODY_BYTES} bytes")
+            raise RequestError(413, f"body: longer than {MOST_BODY_BYTES} bytes")
     return body
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return status, orjson.dumps(value), b"application/json"
+
+
+ANY = ("GET", "HEAD", "POST")
+ROUTES: Router[Callable[..., Awaitable[Response]]] = Router(
+    [
+        Route(ANY, "/metrics", Admin.metrics),
+        Route(("POST",), "/v2/repository/index", Admin.index),
+        Route(("POST",), "/v2/repository/models/{model}/load", Admin.load),
+        Route(("POST",), "/v2/repository/models/{model}/unload", Admin.unload),
+        Route(ANY, "/v2/health/live", Admin.live),
+        Route(ANY, "/v2/health/ready", Admin.ready),
+        Route(ANY, "/v2", Admin.metadata),
+        Route(ANY, "/v2/", Admin.metadata),
+    ],
+    "here are /metrics and /v2/repository",
+)

@@ -1,23 +1,112 @@
-"""The queue before one model: work-conserving, aware of deadlines, and each answer to its caller.
+"""The queue before one model, and the measured curve that it batches by.
 
-Nobody waits while the model is idle. When it is free, it takes as many samples as pay by the measured curve and still
-meet the earliest deadline. What cannot meet its deadline is refused at the door; what was cancelled or has expired
-never runs. A job that is running is finished even where its caller has gone.
+Nobody waits while the model is idle. When it is free, it takes as many samples as pay by the curve and still meet the
+earliest deadline. What cannot meet its deadline is refused at the door; what was cancelled or has expired never runs. A
+job that is running is finished even where its caller has gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from time import monotonic
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic, perf_counter_ns
 from typing import NamedTuple
 
 import numpy as np
 
-from edgekit.serve.curve import Curve
-from edgekit.serve.refusal import LATE, Refusal, busy
+from edgekit.serve.errors import DEADLINE_PASSED, busy, late
+from edgekit.serve.timeline import CURRENT, error_type
+
+SIZES = (1, 2, 4, 8, 16)
+"""Batches that are tried; other numbers of samples are split into these."""
+GAIN = 0.10
+"""A batch has to save this share of a sample's time against the size before it."""
+HAND_OVER_MS = 0.05
+"""What it costs a request to wait in the queue for others, in CPU time; a batch that saves less loses (measured)."""
+INLINE_MS = 1.0
+"""Below this, a call costs less than handing it to a thread and back (0.13 ms) delays those that wait."""
+ROUNDS = 25
+LONGEST_MEASUREMENT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Median milliseconds of one call, by the number of its samples; 1 is always there."""
+
+    ms: Mapping[int, float]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of calls for a request of many samples, ascending: each saves `GAIN` against the one before."""
+        kept = [1]
+        for size in sorted(self.ms):
+            if size > 1 and self.ms[size] / size <= (1 - GAIN) * self.ms[kept[-1]] / kept[-1]:
+                kept.append(size)
+        return tuple(kept)
+
+    @cached_property
+    def pays(self) -> bool:
+        """Whether requests that came together are worth joining: a sample saves more than the queue costs it."""
+        return any(self.ms[1] - self.ms[size] / size > HAND_OVER_MS for size in self.sizes)
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether a single call is too short to be handed to a thread."""
+        return self.ms[1] < INLINE_MS
+
+    @property
+    def gain(self) -> float:
+        """Samples per second of the best size, as a multiple of those of single calls."""
+        return max(self.ms[1] * size / self.ms[size] for size in self.sizes)
+
+    def take(self, waiting: int, slack_ms: float | None = None) -> int:
+        """How many of those that wait go next: the largest size that pays and still meets the earliest deadline."""
+        if not self.pays:
+            return 1
+        fitting = [size for size in self.sizes if size <= waiting and (slack_ms is None or self.ms[size] <= slack_ms)]
+        return fitting[-1] if fitting else 1
+
+    def total_ms(self, count: int) -> float:
+        """What `count` samples take, in the sizes that pay."""
+        if count <= 1:
+            return self.ms[1] * count
+        total = 0.0
+        for size in reversed(self.sizes):
+            calls, count = divmod(count, size)
+            total += calls * self.ms[size]
+        return total
+
+    def verdict(self) -> str:
+        """One sentence for the log and the page."""
+        single = f"one sample takes {self.ms[1]:.3g} ms"
+        if not self.pays:
+            return f"{single}; joining requests to batches does not pay here and is off"
+        return f"{single}; batches of {self.sizes[-1]} give {self.gain:.2f} times as many samples a second"
+
+
+def measure(call: Callable[[int], Callable[[], object] | None]) -> Curve:
+    """The curve of a model; `call(n)` gives a function that runs n samples, None where n cannot be run.
+
+    Sizes take turns, so that a disturbance meets all of them alike; medians of at most `ROUNDS` rounds.
+    """
+    calls = {size: made for size in SIZES if (made := call(size)) is not None}
+    for run in calls.values():
+        run()
+    taken: dict[int, list[int]] = {size: [] for size in calls}
+    begun = perf_counter_ns()
+    for _ in range(ROUNDS):
+        for size, run in calls.items():
+            started = perf_counter_ns()
+            run()
+            taken[size].append(perf_counter_ns() - started)
+        if perf_counter_ns() - begun > LONGEST_MEASUREMENT_S * 1e9:
+            break
+    return Curve({size: sorted(times)[len(times) // 2] / 1e6 for size, times in taken.items()})
+
 
 Execute = Callable[[np.ndarray], np.ndarray]
 """Model inputs (n, …) to outputs (n, …), n one of the curve's sizes."""
@@ -44,13 +133,14 @@ class Answer(NamedTuple):
 class Job:
     """Samples that came together. `deadline_s` is of `time.monotonic`, infinity where there is none."""
 
-    __slots__ = ("arrived_s", "deadline_s", "future", "x")
+    __slots__ = ("arrived_s", "deadline_s", "future", "timeline", "x")
 
     def __init__(self, x: np.ndarray, deadline_s: float, future: asyncio.Future[Answer]) -> None:
         self.x = x
         self.deadline_s = deadline_s
         self.arrived_s = monotonic()
         self.future = future
+        self.timeline = CURRENT.get()
 
 
 class Batcher:
@@ -89,14 +179,14 @@ class Batcher:
         return left + self._curve.total_ms(self._waiting) / 1e3
 
     def submit(self, x: np.ndarray, deadline_s: float) -> asyncio.Future[Answer] | Answer:
-        """The answer where it could be had at once, else a future of it; Refusal (503) where it would come too late."""
+        """The answer if it can be had at once, else a future of it; RequestError (503) if it would come too late."""
         count = len(x)
         if self._waiting + count > self._limit:
             self._drop_dead()
         if self._waiting + count > self._limit and self._waiting:
             raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
         if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
-            raise busy(LATE, self.wait_s())
+            raise late(self.wait_s())
         if self._executor is None and not self._curve.pays and self.is_idle:
             return self._run_inline(x)
         job = Job(x, deadline_s, asyncio.get_running_loop().create_future())
@@ -108,7 +198,16 @@ class Batcher:
 
     def _run_inline(self, x: np.ndarray) -> Answer:
         begun = monotonic()
-        outputs = _in_pieces(self._execute, self._curve, x)
+        error: BaseException | None = None
+        try:
+            outputs = _in_pieces(self._execute, self._curve, x)
+        except Exception as raised:
+            error = raised
+            raise
+        finally:
+            timeline = CURRENT.get()
+            if timeline is not None:
+                timeline.ran(int(begun * 1e9), int(begun * 1e9), error_type(error) if error else "", len(x))
         return Answer(outputs, 0, int((monotonic() - begun) * 1e9), len(x))
 
     def _schedule(self) -> None:
@@ -164,7 +263,7 @@ class Batcher:
         live: deque[Job] = deque()
         for job in self._queue:
             if job.deadline_s < now and not job.future.done():
-                job.future.set_exception(Refusal(503, "its deadline passed while it waited", 1))
+                job.future.set_exception(late(0, DEADLINE_PASSED))
             if job.future.done():
                 self._waiting -= len(job.x)
             else:
@@ -193,6 +292,7 @@ class Batcher:
         if isinstance(outcome, StopIteration):  # which no future takes
             outcome = RuntimeError("the model raised StopIteration")
         count = sum(len(job.x) for job in batch)
+        _note(batch, begun_s, outcome, count)
         first = 0
         for job in batch:
             last = first + len(job.x)
@@ -206,6 +306,15 @@ class Batcher:
             first = last
         if self._queue and self._scheduled is None:
             self._schedule()
+
+
+def _note(batch: list[Job], begun_s: float, outcome: np.ndarray | BaseException, count: int) -> None:
+    """For the spans of those that are traced; `monotonic` and `perf_counter` are one clock on Linux."""
+    traced = [(job, job.timeline) for job in batch if job.timeline is not None and not job.future.done()]
+    error = error_type(outcome) if isinstance(outcome, BaseException) else ""
+    links = tuple(timeline.context for _, timeline in traced) if len(batch) > 1 else ()
+    for job, timeline in traced:
+        timeline.ran(int(job.arrived_s * 1e9), int(begun_s * 1e9), error, count, links)
 
 
 def _in_pieces(execute: Execute, curve: Curve, x: np.ndarray) -> np.ndarray:

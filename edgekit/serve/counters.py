@@ -1,18 +1,28 @@
-"""Counters of all workers in one shared memory: each worker writes its own row, whoever is asked adds them up.
+"""Counters of all workers in one shared memory, and what a request counts there, whichever door it came by.
 
-So `/stats` tells the same truth at whichever worker it arrives. A worker that is started again goes on in its row.
+Each worker writes its own rows, and whoever is asked adds them up. So `/stats` tells the same truth at whichever worker
+it arrives, and a worker that is started again goes on in its rows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
+import traceback
 from collections.abc import Iterable
-from typing import Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms, place
-from edgekit.serve.curve import SIZES
-from edgekit.serve.refusal import REASONS
+from edgekit.runner.errors import InputError
+from edgekit.serve.batcher import SIZES
+from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
+from edgekit.serve.log import log, where
+from edgekit.serve.request import MemoryBudget, Reservation
+
+if TYPE_CHECKING:
+    from edgekit.serve.watch import Watcher
 
 MOST_MODELS = 64
 NO_MODEL = MOST_MODELS
@@ -31,7 +41,7 @@ FIELDS = {
         (
             *(f"{kind}_{part}" for kind in TIMED for part in ("count", "ns")),
             *PLAIN,
-            *(f"refused_{reason}" for reason in REASONS),
+            *(f"refused_{reason}" for reason in Reason),
             *(f"batch_{size}_{part}" for size in SIZES for part in ("count", "ns")),
         )
     )
@@ -119,3 +129,86 @@ def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[i
             if sums[f"batch_{size}_count"]
         ],
     }
+
+
+INPUTS = frozenset(("invalid", "too_large", "unsupported"))
+"""Reasons that lie with what the client sent; whoever watches the model is told."""
+
+
+class Counts(Protocol):
+    """A model as far as its requests are counted: its counters, who watches it, and how many requests hold it."""
+
+    row: memoryview
+    watcher: Watcher | None
+    users: int
+
+
+class ModelRequest:
+    """Around a request to one model: `with ModelRequest(served, arrived_ns, budget) as held`.
+
+    What is no refusal becomes one, with 500. What the request holds of the budget is released at its end.
+
+    Until its end the model counts the request among its users, so that a new version does not close the old one
+    under a request that is still being received.
+    """
+
+    __slots__ = ("_arrived_ns", "_held", "_row", "_served", "_watcher")
+
+    def __init__(self, served: Counts, arrived_ns: int, budget: MemoryBudget) -> None:
+        self._served, self._row, self._watcher = served, served.row, served.watcher
+        self._arrived_ns, self._held = arrived_ns, Reservation(budget)
+
+    def __enter__(self) -> Reservation:
+        self._served.users += 1
+        return self._held
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._served.users -= 1
+        self._held.release()
+        if error is None:
+            return
+        if isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
+            self._row[FIELDS["refused_cancelled"]] += 1
+        elif isinstance(error, RequestError):
+            refused(self._row, error, self._arrived_ns)
+            if self._watcher is not None and error.reason in INPUTS:
+                self._watcher.refused(InputError(error.text))
+        elif isinstance(error, Exception):
+            failure = internal(error)
+            refused(self._row, failure, self._arrived_ns)
+            raise failure from None
+
+
+def refused(row: memoryview, refusal: RequestError, arrived_ns: int) -> None:
+    """Count a refusal under a model."""
+    refusal.is_counted = True
+    timed(row, "fail", perf_counter_ns() - arrived_ns)
+    row[FIELDS[f"refused_{refusal.reason}"]] += 1
+
+
+def refused_early(row: memoryview, refusal: RequestError) -> None:
+    """Count one that was refused before its model was known; nothing where it was counted under a model."""
+    if not refusal.is_counted:
+        refusal.is_counted = True
+        row[FIELDS[f"refused_{refusal.reason}"]] += 1
+
+
+def ended(row: memoryview, error: Exception) -> RequestError:
+    """What a request is refused with that ended in `error`, counted; nothing of the request is held any more.
+
+    An exception holds the frames that it went through, and those hold what led to it: their body and their samples
+    would stay until Python looks for such cycles.
+    """
+    refusal = error if isinstance(error, RequestError) else internal(error)
+    refused_early(row, refusal)
+    held: BaseException | None = error
+    while held is not None:
+        traceback.clear_frames(held.__traceback__)
+        held = held.__context__
+    return refusal
+
+
+def internal(error: Exception) -> RequestError:
+    """500 for what nobody expected; the log says where it was raised."""
+    log(f"internal error: {where(error)}")
+    return RequestError(500, "internal error")

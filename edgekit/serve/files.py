@@ -16,8 +16,8 @@ from edgekit.runner import inputs
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs.windows import Sample
-from edgekit.serve.body import Body
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
+from edgekit.serve.request import Body
 
 ZIPPED = (b"PK\x03\x04", b"PK\x05\x06")
 """What an `.npz` begins with; the second is empty."""
@@ -27,7 +27,7 @@ MOST_SAMPLES = 1024
 
 
 def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = inputs.NONE) -> list[Sample]:
-    """The raw samples of a file's bytes; Refusal (400, 413 or 415) says what was got and what is taken.
+    """The raw samples of a file's bytes; RequestError (400, 413 or 415) says what was got and what is taken.
 
     `members` are the bundle's: a text needs its vocabulary. A model with states begins with zeros at each request, so
     it takes one window alone.
@@ -44,7 +44,7 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
         reader = "tensors"
     if reader is None or reader not in known:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
-        raise Refusal(415, f"body: got {got}; this model takes {', '.join(taken)}")
+        raise RequestError(415, f"body: got {got}; this model takes {', '.join(taken)}")
     descriptor = os.memfd_create("body")
     path = f"/proc/self/fd/{descriptor}"
     try:
@@ -55,13 +55,13 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
         more = (members,) if reader == "text" else ()
         for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False, *more):
             if manifest.states and found:
-                raise Refusal(400, "body: several windows, and the model has states; use edgerun predict")
+                raise RequestError(400, "body: several windows, and the model has states; use edgerun predict")
             if len(found) == MOST_SAMPLES:
-                raise Refusal(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
+                raise RequestError(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
             found.append(sample)
         return found
     except InputError as error:
-        raise Refusal(400, str(error).replace(path, "body")) from None
+        raise RequestError(400, str(error).replace(path, "body")) from None
     finally:
         os.close(descriptor)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from time import monotonic, perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -12,17 +12,22 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from edgekit import __version__
+from edgekit.device.commands.serve import Settings
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
-from edgekit.serve.counted import Counted, ended, refused_early
-from edgekit.serve.headers import Headers, check_token, deadline_ms
+from edgekit.serve.counters import ModelRequest, ended, refused_early
+from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import SERVICE, message
-from edgekit.serve.refusal import Refusal
-from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
+from edgekit.serve.request import Headers, check_token, deadline_ms
+from edgekit.serve.served_model import ServedModel
+from edgekit.serve.timeline import CURRENT, note_error
+
+if TYPE_CHECKING:
+    from edgekit.serve.tracing import Tracer
 
 Handler = Callable[[Any, Any, Headers], Awaitable[Any]]
+Call = Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]
 
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -42,8 +47,8 @@ OPEN_CALLS = frozenset(("ServerLive", "ServerReady"))
 class Calls:
     """The service's methods. Each takes a request, its context and its metadata, and gives a response."""
 
-    def __init__(self, app: App) -> None:
-        self.app = app
+    def __init__(self, app: App, tracer: Tracer | None) -> None:
+        self.app, self._tracer = app, tracer
 
     def handler(self, name: str, answer: Handler) -> grpc.RpcMethodHandler:
         """The method `name` on the wire: bytes in, bytes out, whatever goes wrong is a code and a sentence."""
@@ -58,12 +63,15 @@ class Calls:
                 response = await answer(_parsed(request_class, body), context, headers)
                 return response.SerializeToString()
             except Exception as error:
+                note_error(error)
                 refusal = ended(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
-            await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.reason, trailing)
+            await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.text, trailing)
             raise AssertionError  # abort raises
 
-        return grpc.unary_unary_rpc_method_handler(call)
+        if self._tracer is None or name != "ModelInfer":  # the others ask no model, and are not traced
+            return grpc.unary_unary_rpc_method_handler(call)
+        return grpc.unary_unary_rpc_method_handler(_traced(self._tracer, f"{SERVICE}/{name}", call))
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
         """All there are, by the protocol's names."""
@@ -88,7 +96,7 @@ class Calls:
 
     async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
         """Whether requests should be sent: not before all models are open, and not while it drains."""
-        return message("ServerReadyResponse")(ready=self._is_ready)
+        return message("ServerReadyResponse")(ready=self.app.ready)
 
     async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
         """Name, version, extensions."""
@@ -98,9 +106,9 @@ class Calls:
         """False for a model that is not served, as Triton answers: clients ask again and again until it is true."""
         try:
             self._model(request.name, request.version)
-        except Refusal:
+        except RequestError:
             return message("ModelReadyResponse")(ready=False)
-        return message("ModelReadyResponse")(ready=self._is_ready)
+        return message("ModelReadyResponse")(ready=self.app.ready)
 
     async def model_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
         """Inputs and outputs."""
@@ -127,8 +135,8 @@ class Calls:
         return index(models=models)
 
     async def repository_change(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Always Refusal (403)."""
-        raise Refusal(
+        """Always RequestError (403)."""
+        raise RequestError(
             403,
             "repository: models are loaded and unloaded on the admin port alone, over HTTP: "
             "POST /v2/repository/models/NAME/load or …/unload",
@@ -138,22 +146,41 @@ class Calls:
         """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        with Counted(served, arrived_ns, app.budget) as held:
+        with ModelRequest(served, arrived_ns, app.budget) as held:
             asked = grpc_wire.parse(request, served.input, served.outputs)
             held.take(COPIES * asked.samples.nbytes)
             timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
-            answer = await app.run(served, asked.samples, timeout_ms, None, held, monotonic())
+            answer = await app.run(served, asked.samples, app.deadline_s(timeout_ms, monotonic()), None, held)
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
-            response = grpc_wire.response(served.name, served.proven.version, asked.id, tensors)
+            response = grpc_wire.response(served.name, served.bundle.version, asked.id, tensors)
         served.finished(answer, arrived_ns)
         return response
 
-    @property
-    def _is_ready(self) -> bool:
-        return self.app.is_ready and not self.app.is_draining
-
-    def _model(self, name: str, version: str) -> Served:
+    def _model(self, name: str, version: str) -> ServedModel:
         return self.app.model(name, version or None)
+
+
+def _traced(tracer: Tracer, name: str, call: Call) -> Call:
+    """`call` with a span for each request that is traced."""
+
+    async def traced(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        request = tracer.grpc(name, context.invocation_metadata() or ())
+        CURRENT.set(request)
+        if request is None:
+            return await call(body, context)
+        code = "CANCELLED"
+        try:
+            response = await call(body, context)
+            request.serialised()
+            code = "OK"
+            return response
+        except grpc.aio.AbortError:
+            code = context.code().name
+            raise
+        finally:
+            tracer.grpc_ended(request, code)
+
+    return traced
 
 
 class Unknown(grpc.GenericRpcHandler):
@@ -164,7 +191,7 @@ class Unknown(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
         """See gRPC."""
-        refused_early(self._app.row, Refusal(404, "method"))
+        refused_early(self._app.row, RequestError(404, "method"))
 
 
 def _headers(context: grpc.aio.ServicerContext) -> Headers:
@@ -179,7 +206,7 @@ def _parsed(kind: Any, body: bytes) -> Any:
     try:
         return kind.FromString(body)
     except DecodeError:
-        raise Refusal(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
+        raise RequestError(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
 
 
 def _filled(name: str, values: dict[str, Any]) -> Any:
@@ -195,7 +222,7 @@ def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
     return min(remaining_ms, timeout_ms) if timeout_ms else remaining_ms
 
 
-async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
+async def listen(app: App, tracer: Tracer | None) -> grpc.aio.Server:
     """Accept calls from now on; the kernel shares connections out among the workers on this port."""
     settings = app.settings
     server = grpc.aio.server(
@@ -208,7 +235,7 @@ async def listen(app: App, kind: type[Calls] = Calls) -> grpc.aio.Server:
         ],
         maximum_concurrent_rpcs=settings.most_connections,
     )
-    calls = grpc.method_handlers_generic_handler(SERVICE, kind(app).methods())
+    calls = grpc.method_handlers_generic_handler(SERVICE, Calls(app, tracer).methods())
     server.add_generic_rpc_handlers((calls, Unknown(app)))
     _bind(server, settings)
     await server.start()

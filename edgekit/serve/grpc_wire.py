@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgekit.serve import wire
+from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import message
-from edgekit.serve.refusal import Refusal
 
 ModelInferResponse = message("ModelInferResponse")
 InferOutputTensor = message("ModelInferResponse.InferOutputTensor")
@@ -31,21 +31,21 @@ RAW_FIELD = 7
 
 
 def check_size(body: bytes, is_request: bool, most: int) -> None:
-    """Refusal (400 or 413) for a message that would take much more memory, once it is parsed, than its bytes do.
+    """RequestError (400 or 413) for a message that would take much more memory, once it is parsed, than its bytes do.
 
     Only raw tensors of a request to a model may be long. Two bytes may be an output, which takes thirty times as many.
     """
     if len(body) <= PLAIN_BYTES:
         return
     if not is_request:
-        raise Refusal(413, f"message: got {len(body)} bytes, at most {PLAIN_BYTES} are taken")
+        raise RequestError(413, f"message: got {len(body)} bytes, at most {PLAIN_BYTES} are taken")
     described = _described_bytes(body)
     if described > most:
-        raise Refusal(413, f"message: got {described} bytes beside raw_input_contents, at most {most} are taken")
+        raise RequestError(413, f"message: got {described} bytes beside raw_input_contents, at most {most} are taken")
 
 
 def _described_bytes(body: bytes) -> int:
-    """Bytes of a message's fields beside its raw tensors; Refusal (400) where it has more fields than any needs."""
+    """Bytes of a message's fields beside its raw tensors; RequestError (400) for too many fields."""
     at = described = 0
     for _ in range(MOST_FIELDS):
         if at >= len(body):
@@ -54,7 +54,7 @@ def _described_bytes(body: bytes) -> int:
         length, end = _varint(body, start) if key & 7 == LENGTH_DELIMITED else (len(body) - start, start)
         described += end - at if key >> 3 == RAW_FIELD else end + length - at
         at = end + length
-    raise Refusal(400, f"message: got more than {MOST_FIELDS} fields")
+    raise RequestError(400, f"message: got more than {MOST_FIELDS} fields")
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
@@ -70,14 +70,16 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Request:
-    """A ModelInferRequest; Refusal (400) says what was got and what is taken."""
+def parse(request: Any, wanted: wire.ModelInput, outputs: Sequence[str]) -> wire.Request:
+    """A ModelInferRequest; RequestError (400) says what was got and what is taken."""
     raw = request.raw_input_contents
     count = len(wanted.inputs)
     if len(request.inputs) > wire.MOST_TENSORS:
-        raise Refusal(400, f"inputs: got {len(request.inputs)}; the model takes {count} inputs")
+        raise RequestError(400, f"inputs: got {len(request.inputs)}; the model takes {count} inputs")
     if len(request.outputs) > wire.MOST_TENSORS:
-        raise Refusal(400, f"outputs: got {len(request.outputs)}; list some of {', '.join(outputs)}, or none for all")
+        raise RequestError(
+            400, f"outputs: got {len(request.outputs)}; list some of {', '.join(outputs)}, or none for all"
+        )
     inputs, rest = _one(request.inputs, raw, wanted) if count == 1 else _several(request.inputs, raw, count)
     values = {
         "id": request.id,
@@ -89,12 +91,14 @@ def parse(request: Any, wanted: wire.Taken, outputs: Sequence[str]) -> wire.Requ
     return wire.understand(values, rest, wanted, outputs)
 
 
-def _one(tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.Taken) -> tuple[list[dict[str, Any]], memoryview]:
+def _one(
+    tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.ModelInput
+) -> tuple[list[dict[str, Any]], memoryview]:
     """As it would stand in JSON, and the bytes behind it."""
     if len(tensors) != 1:
-        raise Refusal(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.inputs[0].name!r}")
+        raise RequestError(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.inputs[0].name!r}")
     if len(raw) > 1:
-        raise Refusal(400, f"raw_input_contents: got {len(raw)} for one input; give one")
+        raise RequestError(400, f"raw_input_contents: got {len(raw)} for one input; give one")
     rest = memoryview(raw[0]) if raw else NOTHING
     return [_input(tensors[0], rest if raw else None)], rest
 
@@ -104,7 +108,7 @@ def _several(tensors: Sequence[Any], raw: Sequence[bytes], count: int) -> tuple[
     if len(tensors) != count:
         return [{"name": each.name} for each in tensors], NOTHING  # refused by their names
     if raw and len(raw) != count:
-        raise Refusal(400, f"raw_input_contents: got {len(raw)} for {count} inputs; give one for each, or none")
+        raise RequestError(400, f"raw_input_contents: got {len(raw)} for {count} inputs; give one for each, or none")
     views: Sequence[memoryview | None] = [memoryview(each) for each in raw] or [None] * count
     pairs = enumerate(zip(tensors, views, strict=True))
     return [_input(*each, number, OF_SEVERAL) for number, each in pairs], memoryview(b"".join(raw))
@@ -115,24 +119,24 @@ def _input(
 ) -> dict[str, Any]:
     """As it would stand in JSON."""
     if len(tensor.shape) > MOST_DIMENSIONS:  # before any work on it: a product of many sides takes minutes
-        raise Refusal(400, f"inputs[{number}].shape: got {len(tensor.shape)} sides; see the model's metadata")
+        raise RequestError(400, f"inputs[{number}].shape: got {len(tensor.shape)} sides; see the model's metadata")
     shape = list(tensor.shape)
     values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
     filled = [field.name for field, _ in tensor.contents.ListFields()]
     if raw is not None:
         if filled:
-            raise Refusal(400, f"inputs[{number}]: has contents and raw_input_contents; give one of them")
+            raise RequestError(400, f"inputs[{number}]: has contents and raw_input_contents; give one of them")
         is_known = tensor.datatype in contents
         size = math.prod(shape) * wire.DATATYPES[tensor.datatype].itemsize if is_known else len(raw)
         if size != len(raw) and min(shape, default=0) > 0:
-            raise Refusal(
+            raise RequestError(
                 400, f"raw_input_contents[{number}]: got {len(raw)} bytes; {shape} of {tensor.datatype} takes {size}"
             )
         return {**values, "parameters": {"binary_data_size": len(raw)}}
     place = contents.get(tensor.datatype)
     if place is not None and filled != [place]:
         got = ", ".join(filled) or "nothing"
-        raise Refusal(
+        raise RequestError(
             400, f"inputs[{number}].contents: got {got}; {tensor.datatype} stands in {place}, or in raw_input_contents"
         )
     return {**values, "data": list(getattr(tensor.contents, place)) if place is not None else None}
@@ -145,7 +149,7 @@ def _output(output: Any) -> dict[str, Any]:
 
 def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
     if len(given) > MOST_PARAMETERS:
-        raise Refusal(400, f"parameters: got {len(given)}; at most {MOST_PARAMETERS} are taken")
+        raise RequestError(400, f"parameters: got {len(given)}; at most {MOST_PARAMETERS} are taken")
     found = {}
     for name, each in given.items():
         kind = each.WhichOneof("parameter_choice")

@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-from edgekit.serve.refusal import printable
+from edgekit.serve.errors import printable
 
 MOST_FRAMES = 8
 """Of an error that are named, from the innermost."""

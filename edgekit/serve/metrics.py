@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from edgekit.device.monitor.exposition import text as written
+from edgekit.device.monitor.exposition import Family
 from edgekit.device.monitor.histogram import buckets
 from edgekit.device.monitor.machine import Machine
-from edgekit.serve import processes
+from edgekit.serve.batcher import SIZES
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
-from edgekit.serve.curve import SIZES
-from edgekit.serve.refusal import REASONS
+from edgekit.serve.errors import Reason
 
 if TYPE_CHECKING:
     from edgekit.serve.supervisor import Supervisor
@@ -51,7 +51,7 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """One family after the other."""
-        slots = {(entry.names[0], entry.proven.version): entry.slot for entry in self._supervisor.entries}
+        slots = {(entry.names[0], entry.bundle.version): entry.slot for entry in self._supervisor.entries}
         sums = {names: self._memory.sums(slot) for names, slot in slots.items()}
         yield from _triton(sums)
         yield self._whole(slots, sums)
@@ -60,6 +60,8 @@ class Collector:
         yield _refused({**sums, ("", ""): self._memory.sums(NO_MODEL)})
         yield from self._cache()
         yield from _processes(self._supervisor.processes())
+        verdicts = self._supervisor.verdicts
+        yield from _of_runner([*MACHINE.board(), *(verdicts.families() if verdicts is not None else ())])
 
     def _whole(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
         name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
@@ -127,7 +129,7 @@ def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     text = "Requests that got no answer; the model is empty where it was refused before one was known"
     family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
     for names, found in sums.items():
-        for reason in REASONS:
+        for reason in Reason:
             family.add_metric((*names, reason), found[f"refused_{reason}"])
     return family
 
@@ -136,18 +138,37 @@ def _processes(pids: dict[str, int]) -> Iterator[Any]:
     cpu = CounterMetricFamily("edgekit_process_cpu_seconds", "CPU of a process, user and system", labels=("process",))
     resident = GaugeMetricFamily("edgekit_process_resident_bytes", "Resident memory of a process", labels=("process",))
     for name, pid in pids.items():
-        used = processes.read(pid)
-        if used is not None:
-            cpu.add_metric((name,), used.cpu_s)
-            resident.add_metric((name,), used.resident_bytes)
+        usage = _usage(pid)
+        if usage is not None:
+            cpu.add_metric((name,), usage[0])
+            resident.add_metric((name,), usage[1])
     yield cpu
     yield resident
+
+
+def _usage(pid: int) -> tuple[float, int] | None:
+    """Seconds of CPU since a process began and its resident bytes, from /proc; None if the process has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            fields = stream.read().rpartition(b")")[2].split()  # the name before may hold blanks and brackets
+        user, system, resident = int(fields[11]), int(fields[12]), int(fields[21])
+    except (OSError, ValueError, IndexError):
+        return None
+    return (user + system) / os.sysconf("SC_CLK_TCK"), resident * os.sysconf("SC_PAGE_SIZE")
+
+
+def _of_runner(families: Iterable[Family]) -> Iterable[Metric]:
+    """The runner's own families, which a device writes without prometheus_client; those of one name become one."""
+    metrics: dict[str, Metric] = {}
+    for family in families:
+        metric = metrics.setdefault(family.name, Metric(family.name, family.help, family.kind))
+        for suffix, labels, value in family.samples:
+            metric.add_sample(f"{family.name}{suffix}", labels, float(value))
+    return metrics.values()
 
 
 def exposition(supervisor: Supervisor) -> bytes:
     """All metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
-    text = re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending
-    verdicts = [] if supervisor.verdicts is None else supervisor.verdicts.families()
-    return text + written([*MACHINE.board(), *verdicts])
+    return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending

@@ -107,7 +107,7 @@ class Breaker:
         self._trying = False
 
 
-class Shared:
+class RedisCache:
     """A worker's way to Redis. Nothing that Redis does raises here; `says` is whether it logs."""
 
     def __init__(self, url: str, says: bool) -> None:

@@ -1,4 +1,4 @@
-"""The first process: proves bundles, starts workers on one socket, starts those again that die, and stops in order."""
+"""The first process: validates bundles, starts workers on one socket and again where they die, stops in order."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from edgekit.device.commands.serve import Settings
 from edgekit.runner import bundle as bundles
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.serve import repository, shared_port
+from edgekit.serve import repository
 from edgekit.serve.counters import Memory
+from edgekit.serve.handover import Secrets, hand_over, path_of, sealed
 from edgekit.serve.log import log
-from edgekit.serve.proven import Proven
-from edgekit.serve.repository import Entry
-from edgekit.serve.sealed import path_of, sealed
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
+from edgekit.serve.repository import Entry, ValidatedBundle
 
 if TYPE_CHECKING:
-    from edgekit.serve.watch.verdicts import Verdicts
+    from edgekit.serve.watch import Verdicts
 
 Saw = Callable[["dict[str, Any]"], None]
 JUDGE_S = 1.0
@@ -104,9 +102,9 @@ class Supervisor:
     """What is served, by whom. `changing` lets one change of the models happen at a time."""
 
     def __init__(self, settings: Settings, secrets: Secrets) -> None:
-        settings, self._grpc = shared_port.keep(settings)
+        settings, self._grpc = _keep_grpc_port(settings)
         self.settings, self.secrets = _with_kept_pair(settings), secrets
-        self._handed = secrets.handed()
+        self._handed = hand_over(self.settings, secrets)
         self._copies: dict[str, int] = {}
         self.memory = Memory(settings.workers)
         self.listening = _listen(settings)
@@ -138,38 +136,38 @@ class Supervisor:
         workers = {f"worker{number}": worker.process.pid for number, worker in sorted(self._workers.items())}
         return {"supervisor": os.getpid(), **workers}
 
-    async def prove(self, paths: list[str]) -> list[Proven]:
+    async def prove(self, paths: list[str]) -> list[ValidatedBundle]:
         """One after the other, for they are measured."""
         settings = self.settings
         proofs = []
         try:
             for path in paths:
-                proven = await repository.prove(path, settings.threads, settings.interpreter)
-                log(f"{os.path.basename(path)}: proven on {proven.interpreter} {proven.interpreter_version}; "
-                    f"{proven.curve.verdict()}")  # fmt: skip
-                proofs.append(await asyncio.to_thread(self._copied, proven))
+                bundle = await repository.validate_in_child(path, settings.threads, settings.interpreter)
+                log(f"{os.path.basename(path)}: proven on {bundle.interpreter} {bundle.interpreter_version}; "
+                    f"{bundle.curve.verdict()}")  # fmt: skip
+                proofs.append(await asyncio.to_thread(self._copied, bundle))
         except BaseException:
             self._forget_copies()
             raise
         return proofs
 
-    def _copied(self, proven: Proven) -> Proven:
+    def _copied(self, bundle: ValidatedBundle) -> ValidatedBundle:
         """With a copy of the bytes that were proven, for workers that open it now, or when they are started again."""
-        if proven.identity not in self._copies:
+        if bundle.identity not in self._copies:
             try:
-                with open(proven.path, "rb") as stream:
+                with open(bundle.path, "rb") as stream:
                     descriptor = sealed("edgekit-bundle", stream)
             except OSError as error:
-                raise BackendError(f"{proven.path}: cannot be kept in memory: {error.strerror or error}") from None
-            if _identity(path_of(descriptor)) != proven.identity:
+                raise BackendError(f"{bundle.path}: cannot be kept in memory: {error.strerror or error}") from None
+            if _identity(path_of(descriptor)) != bundle.identity:
                 os.close(descriptor)
-                raise BackendError(f"{proven.path}: was changed while it was proven; load it again")
-            self._copies[proven.identity] = descriptor
-        return replace(proven, copy=path_of(self._copies[proven.identity]))
+                raise BackendError(f"{bundle.path}: was changed while it was proven; load it again")
+            self._copies[bundle.identity] = descriptor
+        return replace(bundle, copy=path_of(self._copies[bundle.identity]))
 
     def _forget_copies(self) -> None:
         """Of what is not served any more, or could not be."""
-        served = {entry.proven.identity for entry in self.entries}
+        served = {entry.bundle.identity for entry in self.entries}
         for identity in self._copies.keys() - served:
             os.close(self._copies.pop(identity))
 
@@ -178,10 +176,10 @@ class Supervisor:
         proofs = await self.prove(repository.find(self.settings.bundles))
         self.entries = repository.assign(proofs, self.slots)
         if self.settings.watch:
-            from edgekit.serve.watch.verdicts import Verdicts
+            from edgekit.serve.watch import Verdicts
 
             self.verdicts = Verdicts()
-            self.verdicts.watch(self.entries)
+            await asyncio.to_thread(self.verdicts.watch, self.entries)  # it reads whole bundles
             self._tasks.append(asyncio.create_task(self._evaluate(self.verdicts)))
         try:
             self.listening.listen(BACKLOG)  # not before: whoever connects must not wait for the proofs
@@ -191,7 +189,7 @@ class Supervisor:
             await self._start_worker(number)
             self._tasks.append(asyncio.create_task(self._keep(number)))
 
-    async def change(self, proofs: list[Proven]) -> None:
+    async def change(self, proofs: list[ValidatedBundle]) -> None:
         """Serve exactly these, in all workers; where one cannot, all keep what they had and BackendError says why."""
         slots = dict(self.slots)
         entries = repository.assign(proofs, slots)
@@ -204,11 +202,11 @@ class Supervisor:
             await asyncio.gather(*(worker.serve(self.entries) for worker in workers), return_exceptions=True)
             self._forget_copies()
             raise
-        kept = {entry.proven.identity for entry in entries}
+        kept = {entry.bundle.identity for entry in entries}
         self.entries, self.slots = entries, {each: slot for each, slot in slots.items() if each in kept}
         self._forget_copies()
         if self.verdicts is not None:
-            self.verdicts.watch(entries)
+            await asyncio.to_thread(self.verdicts.watch, entries)
 
     async def _evaluate(self, verdicts: Verdicts) -> None:
         """Hold what the workers saw against validation, and tell all of them."""
@@ -226,7 +224,7 @@ class Supervisor:
     async def _start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         descriptors = (self.listening.fileno(), theirs.fileno(), self.memory.descriptor, self._handed)
-        command = (sys.executable, "-P", "-m", "edgekit.serve.worker", self.settings.to_json(), str(number))
+        command = (sys.executable, "-P", "-m", "edgekit.serve.worker", str(number))
         process = await asyncio.create_subprocess_exec(
             *command, *map(str, descriptors), pass_fds=descriptors, stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,
@@ -335,3 +333,34 @@ def _taken(settings: Settings, error: OSError) -> InputError:
     where = settings.uds or f"{settings.host}:{settings.port}"
     other = "--uds" if settings.uds else "--port or --host"
     return InputError(f"{where}: cannot listen there: {error.strerror or error}; choose another {other}")
+
+
+def _keep_grpc_port(settings: Settings) -> tuple[Settings, socket.socket | None]:
+    """Settings with the gRPC port that is really used, and what keeps it; InputError where it is taken.
+
+    The kept socket never listens, so no connection comes to it. With SO_REUSEPORT a second server of the same user
+    would share the port in silence; a first try without that option finds it.
+    """
+    if settings.grpc_port < 0:
+        return settings, None
+    try:
+        if settings.grpc_port:
+            _bound(settings, socket.SO_REUSEADDR).close()
+        kept = _bound(settings, socket.SO_REUSEPORT)
+    except OSError as error:
+        raise InputError(
+            f"{settings.host}:{settings.grpc_port}: cannot listen there: {error.strerror or error}; "
+            "choose another --grpc-port, or none"
+        ) from None
+    return replace(settings, grpc_port=kept.getsockname()[1]), kept
+
+
+def _bound(settings: Settings, option: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, option, 1)
+        made.bind((settings.host, settings.grpc_port))
+    except OSError:
+        made.close()
+        raise
+    return made

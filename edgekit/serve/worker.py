@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import resource
 import signal
 import socket
@@ -22,19 +23,20 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from edgekit.device.commands.serve import Settings
 from edgekit.runner.native_stderr import quiet_native
+from edgekit.serve.app import App
+from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
 from edgekit.serve.counters import FIELDS, Memory
-from edgekit.serve.limits import Limits
+from edgekit.serve.handover import Secrets, received
+from edgekit.serve.load_shedding import EarlyRefusal
 from edgekit.serve.log import log, unhandled
-from edgekit.serve.parts import Parts
-from edgekit.serve.protocol import GuardedProtocol
 from edgekit.serve.repository import Entry
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.served import Served
-from edgekit.serve.settings import Settings
+from edgekit.serve.served_model import ServedModel
 
 if TYPE_CHECKING:
-    from edgekit.serve.cache import Remembered
+    from edgekit.serve.cache import WorkerCache
+    from edgekit.serve.tracing import Tracer
 
 IDLE_CHECK_S = 0.05
 MOST_UNREAD_BYTES = 1 << 20
@@ -55,8 +57,8 @@ class Worker:
         secrets: Secrets,
     ) -> None:
         self.settings, self.number, self.listening, self.memory = settings, number, listening, memory
-        self.parts = _parts(settings)
-        self.app = self.parts.app(settings, memory, secrets.token_bytes, number)
+        self.app = App(settings, memory, secrets.token_bytes, number)
+        self.tracer = _tracer(settings) if settings.trace_to else None
         self.state = ServerState()
         self.server: asyncio.AbstractServer | None = None
         self.grpc: Any = None
@@ -66,15 +68,23 @@ class Worker:
     async def listen(self) -> None:
         """Accept connections from now on."""
         settings = self.settings
+        asgi: Any = self.app
+        refused_late = None
+        if self.tracer is not None:
+            from edgekit.serve.tracing import TracingMiddleware
+
+            asgi, refused_late = TracingMiddleware(asgi, self.tracer), self.tracer.refused_late
         config = Config(
-            self.app, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
+            asgi, ws="none", lifespan="off", log_config=None, access_log=False, proxy_headers=False,
             server_header=False, date_header=False, interface="asgi3",
             timeout_keep_alive=int(settings.keep_alive_s), ssl_certfile=settings.certificate or None,
             ssl_keyfile=settings.key or None,
         )  # fmt: skip
         config.load()
-        GuardedProtocol.turn, GuardedProtocol.admission = self.app.turn, self.parts.admission(self.app)
-        GuardedProtocol.limits = Limits(settings.receive_s, settings.most_header_bytes, settings.most_connections)
+        GuardedProtocol.lag, GuardedProtocol.early = self.app.lag, EarlyRefusal(self.app, refused_late)
+        GuardedProtocol.limits = ConnectionLimits(
+            settings.receive_s, settings.most_header_bytes, settings.most_connections
+        )
         self.server = await asyncio.get_running_loop().create_server(
             lambda: GuardedProtocol(config=config, server_state=self.state, app_state={}),
             sock=self.listening,
@@ -82,7 +92,10 @@ class Worker:
             ssl_handshake_timeout=settings.receive_s if config.ssl else None,
         )
         if settings.grpc_port >= 0:
-            self.grpc = await self.parts.listen_grpc(self.app)
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it would log what clients send, as they send it
+            from edgekit.serve import grpc_app
+
+            self.grpc = await grpc_app.listen(self.app, self.tracer)
         self.app.is_ready = True
         self._clock = asyncio.create_task(self._keep_time())
 
@@ -100,23 +113,23 @@ class Worker:
     async def serve(self, entries: list[Entry]) -> None:
         """Serve exactly these: new ones are opened beside the old, then all names change at once."""
         app = self.app
-        had = {served.proven.identity: served for served in app.versions.values()}
-        models: dict[str, Served] = {}
-        versions: dict[tuple[str, str], Served] = {}
+        had = {served.bundle.identity: served for served in app.versions.values()}
+        models: dict[str, ServedModel] = {}
+        versions: dict[tuple[str, str], ServedModel] = {}
         for entry in entries:  # in the order of versions: the highest keeps the name
-            served = had.get(entry.proven.identity)
+            served = had.get(entry.bundle.identity)
             if served is None or served.name != entry.names[0]:
                 row = self.memory.row(self.number, entry.slot)
                 row[FIELDS["pending"]] = 0  # of a worker that was killed
-                served = await asyncio.to_thread(_open, self.parts.served, entry, self.settings, row)
+                served = await asyncio.to_thread(_open, entry, self.settings, row)
                 if self.remembered is not None:
                     await served.put_cache(self.remembered)
                     if self.number == 0 and served.cache is not None:
                         log(f"{served.name}: {served.cache.state}")
             for name in entry.names:
                 models[name] = served
-                versions[name, entry.proven.version] = served
-        app.slots = {entry.proven.identity: entry.slot for entry in entries}
+                versions[name, entry.bundle.version] = served
+        app.slots = {entry.bundle.identity: entry.slot for entry in entries}
         app.models, app.versions = models, versions
         kept = set(map(id, versions.values()))
         for served in had.values():
@@ -142,27 +155,25 @@ class Worker:
             waited += IDLE_CHECK_S
         if grpc is not None:
             await grpc
-        await self.parts.stop(self.app)
+        if self.tracer is not None:
+            await self.tracer.stop()
 
 
-def _parts(settings: Settings) -> Parts:
-    """Nothing of tracing is imported where it is off."""
-    if not settings.trace_to:
-        return Parts()
-    from edgekit.serve.tracing.parts import TracedParts
+def _tracer(settings: Settings) -> Tracer:
+    from edgekit.serve.tracing import Tracer
 
-    return TracedParts()
+    return Tracer(settings)
 
 
-def _remembered(settings: Settings, number: int, redis: str) -> Remembered:
-    from edgekit.serve.cache import Remembered, Store
+def _remembered(settings: Settings, number: int, redis: str) -> WorkerCache:
+    from edgekit.serve.cache import AnswerStore, WorkerCache
 
     shared = None
     if redis:
-        from edgekit.serve.redis_cache import Shared
+        from edgekit.serve.redis_cache import RedisCache
 
-        shared = Shared(redis, says=number == 0)
-    return Remembered(Store(settings.cache_bytes, settings.cache_ttl_s), shared)
+        shared = RedisCache(redis, says=number == 0)
+    return WorkerCache(AnswerStore(settings.cache_bytes, settings.cache_ttl_s), shared)
 
 
 def _let_nobody_in(listening: socket.socket) -> None:
@@ -179,12 +190,12 @@ def _let_nobody_in(listening: socket.socket) -> None:
         listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 4, ctypes.addressof(program)))
 
 
-def _open(kind: type[Served], entry: Entry, settings: Settings, row: memoryview) -> Served:
+def _open(entry: Entry, settings: Settings, row: memoryview) -> ServedModel:
     with quiet_native():  # LiteRT reports to every user that it made a delegate
-        return kind(entry.names[0], entry.proven, settings, row)
+        return ServedModel(entry.names[0], entry.bundle, settings, row)
 
 
-async def _close(served: Served) -> None:
+async def _close(served: ServedModel) -> None:
     """Let go of a model when no request holds it, and what runs for a caller that has gone is finished."""
     while served.users or not served.batcher.is_idle:
         await asyncio.sleep(IDLE_CHECK_S)
@@ -225,30 +236,30 @@ async def run(worker: Worker, control: socket.socket) -> None:
 
 async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
     """Look at samples between answers, and tell the supervisor."""
-    from edgekit.serve.watch.watcher import watch
+    from edgekit.serve.watch import watch
 
     def send(sketches: dict[str, Any]) -> None:
         if writer.transport.get_write_buffer_size() < MOST_UNREAD_BYTES:
             writer.write(orjson.dumps({"sketches": sketches}) + b"\n")
 
     await watch(
-        lambda: [(each.proven.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
+        lambda: [(each.bundle.identity, each.watcher) for each in worker.app.distinct() if each.watcher is not None],
         send,
     )
 
 
 def main(arguments: list[str]) -> None:
-    """`worker.py SETTINGS NUMBER LISTENING CONTROL MEMORY SECRETS`; the last four are file descriptors."""
-    settings, number = Settings.from_json(arguments[0]), int(arguments[1])
-    listening, control = (socket.socket(fileno=int(each)) for each in arguments[2:4])
+    """`worker.py NUMBER LISTENING CONTROL MEMORY SETTINGS`; the last four are file descriptors."""
+    number, listening_fd, control_fd, memory_fd, settings_fd = map(int, arguments)
+    settings, secrets = received(settings_fd)
+    listening, control = socket.socket(fileno=listening_fd), socket.socket(fileno=control_fd)
     for each in (listening, control):
         each.setblocking(False)
     for number_ in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_, signal.SIG_IGN)  # the supervisor says when to stop
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1024 are fewer than the connections
-    memory = Memory(settings.workers, int(arguments[4]))
-    secrets = Secrets.received(int(arguments[5]))
+    memory = Memory(settings.workers, memory_fd)
     uvloop.run(run(Worker(settings, number, listening, memory, secrets), control))
 
 

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from edgekit.serve.settings import Settings
+from edgekit.device.commands.serve import Settings
 from tests.deploy.conftest import DEPLOY, DOCKERFILE, serve_options, stages
 
 SCHEMA = json.loads((Path(__file__).parent / "compose-spec.json").read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.serve.settings import Settings
+from edgekit.device.commands.serve import Settings
 from tests.deploy.conftest import DEPLOY, serve_options
 
 UNIT = DEPLOY / "edgekit-serve.service"

@@ -9,18 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgekit.device.commands.serve import Settings
 from edgekit.serve.counters import Memory
-from edgekit.serve.proven import prove
-from edgekit.serve.repository import Entry, assign
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
+from edgekit.serve.handover import Secrets
+from edgekit.serve.repository import Entry, assign, validate
 from edgekit.serve.worker import Worker
 from tests.serve.server import Reply
 
 
 def entry(path: Path, one_ms: float, **changes: Any) -> Entry:
     """A bundle that was proven here, as if one of its samples took `one_ms`."""
-    proven = dataclasses.replace(prove(str(path), 1, None), ms={1: one_ms}, refused={}, **changes)
+    proven = dataclasses.replace(validate(str(path), 1, None), ms={1: one_ms}, refused={}, **changes)
     return assign([proven], {})[0]
 
 

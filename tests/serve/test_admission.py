@@ -108,6 +108,8 @@ def test_what_is_wrong_with_a_request_is_said_under_overload_too(server: Server)
     odd = [
         (request(DEADLINE, path="/v2/models/nobody/infer"), {404}),
         (request(DEADLINE, path="/v2/models/tiny/versions/7/infer"), {404}),
+        (request(DEADLINE, path="/v2/models/infer"), {404}),
+        (request(DEADLINE, path="/v2/models/tiny/of/no/kind/infer"), {404}),
         (request("X-Request-Timeout-Ms: soon"), {400}),
         (request(DEADLINE).replace(b"POST", b"PUT", 1), {405}),
         (request(DEADLINE, "Expect: 100-continue"), {200, 503}),

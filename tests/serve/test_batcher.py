@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.curve import Curve
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.batcher import Answer, Batcher, Curve
+from edgekit.serve.errors import RequestError
 
 PAYS = Curve({1: 0.4, 2: 0.5, 4: 0.7, 8: 1.0})
 FLAT = Curve({1: 0.4, 2: 0.8, 4: 1.6})
@@ -102,12 +101,12 @@ def test_a_request_of_many_samples_is_split_and_put_together_again() -> None:
 
 
 def test_a_full_queue_refuses_at_the_door_and_says_when_to_come_again() -> None:
-    async def run() -> Refusal:
+    async def run() -> RequestError:
         with ThreadPoolExecutor(1) as pool:
             batcher = Batcher(Model(pause_s=0.05).execute, FLAT, limit=2, executor=pool)
             waiting = [asyncio.ensure_future(_answer(batcher, _samples(number))) for number in range(2)]
             await asyncio.sleep(0)
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(RequestError) as refused:
                 batcher.submit(_samples(2), NEVER_S)
             await asyncio.gather(*waiting)
             return refused.value
@@ -116,7 +115,7 @@ def test_a_full_queue_refuses_at_the_door_and_says_when_to_come_again() -> None:
     assert refusal.status == 503
     assert refusal.retry_after_s is not None
     assert refusal.retry_after_s >= 1
-    assert "queue is full" in refusal.reason
+    assert "queue is full" in refusal.text
 
 
 def test_what_cannot_meet_its_deadline_is_refused_before_it_waits() -> None:
@@ -124,7 +123,7 @@ def test_what_cannot_meet_its_deadline_is_refused_before_it_waits() -> None:
 
     async def run() -> None:
         batcher = Batcher(model.execute, Curve({1: 50.0}), limit=8)
-        with pytest.raises(Refusal, match="after its deadline"):
+        with pytest.raises(RequestError, match="after its deadline"):
             batcher.submit(_samples(0), time.monotonic() + 0.01)
 
     asyncio.run(run())
@@ -139,7 +138,7 @@ def test_what_expires_while_it_waits_never_runs() -> None:
             batcher = Batcher(model.execute, FLAT, limit=8, executor=pool)
             first = asyncio.ensure_future(_answer(batcher, _samples(1)))
             await asyncio.sleep(0.01)
-            with pytest.raises(Refusal, match="deadline passed"):
+            with pytest.raises(RequestError, match="deadline passed"):
                 await _answer(batcher, _samples(2), time.monotonic() + 0.02)
             await first
 
@@ -245,7 +244,7 @@ def test_nothing_is_lost_nor_given_twice_nor_to_another(
         x = _samples(1000 * number, caller.samples)
         try:
             answer = await _answer(batcher, x, time.monotonic() + caller.grants_s)
-        except Refusal as refusal:
+        except RequestError as refusal:
             assert refusal.status == 503
             outcomes[number] = "refused"
         else:

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from edgekit.serve.body import OWN_PAGES_BYTES, Received
+from edgekit.serve.request import OWN_PAGES_BYTES, BodyBuffer
 from tests.serve.attacks import resident_mb
 
 MB = 1 << 20
@@ -17,7 +17,7 @@ MB = 1 << 20
 @pytest.mark.parametrize("piece", [1 << 16, 3 * MB])
 def test_pieces_become_the_whole(length: int, piece: int) -> None:
     data = np.random.default_rng(1).bytes(length)
-    received = Received()
+    received = BodyBuffer()
     for start in range(0, length, piece):
         received.add(data[start : start + piece])
     received.add(b"")
@@ -28,7 +28,7 @@ def test_pieces_become_the_whole(length: int, piece: int) -> None:
 
 def test_many_that_grow_side_by_side_take_what_they_hold_and_give_it_back() -> None:
     before = resident_mb(os.getpid())
-    many = [Received() for _ in range(24)]
+    many = [BodyBuffer() for _ in range(24)]
     piece = b"x" * (1 << 16)
     for _ in range(16 * 8):
         for each in many:

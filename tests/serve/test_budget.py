@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.serve.budget import LEAST_BYTES, SMALL_BYTES, Budget, Held
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
 from edgekit.serve.repository import Entry
+from edgekit.serve.request import LEAST_BYTES, SMALL_BYTES, MemoryBudget, Reservation
 from edgekit.serve.worker import Worker
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
@@ -23,13 +23,13 @@ MB = 1 << 20
 PIECE = bytes(MB)
 
 
-def grown(budget: Budget, most: int) -> Held:
+def grown(budget: MemoryBudget, most: int) -> Reservation:
     """A request that takes one megabyte after the other, up to `most`, or until it is refused and lets go."""
-    held = Held(budget)
+    held = Reservation(budget)
     try:
         for _ in range(most // MB):
             held.take(MB)
-    except Refusal as refusal:
+    except RequestError as refusal:
         assert refusal.status == 503
         assert refusal.retry_after_s
         held.release()
@@ -37,26 +37,26 @@ def grown(budget: Budget, most: int) -> Held:
 
 
 def test_many_large_ones_stay_within_the_budget_and_small_ones_find_space() -> None:
-    budget = Budget(64 * MB)
+    budget = MemoryBudget(64 * MB)
     for _ in range(100):
         grown(budget, 59 * MB)
         assert budget.used_bytes <= budget.most_bytes
     assert budget.used_bytes > budget.most_bytes // 2
-    Held(budget).take(MB)
+    Reservation(budget).take(MB)
     for _ in range(1000):
-        Held(budget).take(SMALL_BYTES)
+        Reservation(budget).take(SMALL_BYTES)
 
 
 def test_one_that_is_alone_may_take_all_and_gives_it_back() -> None:
-    budget = Budget(0)
-    held = Held(budget)
+    budget = MemoryBudget(0)
+    held = Reservation(budget)
     held.take(3 * LEAST_BYTES)
-    with pytest.raises(Refusal, match=f"of {LEAST_BYTES >> 20} MB"):
-        Held(budget).take(MB)
+    with pytest.raises(RequestError, match=f"of {LEAST_BYTES >> 20} MB"):
+        Reservation(budget).take(MB)
     held.release()
     held.release()
     assert budget.used_bytes == 0
-    Held(budget).take(MB)
+    Reservation(budget).take(MB)
 
 
 @pytest.fixture(scope="module")

@@ -16,21 +16,20 @@ import numpy as np
 import pytest
 
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.cache import ENTRY_BYTES, Cached, Remembered, Store, base_key, key_of
+from edgekit.serve.cache import ENTRY_BYTES, AnswerCache, AnswerStore, Flights, WorkerCache, base_key, key_of
 from edgekit.serve.counters import FIELDS, Memory
-from edgekit.serve.proven import Proven
-from edgekit.serve.refusal import Refusal
-from edgekit.serve.single_flight import Flights
+from edgekit.serve.errors import RequestError
+from edgekit.serve.repository import ValidatedBundle
 from tests.conftest import run_edgekit
 from tests.serve.cached import Server, image, slow, tiny
 
-PROVEN = Proven("a.edge.zip", "a" * 64, "a", "1", "onnx", "onnxruntime", "1.0", 1, {1: 0.01}, {})
+PROVEN = ValidatedBundle("a.edge.zip", "a" * 64, "a", "1", "onnx", "onnxruntime", "1.0", 1, {1: 0.01}, {})
 PIECE = np.arange(4, dtype=np.float32)
 NEVER_S = math.inf
 
 
 def test_an_answer_is_forgotten_after_its_time() -> None:
-    store = Store(1 << 20, 1.0)
+    store = AnswerStore(1 << 20, 1.0)
     store.put("key", PIECE)
     assert store.get("key") is not None
     time.sleep(1.1)
@@ -38,21 +37,21 @@ def test_an_answer_is_forgotten_after_its_time() -> None:
 
 
 def test_an_answer_that_was_old_already_is_forgotten_earlier() -> None:
-    store = Store(1 << 20, 3600.0)
+    store = AnswerStore(1 << 20, 3600.0)
     store.put("key", PIECE, left_s=0.05)
     time.sleep(0.1)
     assert store.get("key") is None
 
 
 def test_no_answer_is_kept_for_longer_than_the_store_allows() -> None:
-    store = Store(1 << 20, 0.05)
+    store = AnswerStore(1 << 20, 0.05)
     store.put("key", PIECE, left_s=3600.0)
     time.sleep(0.1)
     assert store.get("key") is None
 
 
 def test_the_bound_in_bytes_holds() -> None:
-    store = Store(1 << 20, 3600.0)
+    store = AnswerStore(1 << 20, 3600.0)
     for number in range(100):
         store.put(str(number), np.full(1 << 14, number, dtype=np.float32))
         assert 0 < store.size_bytes <= 1 << 20
@@ -62,7 +61,7 @@ def test_the_bound_in_bytes_holds() -> None:
 
 
 def test_an_answer_larger_than_the_bound_is_given_and_not_kept() -> None:
-    store = Store(1 << 12, 3600.0)
+    store = AnswerStore(1 << 12, 3600.0)
     store.put("small", PIECE)
     assert store.put("large", np.ones(1 << 12, dtype=np.float32)).sum() == 1 << 12
     assert store.get("large") is None
@@ -70,7 +69,7 @@ def test_an_answer_larger_than_the_bound_is_given_and_not_kept() -> None:
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    store = Store(3 * (PIECE.nbytes + ENTRY_BYTES), 3600.0)
+    store = AnswerStore(3 * (PIECE.nbytes + ENTRY_BYTES), 3600.0)
     for key in "abc":
         store.put(key, PIECE)
     store.get("a")
@@ -79,7 +78,7 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 
 
 def test_what_is_kept_cannot_be_changed_from_outside() -> None:
-    given, store = PIECE.copy(), Store(1 << 20, 3600.0)
+    given, store = PIECE.copy(), AnswerStore(1 << 20, 3600.0)
     store.put("key", given)
     given[:] = -1
     kept = store.get("key")
@@ -105,7 +104,7 @@ ONE = np.zeros((1, 4, 2), dtype=np.uint8)
     ],
     ids=["bundle", "interpreter", "version", "dtype", "shape", "samples", "bytes"],
 )
-def test_another_question_has_another_key(proven: Proven, samples: np.ndarray) -> None:
+def test_another_question_has_another_key(proven: ValidatedBundle, samples: np.ndarray) -> None:
     assert key_of(base_key(proven), samples) != key_of(base_key(PROVEN), ONE)
 
 
@@ -135,17 +134,17 @@ class Gated:
         return int(self.row[FIELDS[f"{kind}_count"]])
 
 
-Scene = Callable[[Cached], object]
+Scene = Callable[[AnswerCache], object]
 
 
-def played(model: Gated, scene: Callable[[Cached], object], limit: int = 64) -> None:
+def played(model: Gated, scene: Callable[[AnswerCache], object], limit: int = 64) -> None:
     """Run a coroutine function with the model's cache."""
 
     async def run() -> None:
         with ThreadPoolExecutor(1) as pool:
             batcher = Batcher(model.execute, PROVEN.curve, limit, pool)
-            remembered = Remembered(Store(1 << 20, 3600.0), None)
-            cached = Cached(remembered, PROVEN, lambda raw: raw, batcher, (1,), model.row)
+            remembered = WorkerCache(AnswerStore(1 << 20, 3600.0), None)
+            cached = AnswerCache(remembered, PROVEN, lambda raw: raw, batcher, (1,), model.row)
             try:
                 await asyncio.wait_for(scene(cached), 60)  # type: ignore[arg-type]
             finally:
@@ -158,7 +157,7 @@ def sample(value: float) -> np.ndarray:
     return np.array([[value]], dtype=np.float32)
 
 
-def asked(cached: Cached, value: float, deadline_s: float = NEVER_S) -> asyncio.Future[Answer]:
+def asked(cached: AnswerCache, value: float, deadline_s: float = NEVER_S) -> asyncio.Future[Answer]:
     made = cached.submit(sample(value), deadline_s)
     assert not isinstance(made, Answer)
     return made
@@ -167,7 +166,7 @@ def asked(cached: Cached, value: float, deadline_s: float = NEVER_S) -> asyncio.
 def test_equal_requests_that_come_together_run_once() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         futures = [asked(cached, 3) for _ in range(8)]
         other = asked(cached, 4)
         model.gate.set()
@@ -185,7 +184,7 @@ def test_equal_requests_that_come_together_run_once() -> None:
 def test_the_others_get_their_answer_where_the_first_hangs_up() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         first, *others = [asked(cached, 3) for _ in range(4)]
         await asyncio.sleep(0.05)
         first.cancel()
@@ -202,7 +201,7 @@ def test_the_others_get_their_answer_where_the_first_hangs_up() -> None:
 def test_what_nobody_waits_for_any_more_does_not_run_and_comes_back_whole() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         running = asked(cached, 1)
         await asyncio.sleep(0.05)
         for future in [asked(cached, 3) for _ in range(4)]:
@@ -221,14 +220,14 @@ def test_what_nobody_waits_for_any_more_does_not_run_and_comes_back_whole() -> N
 def test_the_firsts_deadline_is_its_own() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         running = asked(cached, 1)
         first = asked(cached, 3, time.monotonic() + 0.2)
         others = [asked(cached, 3) for _ in range(3)]
         await asyncio.sleep(0.4)
         model.gate.set()
         await running
-        with pytest.raises(Refusal, match="deadline passed"):
+        with pytest.raises(RequestError, match="deadline passed"):
             await first
         assert [(await each).outputs.tolist() for each in others] == [[[6.0]]] * 3
 
@@ -239,9 +238,9 @@ def test_the_firsts_deadline_is_its_own() -> None:
 def test_who_joins_is_refused_at_its_own_deadline() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         first, hurried = asked(cached, 3), asked(cached, 3, time.monotonic() + 0.1)
-        with pytest.raises(Refusal, match="deadline passed") as refused:
+        with pytest.raises(RequestError, match="deadline passed") as refused:
             await hurried
         assert refused.value.status == 503
         model.gate.set()
@@ -254,7 +253,7 @@ def test_who_joins_is_refused_at_its_own_deadline() -> None:
 def test_the_others_run_once_more_where_the_model_failed_the_first() -> None:
     model = Gated(fails=1)
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         first, *others = [asked(cached, 3) for _ in range(4)]
         model.gate.set()
         with pytest.raises(ValueError, match="the interpreter fails"):
@@ -268,7 +267,7 @@ def test_the_others_run_once_more_where_the_model_failed_the_first() -> None:
 def test_a_model_that_fails_again_fails_all_and_is_asked_anew_later() -> None:
     model = Gated(fails=2)
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         futures = [asked(cached, 3) for _ in range(5)]
         model.gate.set()
         for future in futures:
@@ -283,11 +282,11 @@ def test_a_model_that_fails_again_fails_all_and_is_asked_anew_later() -> None:
 def test_a_refusal_at_the_door_leaves_nothing_behind() -> None:
     model = Gated()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         waiting = [asked(cached, 1), asked(cached, 2)]
         await asyncio.sleep(0.05)
         waiting.append(asked(cached, 5))
-        with pytest.raises(Refusal, match="the queue is full"):
+        with pytest.raises(RequestError, match="the queue is full"):
             cached.submit(sample(3), NEVER_S)
         model.gate.set()
         for each in waiting:
@@ -302,7 +301,7 @@ def test_what_is_no_number_is_not_remembered(value: float) -> None:
     model = Gated()
     model.gate.set()
 
-    async def scene(cached: Cached) -> None:
+    async def scene(cached: AnswerCache) -> None:
         for _ in range(2):
             await asked(cached, value)
 

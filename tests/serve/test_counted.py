@@ -10,13 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from edgekit.serve.batcher import Batcher
-from edgekit.serve.budget import Budget
-from edgekit.serve.counted import Counted, refused_early
-from edgekit.serve.counters import FIELDS, NO_MODEL, Memory
-from edgekit.serve.curve import Curve
-from edgekit.serve.gone import Gone
-from edgekit.serve.refusal import REASONS, Refusal
+from edgekit.serve.batcher import Batcher, Curve
+from edgekit.serve.counters import FIELDS, NO_MODEL, Memory, ModelRequest, refused_early
+from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
+from edgekit.serve.request import MemoryBudget
 
 FOR_EVER = float("inf")
 
@@ -34,25 +31,25 @@ def ended(error: BaseException) -> dict[str, int]:
     """What a request to a model counts that meets this, and is told to the door as well."""
     memory = Memory(1)
     try:
-        with Counted(Model(memory.row(0, 3)), time.perf_counter_ns(), Budget(0)):
+        with ModelRequest(Model(memory.row(0, 3)), time.perf_counter_ns(), MemoryBudget(0)):
             raise error
-    except Refusal as refusal:
+    except RequestError as refusal:
         refused_early(memory.row(0, NO_MODEL), refusal)
-    except (Gone, asyncio.CancelledError):
+    except (ClientDisconnected, asyncio.CancelledError):
         pass
     sums = [memory.sums(slot) for slot in (3, NO_MODEL)]
-    return {reason: count for reason in REASONS if (count := sum(each[f"refused_{reason}"] for each in sums))}
+    return {reason: count for reason in Reason if (count := sum(each[f"refused_{reason}"] for each in sums))}
 
 
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (Refusal(400, "body: too short"), "invalid"),
-        (Refusal(413, "body: too long"), "too_large"),
-        (Refusal(415, "body: a form"), "unsupported"),
-        (Refusal(500, "the outputs are not finite"), "failed"),
+        (RequestError(400, "body: too short"), "invalid"),
+        (RequestError(413, "body: too long"), "too_large"),
+        (RequestError(415, "body: a form"), "unsupported"),
+        (RequestError(500, "the outputs are not finite"), "failed"),
         (ValueError("nobody expected it"), "failed"),
-        (Gone(), "cancelled"),
+        (ClientDisconnected(), "cancelled"),
         (asyncio.CancelledError(), "cancelled"),
     ],
 )
@@ -63,8 +60,8 @@ def test_each_end_has_one_reason(error: BaseException, reason: str) -> None:
 def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
     row = Memory(1).row(0, 0)
     with (
-        pytest.raises(Refusal, match="^internal error$") as caught,
-        Counted(Model(row), time.perf_counter_ns(), Budget(0)),
+        pytest.raises(RequestError, match="^internal error$") as caught,
+        ModelRequest(Model(row), time.perf_counter_ns(), MemoryBudget(0)),
     ):
         raise ValueError("a secret of the client")
     assert caught.value.status == 500
@@ -82,7 +79,7 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
         for deadline_s in (FOR_EVER, time.monotonic() + 0.001):
             try:
                 batcher.submit(x[: 2 if deadline_s == FOR_EVER else 0], deadline_s)
-            except Refusal as refusal:
+            except RequestError as refusal:
                 found += ended(refusal)
         assert isinstance(waits, asyncio.Future)
         await waits
@@ -94,8 +91,8 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
 def test_a_model_that_takes_a_slot_begins_at_zero_in_every_worker() -> None:
     memory = Memory(2)
     for worker in (0, 1):
-        with pytest.raises(Refusal), Counted(Model(memory.row(worker, 5)), 0, Budget(0)):
-            raise Refusal(400, "x")
+        with pytest.raises(RequestError), ModelRequest(Model(memory.row(worker, 5)), 0, MemoryBudget(0)):
+            raise RequestError(400, "x")
     assert memory.sums(5)["refused_invalid"] == 2
     memory.clear(5)
     assert set(memory.sums(5).values()) == {0}

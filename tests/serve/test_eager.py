@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from edgekit.serve import eager
+from edgekit.serve.connection import start_eagerly
 
 RUN = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -26,7 +26,7 @@ def test_what_never_waits_has_ended_and_makes_no_task(run: Run) -> None:
         said.append("done")
 
     async def main() -> None:
-        assert eager.start(work(), asyncio.get_running_loop()) is None
+        assert start_eagerly(work(), asyncio.get_running_loop()) is None
         assert said == ["done"]
 
     run(main())
@@ -46,7 +46,7 @@ def test_what_waits_goes_on_as_a_task_and_gets_what_it_waited_for(run: Run) -> N
     async def main() -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
-        task = eager.start(work(future), loop)
+        task = start_eagerly(work(future), loop)
         assert said == ["begun"]
         assert task is not None
         future.set_result(7)
@@ -74,7 +74,7 @@ def test_a_failure_and_a_cancellation_reach_the_coroutine(run: Run) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
-        task = eager.start(work(future), loop)
+        task = start_eagerly(work(future), loop)
         assert task is not None
         future.set_exception(ValueError("failed"))
         await asyncio.sleep(0.01)
@@ -92,6 +92,6 @@ def test_an_exception_before_the_first_wait_is_the_callers() -> None:
 
     async def main() -> None:
         with pytest.raises(ValueError, match="at once"):
-            eager.start(work(), asyncio.get_running_loop())
+            start_eagerly(work(), asyncio.get_running_loop())
 
     asyncio.run(main())

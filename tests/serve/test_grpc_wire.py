@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("google.protobuf")
 
 from edgekit.serve import grpc_wire, wire
+from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import message
-from edgekit.serve.refusal import Refusal
-from edgekit.serve.several import Several
+from edgekit.serve.wire import SeveralInputs
 
-IMAGE = wire.Input("image", "UINT8", (8, 8, 1))
-TWO = Several([IMAGE, wire.Input("more", "FP32", (2,))], [None, None])
+IMAGE = wire.TensorInput("image", "UINT8", (8, 8, 1))
+TWO = SeveralInputs([IMAGE, wire.TensorInput("more", "FP32", (2,))], [None, None])
 MOST = 8 << 20
 IN_TIME_S = 0.5
 
@@ -38,7 +38,7 @@ def shaped(shape: list[int], **more: Any) -> dict[str, Any]:
 
 def test_a_plain_request_is_taken_whatever_its_length() -> None:
     assert parsed(request().SerializeToString()).samples.shape == (1, 8, 8, 1)
-    large = wire.Input("image", "FP32", (1000, 1000))
+    large = wire.TensorInput("image", "FP32", (1000, 1000))
     asked = request(
         inputs=[{"name": "image", "datatype": "FP32", "shape": [3, 1000, 1000]}], raw_input_contents=[bytes(12_000_000)]
     )
@@ -54,7 +54,7 @@ def test_a_shape_of_many_sides_is_refused_at_once(sides: int, count: int, taken:
     raws = [b"x"] * len(inputs)
     body = request(inputs=inputs, raw_input_contents=raws).SerializeToString()
     began = time.perf_counter()
-    with pytest.raises(Refusal, match=f"got {count} sides") as caught:
+    with pytest.raises(RequestError, match=f"got {count} sides") as caught:
         parsed(body, taken)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == 400
@@ -86,11 +86,11 @@ def test_what_is_too_many_or_too_long_is_refused_at_once(case: str) -> None:
     asked, status = WRONG[case]
     body = asked.SerializeToString()
     began = time.perf_counter()
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestError) as caught:
         parsed(body)
     assert time.perf_counter() - began < IN_TIME_S
     assert caught.value.status == status
-    assert len(caught.value.reason) < 600
+    assert len(caught.value.text) < 600
 
 
 @pytest.mark.parametrize("cut", range(70_000, 70_060, 7))
@@ -102,7 +102,7 @@ def test_a_message_that_is_cut_off_is_left_to_the_parser(cut: int) -> None:
 
 def test_a_message_that_asks_no_model_is_short() -> None:
     grpc_wire.check_size(bytes(60_000), False, MOST)
-    with pytest.raises(Refusal, match="at most 65536"):
+    with pytest.raises(RequestError, match="at most 65536"):
         grpc_wire.check_size(bytes(70_000), False, MOST)
 
 

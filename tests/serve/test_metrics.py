@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from edgekit.device.hardware import health
 from edgekit.serve.counters import PARTS
-from edgekit.serve.refusal import REASONS
+from edgekit.serve.errors import Reason
 from tests.runner.conftest import samples
 from tests.serve import cached
 from tests.serve.conftest import Start
@@ -218,7 +218,7 @@ def test_names_that_clients_invent_make_no_series(server: Server) -> None:
         server.ask(f"GET{number}" if number % 2 else "POST", f"/v2/models/invented-{number}/infer", b"", BEARER)
     assert scraped(server).keys() == before.keys()
     reasons = {dict(labels)["reason"] for name, labels in before if name == REFUSED_TOTAL}
-    assert reasons == set(REASONS)
+    assert reasons == set(Reason)
 
 
 def test_each_process_shows_its_cpu_and_memory(server: Server) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.serve.page import PAGE
-from edgekit.serve.pages import check_no_page, policy
-from edgekit.serve.refusal import Refusal
+from edgekit.serve.errors import RequestError
+from edgekit.serve.page import PAGE, check_no_page, policy
 from tests.serve.conftest import Start
 from tests.serve.server import Server
 
@@ -44,7 +43,7 @@ def test_what_no_page_sends_is_taken(headers: dict[str, str], host: str) -> None
 
 @pytest.mark.parametrize(("headers", "status"), FROM_PAGES, ids=str)
 def test_what_a_page_has_a_browser_send_is_refused(headers: dict[str, str], status: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RequestError) as caught:
         check(headers)
     assert caught.value.status == status
 
@@ -52,7 +51,7 @@ def test_what_a_page_has_a_browser_send_is_refused(headers: dict[str, str], stat
 def test_a_port_that_is_not_on_loopback_has_any_name_and_still_obeys_no_page() -> None:
     for host in ("0.0.0.0", "192.168.1.7", "door-1"):
         check({"Host": "door-1:8002"}, host)
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestError):
             check({"Host": "door-1:8002", "Origin": "http://door-1:8002"}, host)
 
 

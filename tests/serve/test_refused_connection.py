@@ -10,8 +10,7 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from edgekit.serve.limits import Limits
-from edgekit.serve.protocol import GuardedProtocol
+from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
 
 KEEP_ALIVE_S = 1
 REQUEST = b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
@@ -20,7 +19,7 @@ REQUEST = b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"
 class LateProtocol(GuardedProtocol):
     """Refuses what is asked of /late."""
 
-    limits = Limits(5.0, 1 << 16, 10)
+    limits = ConnectionLimits(5.0, 1 << 16, 10)
 
     def _is_late(self) -> bool:
         return self.url == b"/late" and not self.flow.write_paused

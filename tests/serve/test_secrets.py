@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.device.commands.serve import Settings
 from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
-from edgekit.serve.secrets import Secrets, read_redis, read_tokens
-from edgekit.serve.settings import Settings
+from edgekit.serve.handover import Secrets, hand_over, read_redis, read_tokens, received
 from tests.serve.conftest import Start
 from tests.serve.server import INFER, RAW, Server
 from tests.serve.test_lifecycle import wait_for
@@ -68,9 +68,9 @@ def test_a_file_that_holds_no_redis_is_refused_without_repeating_it(tmp_path: Pa
 def test_what_is_handed_to_a_worker_cannot_be_changed_and_is_read_by_each(tmp_path: Path) -> None:
     settings = Settings((), token_file=str(private(tmp_path / "tokens", TOKEN)), cache_redis="redis://127.0.0.1")
     secrets = Secrets.read(settings)
-    descriptor = secrets.handed()
+    descriptor = hand_over(settings, secrets)
     try:
-        assert Secrets.received(descriptor) == Secrets.received(descriptor) == secrets
+        assert received(descriptor) == received(descriptor) == (settings, secrets)
         with pytest.raises(PermissionError):
             os.pwrite(descriptor, b"x", 0)
         with pytest.raises(PermissionError):
@@ -95,7 +95,7 @@ def processes(server: Server) -> list[int]:
 
 
 @pytest.mark.processes
-def test_no_command_line_or_environment_of_a_server_holds_a_password(
+def test_no_command_line_or_environment_of_a_server_holds_a_password_or_its_settings(
     start: Start, bundles: dict[str, Path], tmp_path: Path
 ) -> None:
     pytest.importorskip("redis")
@@ -107,6 +107,7 @@ def test_no_command_line_or_environment_of_a_server_holds_a_password(
         for part in ("cmdline", "environ"):
             shown = Path(f"/proc/{process}/{part}").read_bytes()
             assert PASSWORD.encode() not in shown and TOKEN.encode() not in shown
+            assert b"cache_redis" not in shown  # nor any other setting
     assert PASSWORD not in server.said()
     assert "Redis at 127.0.0.1:1 does not answer" in server.said()
 

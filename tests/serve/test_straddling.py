@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.serve.repository import Entry
-from edgekit.serve.served import Served
+from edgekit.serve.served_model import ServedModel
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
 from tests.serve.conftest import changed
@@ -50,7 +50,7 @@ def reloaded(versions: tuple[Entry, Entry], path: str, body: bytes, headers: dic
     return asyncio.run(run())
 
 
-async def closed(served: Served) -> None:
+async def closed(served: ServedModel) -> None:
     for _ in range(100):
         if served._pool is not None and served._pool._shutdown:
             return

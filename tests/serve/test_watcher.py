@@ -12,7 +12,7 @@ import pytest
 
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
-from edgekit.serve.watch.watcher import Watcher
+from edgekit.serve.watch import Watcher
 from tests.serve import cached
 from tests.serve.watched import sound, with_reference
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.runner import bundle
-from edgekit.serve.export import _pbtxt
-from edgekit.serve.export._pbtxt import Port
+from edgekit.serve.export import _formats
+from edgekit.serve.export._formats import Port
 from edgekit.serve.export.triton import runner_archive
 from tests.serve import triton
 from tests.serve.grpc_server import Server
@@ -195,8 +195,8 @@ def write_model(repository: Path, path: Path, unchecked: Sequence[str]) -> None:
     inputs = [Port(facts.raw.kind, facts.raw.dtype, facts.raw.shape)]
     outputs = [Port("output", "float32", facts.output_shape, "labels.txt"), Port("answer", "text", (1,))]
     (folder / "1").mkdir(parents=True)
-    config = _pbtxt.Config(facts.name, "python", LARGEST_BATCH, inputs, outputs, {})
-    (folder / "config.pbtxt").write_bytes(_pbtxt.text(config))
+    config = _formats.Config(facts.name, "python", LARGEST_BATCH, inputs, outputs, {})
+    (folder / "config.pbtxt").write_bytes(_formats.pbtxt(config))
     (folder / "labels.txt").write_text("".join(f"{label}\n" for label in facts.labels))
     shutil.copy2(path, folder / "1" / "bundle.edge.zip")
     shutil.copy2(Path(__file__).with_name("triton_model.py"), folder / "1" / "model.py")

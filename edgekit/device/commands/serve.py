@@ -1,4 +1,7 @@
-"""`edgerun serve`: bundles behind a socket. The server is `edgekit.serve`, a process with packages of its own."""
+"""`edgerun serve`: bundles behind a socket. The server is `edgekit.serve`, a process with packages of its own.
+
+Each setting of a server is declared once, as a field of `Settings`; its option is made of that.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NoReturn
 
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import BackendError, InputError
@@ -22,209 +28,7 @@ PIP_NAMES = {
 """Where the package is not called like the module."""
 MOST_WORKERS = 256
 UVICORN = "0.54"
-"""The release whose connection `edgekit.serve.protocol` changes from within: uvicorn has no public way to do that."""
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
-    parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="files that end in .edge.zip, or folders of them")
-    where = parser.add_argument_group("where")
-    where.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    where.add_argument("--port", type=_port, default=8000, help="port; 0 takes a free one (default: 8000)")
-    where.add_argument("--uds", metavar="PATH", default="", help="a Unix socket in place of host and port")
-    where.add_argument(
-        "--admin-host", metavar="HOST", default="127.0.0.1", help="of the second port (default: 127.0.0.1)"
-    )
-    where.add_argument(
-        "--admin-port", metavar="PORT", type=_port_or_none, default=8002,
-        help="metrics and the repository; 0 takes a free one, none opens none (default: 8002)",
-    )  # fmt: skip
-    where.add_argument(
-        "--grpc-port", metavar="PORT", type=_port_or_none, default=-1,
-        help="the same models over gRPC, on --host; 0 takes a free one (default: none)",
-    )  # fmt: skip
-    how = parser.add_argument_group("how")
-    how.add_argument("--workers", metavar="N", type=_workers, default=1, help="processes (default: 1)")
-    how.add_argument("--threads", metavar="N", type=_shared.threads, default=1, help="of each interpreter (default: 1)")
-    how.add_argument("--interpreter", metavar="NAME", type=_shared.known, help="default: the fastest, measured")
-    how.add_argument("--no-batch", action="store_true", help="one sample a call, whatever was measured")
-    how.add_argument(
-        "--queue-delay-ms", metavar="MS", type=_milliseconds, default=0.0,
-        help="wait so long for a batch to fill, where batching pays (default: 0)",
-    )  # fmt: skip
-    bounds = parser.add_argument_group("limits")
-    bounds.add_argument(
-        "--deadline-ms", metavar="MS", type=_milliseconds, default=0.0,
-        help="of requests that name none; 0 sets none (default: 0)",
-    )  # fmt: skip
-    bounds.add_argument(
-        "--queue", metavar="N", type=_shared.positive, default=256, help="samples that may wait (default: 256)"
-    )
-    bounds.add_argument(
-        "--max-body-mb", metavar="MB", type=_shared.positive, default=64, help="of a request (default: 64)"
-    )
-    bounds.add_argument(
-        "--max-connections", metavar="N", type=_shared.positive, default=1024, help="of each worker (default: 1024)"
-    )
-    bounds.add_argument(
-        "--receive-s", metavar="S", type=_seconds, default=15.0, help="until a request must be whole (default: 15)"
-    )
-    bounds.add_argument(
-        "--drain-s", metavar="S", type=_seconds, default=2.0,
-        help="after SIGTERM, answer new requests so long while not ready (default: 2)",
-    )  # fmt: skip
-    cache = parser.add_argument_group("cache of answers")
-    cache.add_argument(
-        "--cache-mb", metavar="MB", type=_megabytes, default=0, help="of each worker; 0 caches nothing (default: 0)"
-    )
-    cache.add_argument(
-        "--cache-ttl-s", metavar="S", type=_lifetime, default=60.0, help="how long an answer is kept (default: 60)"
-    )
-    cache.add_argument(
-        "--cache-redis", metavar="URL", type=_redis,
-        help="redis://HOST:PORT behind the cache, where executing takes longer than asking it, or a file that holds "
-        "such a URL with its password; needs --cache-mb",
-    )  # fmt: skip
-    traces = parser.add_argument_group("traces")
-    traces.add_argument(
-        "--trace-to", metavar="URL", type=_collector,
-        help="http://HOST:4318 of a collector of OpenTelemetry, which gets spans over OTLP/HTTP (default: none)",
-    )  # fmt: skip
-    traces.add_argument(
-        "--trace-share", metavar="SHARE", type=_share, default=0.01,
-        help="of the requests whose client does not decide, from 0 to 1 (default: 0.01)",
-    )  # fmt: skip
-    watch = parser.add_argument_group("is it still right?")
-    watch.add_argument(
-        "--watch", action="store_true",
-        help="hold samples and answers against the bundle's validation, and ask its golden vectors again",
-    )  # fmt: skip
-    watch.add_argument(
-        "--watch-per-s", metavar="N", type=_shared.positive, default=20,
-        help="samples of each model that a worker looks at in a second, at most (default: 20)",
-    )  # fmt: skip
-    watch.add_argument(
-        "--canary-s", metavar="S", type=_seconds, default=60.0,
-        help="all golden vectors are asked again in so long; 0 asks none (default: 60)",
-    )  # fmt: skip
-    access = parser.add_argument_group("access")
-    access.add_argument("--token-file", metavar="FILE", default="", help="tokens that clients must send, one a line")
-    access.add_argument("--certificate", metavar="PEM", default="", help="for TLS, with --key")
-    access.add_argument("--key", metavar="PEM", default="", help="for TLS, with --certificate")
-
-
-def run(options: argparse.Namespace) -> None:
-    """Become the server; comes back only where it cannot start."""
-    if sys.platform != "linux":
-        raise BackendError(
-            "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
-        )
-    _check_packages(_needed(options))
-    home = _home()
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
-    command = [sys.executable, "-P", "-m", "edgekit.serve", json.dumps(_settings(options))]
-    sys.stdout.flush()
-    try:
-        os.execve(sys.executable, command, environment)
-    except OSError as error:
-        raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
-
-
-def _needed(options: argparse.Namespace) -> tuple[str, ...]:
-    """Packages that these options use."""
-    found = PACKAGES
-    if options.cache_mb:
-        found += ("cachetools",)
-    if options.cache_redis:
-        found += ("redis",)
-    if options.trace_to:
-        found += TRACE_PACKAGES
-    return found if options.grpc_port < 0 else found + GRPC_PACKAGES
-
-
-def _check_packages(packages: tuple[str, ...]) -> None:
-    """BackendError with the line that installs what is missing; nothing of it is imported."""
-    if sys.version_info < (3, 11):
-        raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
-    missing = [package for package in packages if not _is_there(package)]
-    if missing:
-        names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
-        raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
-    _check_uvicorn()
-
-
-def _check_uvicorn() -> None:
-    """BackendError for a uvicorn of another release: its connection works otherwise inside."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("uvicorn")
-    except PackageNotFoundError:  # it was copied without its metadata
-        from importlib import import_module
-
-        found = str(import_module("uvicorn").__version__)
-    if found.split(".")[:2] != UVICORN.split("."):
-        raise BackendError(
-            f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
-        )
-
-
-def _is_there(package: str) -> bool:
-    """For `google.protobuf` Python imports `google`, which holds nothing; where there is none, it raises."""
-    from importlib.util import find_spec
-
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
-
-
-def _home() -> str:
-    """The folder or archive that holds the package edgekit, with the server in it."""
-    import edgekit
-
-    home = os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))
-    return home
-
-
-def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """As `edgekit.serve.settings.Settings` takes them."""
-    if options.uds and (options.port != 8000 or options.host != "127.0.0.1"):
-        raise InputError("--uds replaces --host and --port; leave them out")
-    if options.cache_redis and not options.cache_mb:
-        raise InputError("--cache-redis stands behind the cache in the process; add --cache-mb, for example 64")
-    return {
-        "bundles": [os.path.abspath(path) for path in options.bundles],
-        "host": options.host,
-        "port": options.port,
-        "uds": options.uds,
-        "admin_host": options.admin_host,
-        "admin_port": options.admin_port,
-        "grpc_port": options.grpc_port,
-        "workers": options.workers,
-        "threads": options.threads,
-        "interpreter": options.interpreter or "",
-        "deadline_ms": options.deadline_ms,
-        "queue": options.queue,
-        "queue_delay_ms": options.queue_delay_ms,
-        "batch": not options.no_batch,
-        "most_body_bytes": options.max_body_mb << 20,
-        "most_connections": options.max_connections,
-        "receive_s": options.receive_s,
-        "drain_s": options.drain_s,
-        "token_file": options.token_file,
-        "certificate": options.certificate,
-        "key": options.key,
-        "cache_bytes": options.cache_mb << 20,
-        "cache_ttl_s": options.cache_ttl_s,
-        "cache_redis": options.cache_redis or "",
-        "trace_to": options.trace_to or "",
-        "trace_share": options.trace_share,
-        "watch": options.watch,
-        "watch_per_s": float(options.watch_per_s),
-        "canary_s": options.canary_s,
-    }
+"""The release whose connection `edgekit.serve.connection` builds on: uvicorn does not say what may change there."""
 
 
 def _port(text: str) -> int:
@@ -252,10 +56,18 @@ def _seconds(text: str) -> float:
     return _number(text, 3600)
 
 
-def _megabytes(text: str) -> int:
+def _body_bytes(text: str) -> int:
+    return _shared.positive(text) << 20
+
+
+def _cache_bytes(text: str) -> int:
     if not text.isdecimal() or int(text[:9]) > 1 << 20:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0 to {1 << 20}")
-    return int(text)
+    return int(text) << 20
+
+
+def _per_second(text: str) -> float:
+    return float(_shared.positive(text))
 
 
 def _lifetime(text: str) -> float:
@@ -322,3 +134,217 @@ def _number(text: str, most: float) -> float:
     if not 0 <= value <= most:
         raise argparse.ArgumentTypeError(f"got {text}; use a number from 0 to {most:g}")
     return value
+
+
+def _option(
+    heading: str, flag: str, default: Any, text: str, parse: Callable[[str], Any] = str, metavar: str | None = None
+) -> Any:
+    """A field of `Settings` that an option sets: it takes text that `parse` reads, or nothing if it is a switch."""
+    takes = {"action": f"store_{not default}".lower()} if isinstance(default, bool) else {"type": parse}
+    shown = {} if metavar is None else {"metavar": metavar}
+    option = {"default": default if default != "" else None, "help": text, **takes, **shown}  # it parses a text
+    return field(default=default, metadata={"heading": heading, "flag": flag, "option": option})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server was asked for. Fields without an option keep their default, except in tests.
+
+    Port -1 of admin or gRPC opens none, and `deadline_ms` 0 sets no deadline. `most_json_bytes` bounds the JSON of a
+    request, which takes up to thirty times its bytes once it is parsed. Bytes of the cache are those of each worker.
+    """
+
+    bundles: tuple[str, ...]
+
+    host: str = _option("where", "--host", "127.0.0.1", "address to listen on (default: 127.0.0.1)")
+    port: int = _option("where", "--port", 8000, "port; 0 takes a free one (default: 8000)", _port)
+    uds: str = _option("where", "--uds", "", "a Unix socket in place of host and port", metavar="PATH")
+    admin_host: str = _option(
+        "where", "--admin-host", "127.0.0.1", "of the second port (default: 127.0.0.1)", metavar="HOST"
+    )
+    admin_port: int = _option(
+        "where", "--admin-port", 8002,
+        "metrics and the repository; 0 takes a free one, none opens none (default: 8002)", _port_or_none, "PORT",
+    )  # fmt: skip
+    grpc_port: int = _option(
+        "where", "--grpc-port", -1,
+        "the same models over gRPC, on --host; 0 takes a free one (default: none)", _port_or_none, "PORT",
+    )  # fmt: skip
+
+    workers: int = _option("how", "--workers", 1, "processes (default: 1)", _workers, "N")
+    threads: int = _option("how", "--threads", 1, "of each interpreter (default: 1)", _shared.threads, "N")
+    interpreter: str = _option("how", "--interpreter", "", "default: the fastest, measured", _shared.known, "NAME")
+    batch: bool = _option("how", "--no-batch", True, "one sample a call, whatever was measured")
+    queue_delay_ms: float = _option(
+        "how", "--queue-delay-ms", 0.0,
+        "wait so long for a batch to fill, where batching pays (default: 0)", _milliseconds, "MS",
+    )  # fmt: skip
+
+    deadline_ms: float = _option(
+        "limits", "--deadline-ms", 0.0, "of requests that name none; 0 sets none (default: 0)", _milliseconds, "MS"
+    )
+    queue: int = _option("limits", "--queue", 256, "samples that may wait (default: 256)", _shared.positive, "N")
+    most_body_bytes: int = _option("limits", "--max-body-mb", 64 << 20, "of a request (default: 64)", _body_bytes, "MB")
+    most_connections: int = _option(
+        "limits", "--max-connections", 1024, "of each worker (default: 1024)", _shared.positive, "N"
+    )
+    receive_s: float = _option(
+        "limits", "--receive-s", 15.0, "until a request must be whole (default: 15)", _seconds, "S"
+    )
+    drain_s: float = _option(
+        "limits", "--drain-s", 2.0,
+        "after SIGTERM, answer new requests so long while not ready (default: 2)", _seconds, "S",
+    )  # fmt: skip
+    most_json_bytes: int = 8 << 20
+    most_header_bytes: int = 64 << 10
+    keep_alive_s: float = 75.0
+    stop_s: float = 30.0
+
+    cache_bytes: int = _option(
+        "cache of answers", "--cache-mb", 0, "of each worker; 0 caches nothing (default: 0)", _cache_bytes, "MB"
+    )
+    cache_ttl_s: float = _option(
+        "cache of answers", "--cache-ttl-s", 60.0, "how long an answer is kept (default: 60)", _lifetime, "S"
+    )
+    cache_redis: str = _option(
+        "cache of answers", "--cache-redis", "",
+        "redis://HOST:PORT behind the cache, where executing takes longer than asking it, or a file that holds "
+        "such a URL with its password; needs --cache-mb", _redis, "URL",
+    )  # fmt: skip
+
+    trace_to: str = _option(
+        "traces", "--trace-to", "",
+        "http://HOST:4318 of a collector of OpenTelemetry, which gets spans over OTLP/HTTP (default: none)",
+        _collector, "URL",
+    )  # fmt: skip
+    trace_share: float = _option(
+        "traces", "--trace-share", 0.01,
+        "of the requests whose client does not decide, from 0 to 1 (default: 0.01)", _share, "SHARE",
+    )  # fmt: skip
+
+    watch: bool = _option(
+        "is it still right?", "--watch", False,
+        "hold samples and answers against the bundle's validation, and ask its golden vectors again",
+    )  # fmt: skip
+    watch_per_s: float = _option(
+        "is it still right?", "--watch-per-s", 20.0,
+        "samples of each model that a worker looks at in a second, at most (default: 20)", _per_second, "N",
+    )  # fmt: skip
+    canary_s: float = _option(
+        "is it still right?", "--canary-s", 60.0,
+        "all golden vectors are asked again in so long; 0 asks none (default: 60)", _seconds, "S",
+    )  # fmt: skip
+
+    token_file: str = _option("access", "--token-file", "", "tokens that clients must send, one a line", metavar="FILE")
+    certificate: str = _option("access", "--certificate", "", "for TLS, with --key", metavar="PEM")
+    key: str = _option("access", "--key", "", "for TLS, with --certificate", metavar="PEM")
+
+    def to_json(self) -> str:
+        """For another process, which reads it from a descriptor: every user of the machine may read a command line."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Settings:
+        """What `to_json` gave."""
+        values = json.loads(text)
+        return Settings(**{**values, "bundles": tuple(values["bundles"])})
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="files that end in .edge.zip, or folders of them")
+    groups: dict[str, Any] = {}
+    for setting in fields(Settings):
+        if setting.metadata:
+            heading = setting.metadata["heading"]
+            group = groups[heading] = groups.get(heading) or parser.add_argument_group(heading)
+            group.add_argument(setting.metadata["flag"], dest=setting.name, **setting.metadata["option"])
+
+
+def run(options: argparse.Namespace) -> NoReturn:
+    """Become the server; comes back only where it cannot start."""
+    if sys.platform != "linux":
+        raise BackendError(
+            "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
+        )
+    settings = _settings(options)
+    _check_packages(_needed(settings))
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_home(), os.environ.get("PYTHONPATH"))))
+    handed = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
+    with open(handed, "w", closefd=False) as stream:
+        stream.write(settings.to_json())
+    command = [sys.executable, "-P", "-m", "edgekit.serve", str(handed)]
+    sys.stdout.flush()
+    try:
+        os.execve(sys.executable, command, environment)
+    except OSError as error:
+        raise BackendError(f"{sys.executable}: cannot be started again: {error.strerror or error}") from None
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """InputError where two options do not go together."""
+    given = {each.name: getattr(options, each.name) for each in fields(Settings) if each.metadata}
+    values = {name: value for name, value in given.items() if value is not None}
+    settings = Settings(tuple(os.path.abspath(path) for path in options.bundles), **values)
+    if settings.uds and (settings.port != 8000 or settings.host != "127.0.0.1"):
+        raise InputError("--uds replaces --host and --port; leave them out")
+    if settings.cache_redis and not settings.cache_bytes:
+        raise InputError("--cache-redis stands behind the cache in the process; add --cache-mb, for example 64")
+    return settings
+
+
+def _needed(settings: Settings) -> tuple[str, ...]:
+    """Packages that these settings use."""
+    found = PACKAGES
+    if settings.cache_bytes:
+        found += ("cachetools",)
+    if settings.cache_redis:
+        found += ("redis",)
+    if settings.trace_to:
+        found += TRACE_PACKAGES
+    return found if settings.grpc_port < 0 else found + GRPC_PACKAGES
+
+
+def _check_packages(packages: tuple[str, ...]) -> None:
+    """BackendError with the line that installs what is missing; nothing of it is imported."""
+    if sys.version_info < (3, 11):
+        raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
+    missing = [package for package in packages if not _is_there(package)]
+    if missing:
+        names = " ".join(PIP_NAMES.get(package, package).replace("_", "-") for package in missing)
+        raise BackendError(f"serve needs {', '.join(missing)}; run: {sys.executable} -m pip install {names}")
+    _check_uvicorn()
+
+
+def _check_uvicorn() -> None:
+    """BackendError for a uvicorn of another release: its connection works otherwise inside."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("uvicorn")
+    except PackageNotFoundError:  # it was copied without its metadata
+        from importlib import import_module
+
+        found = str(import_module("uvicorn").__version__)
+    if found.split(".")[:2] != UVICORN.split("."):
+        raise BackendError(
+            f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
+        )
+
+
+def _is_there(package: str) -> bool:
+    """For `google.protobuf` Python imports `google`, which holds nothing; where there is none, it raises."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _home() -> str:
+    """The folder or archive that holds the package edgekit, with the server in it."""
+    import edgekit
+
+    return os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))

@@ -1,16 +1,369 @@
-"""Grafana: a dashboard of traffic, latency, refusals, batches, cache, machine, and whether a model is still right."""
+"""Grafana: a dashboard of traffic, latency, refusals, batches, cache, machine, and whether a model is still right.
+
+Fields of panels are those of Grafana's published schema; the tests hold them against its Foundation SDK.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from edgekit.serve.export import _yaml
-from edgekit.serve.export._monitoring import objective as objectives
-from edgekit.serve.export._monitoring import panel, rows
-from edgekit.serve.export._monitoring.objective import Objective
+from edgekit.device.hardware.health import HOT_C
+from edgekit.serve.export._formats import yaml_text
+from edgekit.serve.export._recording import LATENCY_BUDGET, PART, QUANTILES, REFUSED, REQUEST, Objective, read_objective
 from edgekit.serve.export._subjects import Export, Request, Subject
+
+Json = dict[str, Any]
+
+LINES, HEATMAP, STATES = "timeseries", "heatmap", "state-timeline"
+DATA_SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
+"""Chosen at the top of the dashboard."""
+WIDTH, HEIGHT = 24, 8
+"""Of Grafana's grid: columns of the page, and rows of a panel."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """An expression, and what its lines are called: labels stand in `{{name}}`."""
+
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """`unit` is one of Grafana's ids; `limit` is a line; `states` are (value, text, color) of a state panel."""
+
+    title: str
+    description: str
+    unit: str
+    queries: tuple[Query, ...]
+    kind: str = LINES
+    limit: float | None = None
+    most: float | None = None
+    states: tuple[tuple[int, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """Panels under one heading, side by side."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+def grid(rows: Sequence[Row], across: int = 3) -> list[Json]:
+    """All panels in Grafana's order, `across` beside each other, each with its id and its place."""
+    found: list[Json] = []
+    top = 0
+    for row in rows:
+        place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
+        found.append({"id": len(found) + 1, "type": "row", "title": row.title, "collapsed": False, "gridPos": place,
+                      "panels": []})  # fmt: skip
+        top += 1
+        width = WIDTH // min(across, len(row.panels))
+        for number, panel in enumerate(row.panels):
+            line, column = divmod(number, across)
+            place = {"h": HEIGHT, "w": width, "x": column * width, "y": top + line * HEIGHT}
+            found.append({"id": len(found) + 1, "gridPos": place, **_json(panel)})
+        top += HEIGHT * -(-len(row.panels) // across)
+    return found
+
+
+def _json(panel: Panel) -> Json:
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": DATA_SOURCE,
+        "fieldConfig": {"defaults": _defaults(panel), "overrides": []},
+        "options": PANEL_OPTIONS[panel.kind](panel),
+        "targets": [_target(panel, query, chr(ord("A") + place)) for place, query in enumerate(panel.queries)],
+    }
+
+
+def _target(panel: Panel, query: Query, letter: str) -> Json:
+    return {
+        "refId": letter,
+        "datasource": DATA_SOURCE,
+        "expr": query.expression,
+        "legendFormat": query.legend,
+        "format": "heatmap" if panel.kind == HEATMAP else "time_series",
+        "range": True,
+        "instant": False,
+    }
+
+
+def _defaults(panel: Panel) -> Json:
+    found: Json = {"unit": panel.unit}
+    if panel.kind == LINES:
+        found |= {"min": 0, "custom": {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "auto"}}
+    if panel.most is not None:
+        found["max"] = panel.most
+    if panel.limit is not None:
+        steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.limit}]
+        found["thresholds"] = {"mode": "absolute", "steps": steps}
+        found["custom"]["thresholdsStyle"] = {"mode": "line"}
+    if panel.states:
+        texts = {
+            str(value): {"text": text, "color": color, "index": place}
+            for place, (value, text, color) in enumerate(panel.states)
+        }
+        found["mappings"] = [{"type": "value", "options": texts}]
+    return found
+
+
+def _line_options(_: Panel) -> Json:
+    return {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+
+
+def _heatmap_options(panel: Panel) -> Json:
+    return {
+        "calculate": False,
+        "color": {
+            "mode": "scheme",
+            "scheme": "Oranges",
+            "fill": "dark-orange",
+            "scale": "exponential",
+            "exponent": 0.5,
+            "steps": 64,
+            "reverse": False,
+        },
+        "cellGap": 1,
+        "filterValues": {"le": 1e-9},
+        "showValue": "never",
+        "yAxis": {"unit": panel.unit, "axisPlacement": "left"},
+        "legend": {"show": True},
+        "tooltip": {"mode": "single", "yHistogram": True, "showColorScale": False},
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+    }
+
+
+def _state_options(_: Panel) -> Json:
+    return {
+        "mergeValues": True,
+        "showValue": "auto",
+        "rowHeight": 0.9,
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "single", "sort": "none"},
+    }
+
+
+PANEL_OPTIONS = {LINES: _line_options, HEATMAP: _heatmap_options, STATES: _state_options}
+
+
+VARIABLES = ("job", "instance", "model", "version")
+MODEL = ", ".join(f'{name}=~"${name}"' for name in VARIABLES)
+"""Labels of what belongs to a model; what belongs to a machine has the first two alone."""
+MACHINE = ", ".join(f'{name}=~"${name}"' for name in VARIABLES[:2])
+LEVEL = 'job=~"$job", model=~"$model", version=~"$version"'
+"""Labels of what the recording rules have summed over machines."""
+WHO, WHERE = "{{model}} {{version}}", "{{instance}}"
+GREEN, YELLOW, RED, GREY = "green", "yellow", "red", "text"
+
+
+def rows(objective: Objective) -> list[Row]:
+    """In the order in which somebody looks for a cause."""
+    return [
+        _traffic(),
+        _latency(objective),
+        _refusals(objective),
+        _batches(),
+        _cache(),
+        _machine(),
+        _right(),
+    ]
+
+
+def variables() -> list[Json]:
+    """The data source, then each label; all values are chosen at first."""
+    source: Json = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+    found = [source]
+    for place, name in enumerate(VARIABLES):
+        chosen = ", ".join(f'{each}=~"${each}"' for each in VARIABLES[:place] if each != "instance")
+        found.append(
+            {
+                "name": name,
+                "label": name.capitalize(),
+                "type": "query",
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "query": {"query": f"label_values({REQUEST}_count{{{chosen}}}, {name})", "refId": name},
+                "refresh": 2,
+                "sort": 1,
+                "multi": True,
+                "includeAll": True,
+                "allValue": ".*",
+                "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+            }
+        )
+    return found
+
+
+def _traffic() -> Row:
+    return Row(
+        "Traffic",
+        (
+            _lines("Answers", "Requests that were answered.", "reqps",
+                   _rate(f"{REQUEST}_count", "model, version"), WHO),
+            _lines("Samples", "Samples that were answered; a request may hold several.", "ops",
+                   _rate("nv_inference_count", "model, version"), WHO),
+            _lines("Waiting", "Samples in the queue.", "short",
+                   f"sum by (model, version) (nv_inference_pending_request_count{{{MODEL}}})", WHO),
+        ),
+    )  # fmt: skip
+
+
+def _latency(objective: Objective) -> Row:
+    whole = tuple(
+        Query(_quantile(REQUEST, share, "model, version"), f"{WHO} {name}") for name, share in QUANTILES.items()
+    )
+    bound_s = float(objective.bound)
+    parts = [
+        _lines(f"{name} by part", "Queue, preprocess, execute, postprocess.", "s",
+               _quantile(PART, share, "model, version, part"), f"{WHO} {{{{part}}}}")
+        for name, share in QUANTILES.items()
+    ]  # fmt: skip
+    return Row(
+        "Latency",
+        (
+            Panel("Whole requests", f"The line is the objective: p99 within {objective.bound_ms:.4g} ms.", "s", whole,
+                  limit=bound_s),
+            _heatmap("Whole requests, all of them", "How many requests took how long.", "s", REQUEST),
+            _heatmap("The interpreter, all of it", "How many calls of execute took how long.", "s", PART,
+                     'part="execute"'),
+            *parts,
+        ),
+    )  # fmt: skip
+
+
+def _refusals(objective: Objective) -> Row:
+    budgets = (("Latency", "slow", LATENCY_BUDGET), ("Availability", "refused", objective.availability_budget))
+    return Row(
+        "Refusals and budgets",
+        (
+            _lines("Refusals by reason", "Busy, late, failed are the server's; the others are the client's.", "reqps",
+                   _rate(REFUSED, "model, version, reason"), f"{WHO} {{{{reason}}}}"),
+            *(_burn(*each) for each in budgets),
+        ),
+    )  # fmt: skip
+
+
+def _burn(title: str, what: str, budget: float) -> Panel:
+    share = f"model:edgekit_{what}:share_rate{{}}{{{{{LEVEL}}}}} / {budget:g}"
+    queries = tuple(Query(share.format(window), f"{WHO} {window}") for window in ("1h", "6h", "3d"))
+    about = "1 uses the whole budget in its period. Recording rules are needed."
+    return Panel(f"{title}: use of the budget", about, "short", queries, limit=1.0)
+
+
+def _batches() -> Row:
+    mean = (
+        f"{_rate('edgekit_batch_size_sum', 'model, version')}\n/ {_rate('edgekit_batch_size_count', 'model, version')}"
+    )
+    return Row(
+        "Batches",
+        (
+            _lines("Mean batch", "Samples in a call of the interpreter.", "short", mean, WHO),
+            _heatmap("Batches, all of them", "How many calls had how many samples.", "short", "edgekit_batch_size"),
+            _lines(
+                "Calls", "Calls of the interpreter.", "ops", _rate("nv_inference_exec_count", "model, version"), WHO
+            ),
+        ),
+    )
+
+
+def _cache() -> Row:
+    hits, misses = (_rate(f"nv_cache_num_{each}_per_model", "model, version") for each in ("hits", "misses"))
+    return Row(
+        "Cache",
+        (
+            _lines("Hits", "Share of the requests that the cache answered.", "percentunit",
+                   f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
+            _lines("Size", "Bytes of the answers that are kept.", "bytes",
+                   f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
+            _lines("Entries", "Answers that are kept.", "short",
+                   f"sum by (instance) (edgekit_cache_entries{{{MACHINE}}})", WHERE),
+        ),
+    )  # fmt: skip
+
+
+def _machine() -> Row:
+    cpu = f"sum by (instance, process) (rate(edgekit_process_cpu_seconds_total{{{MACHINE}}}[$__rate_interval]))"
+    resident = f"max by (instance, process) (edgekit_process_resident_bytes{{{MACHINE}}})"
+    flags = tuple(
+        Query(f"max by (instance) (edgekit_{each}{{{MACHINE}}})", f"{WHERE} {text}")
+        for each, text in (("throttled", "clock"), ("under_voltage", "voltage"))
+    )
+    states = ((0, "well", GREEN), (1, "too low", RED))
+    return Row(
+        "Machine",
+        (
+            _lines("Processor", "Cores in use.", "short", cpu, f"{WHERE} {{{{process}}}}"),
+            _lines("Memory", "Resident bytes.", "bytes", resident, f"{WHERE} {{{{process}}}}"),
+            _lines("Temperature", "The processor's hottest zone.", "celsius",
+                   f"max by (instance) (edgekit_temperature_celsius{{{MACHINE}}})", WHERE, limit=HOT_C),
+            _lines("Clock", "Mean over the cores in use.", "hertz",
+                   f"min by (instance) (edgekit_clock_hertz{{{MACHINE}}})", WHERE),
+            Panel("Throttled", "Below its clock, or its supply below its limit.", "short", flags, STATES,
+                  states=states),
+            _lines("Windows dropped", "Windows of streams that nobody answered.", "ops",
+                   _rate("edgekit_dropped_total", "instance, model, version"), f"{WHO} {WHERE}"),
+        ),
+    )  # fmt: skip
+
+
+def _right() -> Row:
+    states = ((-1, "too early", GREY), (0, "sound", GREEN), (1, "doubtful", YELLOW), (2, "wrong", RED))
+    health = Query(f"max by (instance, model, version) (edgekit_health{{{MODEL}}})", f"{WHO} {WHERE}")
+    alarms = Query(
+        f"max by (instance, model, version, statistic) (edgekit_drift_alarm{{{MODEL}}})",
+        f"{WHO} {{{{statistic}}}} {WHERE}",
+    )
+    success = f"max by (instance, model, version) (edgekit_canary_last_success_timestamp_seconds{{{MODEL}}})"
+    return Row(
+        "Is it still right?",
+        (
+            Panel("Verdict", "Of the watch over each model.", "short", (health,), STATES, states=states),
+            _lines("Drift", "Evidence: -log10 of the p-value, corrected for looking often.", "short",
+                   f"max by (instance, model, version, statistic) (edgekit_drift{{{MODEL}}})",
+                   f"{WHO} {{{{statistic}}}} {WHERE}"),
+            Panel("Drift alarms", "By statistic.", "short", (alarms,), STATES,
+                  states=((0, "as in validation", GREEN), (1, "drifted", RED))),
+            Panel("Canary", "Golden vectors, on the interpreter in use.", "ops",
+                  (Query(_rate("edgekit_canary_runs_total", "model, version"), f"{WHO} runs"),
+                   Query(_rate("edgekit_canary_failures_total", "model, version"), f"{WHO} failures"))),
+            _lines("Since the canary came out right", "Stale after a quarter of an hour.", "s", f"time() - {success}",
+                   f"{WHO} {WHERE}"),
+            _lines("Samples watched", "Samples that the watch has seen.", "ops",
+                   _rate("edgekit_watched_samples_total", "model, version"), WHO),
+        ),
+    )  # fmt: skip
+
+
+def _lines(
+    title: str, about: str, unit: str, expression: str, legend: str,
+    limit: float | None = None, most: float | None = None,
+) -> Panel:  # fmt: skip
+    return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=most)
+
+
+def _heatmap(title: str, about: str, unit: str, metric: str, more: str = "") -> Panel:
+    chosen = f"{MODEL}, {more}" if more else MODEL
+    counts = f"sum by (le) (increase({metric}_bucket{{{chosen}}}[$__rate_interval]))"
+    return Panel(title, about, unit, (Query(counts, "{{le}}"),), HEATMAP)
+
+
+def _rate(metric: str, by: str) -> str:
+    return f"sum by ({by}) (rate({metric}{{{MODEL}}}[$__rate_interval]))"
+
+
+def _quantile(metric: str, share: float, by: str) -> str:
+    return f"histogram_quantile({share:g}, {_rate(f'{metric}_bucket', f'{by}, le')})"
+
 
 HELP = "Grafana: a dashboard, and how Grafana finds it"
 OPTIONS = ("slo_p99", "availability")
@@ -23,16 +376,16 @@ FOLDER = "/var/lib/grafana/dashboards"
 
 def export(subjects: Sequence[Subject], request: Request) -> Export:
     """The folder's files; ConfigError for an objective that cannot be."""
-    objective = objectives.read(request.slo_p99, request.availability)
+    objective = read_objective(request.slo_p99, request.availability)
     made = dashboard(objective)
     files = {
         DASHBOARD: json.dumps(made, indent=2, ensure_ascii=False).encode() + b"\n",
-        PROVIDER: _yaml.text(_provider()),
-        SOURCE: _yaml.text(_source()),
+        PROVIDER: yaml_text(_provider()),
+        SOURCE: yaml_text(_source()),
         "README.md": _about(objective),
     }
     count = sum(each["type"] != "row" for each in made["panels"])
-    return Export(files, [*objective.lines, f"{count} panels in {len(rows.rows(objective))} rows"])
+    return Export(files, [*objective.lines, f"{count} panels in {len(rows(objective))} rows"])
 
 
 def dashboard(objective: Objective) -> dict[str, Any]:
@@ -48,10 +401,10 @@ def dashboard(objective: Objective) -> dict[str, Any]:
         "timezone": "browser",
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": rows.variables()},
+        "templating": {"list": variables()},
         "annotations": {"list": []},
         "links": [],
-        "panels": panel.grid(rows.rows(objective)),
+        "panels": grid(rows(objective)),
     }
 
 

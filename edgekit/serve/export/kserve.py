@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgekit.core.errors import ConfigError
-from edgekit.serve.export import _yaml, triton
+from edgekit.serve.export import triton
+from edgekit.serve.export._formats import yaml_text
 from edgekit.serve.export._subjects import Export, Request, Subject
 
 HELP = "KServe and Kubernetes: manifests, and the model repository that they point at"
@@ -34,8 +35,8 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
     return Export(
         {
             **{f"{REPOSITORY}/{path}": data for path, data in files.items()},
-            "kserve.yaml": _yaml.text(inference_service(name, uri)),
-            "kubernetes.yaml": b"---\n".join([_yaml.text(deployment(name, image)), _yaml.text(service(name))]),
+            "kserve.yaml": yaml_text(inference_service(name, uri)),
+            "kubernetes.yaml": b"---\n".join([yaml_text(deployment(name, image)), yaml_text(service(name))]),
             "README.md": _about(subjects, request.backend, uri, image),
         },
         [*lines, f"put {REPOSITORY}/ where {uri} points; {image} must hold the bundles in {BUNDLES}", UNTRIED],

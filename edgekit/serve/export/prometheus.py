@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
-from edgekit.serve.export import _yaml
-from edgekit.serve.export._monitoring import alerts, burn, recording, scrape
-from edgekit.serve.export._monitoring import objective as objectives
-from edgekit.serve.export._monitoring.alert import Alert, address
-from edgekit.serve.export._monitoring.objective import Objective
+from edgekit.core.errors import ConfigError
+from edgekit.serve.export._alerts import Alert, address, alerts, budget_alerts
+from edgekit.serve.export._formats import yaml_text
+from edgekit.serve.export._recording import Objective, read_objective, recording_rules
 from edgekit.serve.export._subjects import Export, Request, Subject
+
+DEFAULT = ("localhost:8002",)
+"""Where `edgekit serve` has its second port."""
+ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+MOST_PORT = 65535
+
+
+def addresses(given: Sequence[str] | None) -> list[str]:
+    """HOST:PORT of each server; ConfigError for anything else."""
+    for each in given or ():
+        found = ADDRESS.fullmatch(each)
+        if not found or not 0 < int(found[2]) <= MOST_PORT:
+            raise ConfigError(f"--scrape: got {each!r}; write HOST:PORT of the second port, such as {DEFAULT[0]}")
+    return list(given or DEFAULT)
+
+
+def config(targets: Sequence[str], rule_files: Sequence[str]) -> dict[str, Any]:
+    """The whole file; alerts go nowhere until `alerting` names an Alertmanager."""
+    job = {"job_name": "edgekit", "metrics_path": "/metrics", "static_configs": [{"targets": list(targets)}]}
+    return {
+        "global": {"scrape_interval": "15s", "evaluation_interval": "1m"},
+        "rule_files": list(rule_files),
+        "scrape_configs": [job],
+    }
+
 
 HELP = "Prometheus: recording rules, alerts on an objective, drift and the machine, and a scrape config"
 OPTIONS = ("slo_p99", "availability", "scrape", "docs")
@@ -19,14 +45,14 @@ RECORDING, ALERTS = "recording.yml", "alerts.yml"
 
 def export(subjects: Sequence[Subject], request: Request) -> Export:
     """The folder's files; ConfigError for an objective or an address that cannot be."""
-    objective = objectives.read(request.slo_p99, request.availability)
-    targets = scrape.addresses(request.scrape)
+    objective = read_objective(request.slo_p99, request.availability)
+    targets = addresses(request.scrape)
     found = every_alert(objective)
     docs = address(request.docs)
     files = {
-        RECORDING: _yaml.text({"groups": [{"name": "edgekit-recording", "rules": recording.rules(objective)}]}),
-        ALERTS: _yaml.text({"groups": [{"name": "edgekit-alerts", "rules": [each.rule(docs) for each in found]}]}),
-        "prometheus.yml": _yaml.text(scrape.config(targets, [RECORDING, ALERTS])),
+        RECORDING: yaml_text({"groups": [{"name": "edgekit-recording", "rules": recording_rules(objective)}]}),
+        ALERTS: yaml_text({"groups": [{"name": "edgekit-alerts", "rules": [each.rule(docs) for each in found]}]}),
+        "prometheus.yml": yaml_text(config(targets, [RECORDING, ALERTS])),
         "README.md": _about(objective, found, targets),
     }
     names = {each.name for each in found}
@@ -35,7 +61,7 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
 
 def every_alert(objective: Objective) -> list[Alert]:
     """Those on the budget first."""
-    return [*burn.alerts(objective), *alerts.alerts()]
+    return [*budget_alerts(objective), *alerts()]
 
 
 def _about(objective: Objective, found: Sequence[Alert], targets: Sequence[str]) -> bytes:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError, ConversionError
 from edgekit.device import pyz
-from edgekit.serve.export import _pbtxt, _readme
-from edgekit.serve.export._pbtxt import Config, Port
+from edgekit.serve.export import _readme
+from edgekit.serve.export._formats import Config, Port, pbtxt
 from edgekit.serve.export._subjects import Export, Request, Subject
 
 HELP = "NVIDIA Triton: a model repository"
@@ -70,7 +70,7 @@ def _native(subject: Subject) -> dict[str, bytes]:
         _origin(subject),
     )
     files = {f"1/{name}": subject.model_file(Path(name).suffix) for name in FILES[facts.target]}
-    return {"config.pbtxt": _pbtxt.text(config), **files, **_labels(subject)}
+    return {"config.pbtxt": pbtxt(config), **files, **_labels(subject)}
 
 
 def _python(subject: Subject) -> dict[str, bytes]:
@@ -85,7 +85,7 @@ def _python(subject: Subject) -> dict[str, bytes]:
         _origin(subject),
     )
     return {
-        "config.pbtxt": _pbtxt.text(config),
+        "config.pbtxt": pbtxt(config),
         "1/model.py": MODEL.read_bytes(),
         "1/bundle.edge.zip": subject.data,
         "1/edgerun.pyz": runner_archive(),

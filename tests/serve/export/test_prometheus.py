@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit.serve.export._monitoring import burn, objective, recording
+from edgekit.serve.export import _alerts, _recording
 from tests.conftest import ROOT
 from tests.serve.export import alert_cases, promtool
 from tests.serve.export.conftest import watching, written
@@ -159,7 +159,7 @@ def test_the_threshold_is_the_nearest_bucket_and_rounding_is_told(
     done = watching("prometheus", tmp_path / "out", "--slo-p99", asked)
     assert done.exit_code == 0 and said in done.stdout
     assert set(re.findall(r'le="([^"]+)"', (tmp_path / "out/recording.yml").read_text())) == {bound}
-    assert bound in objective.bounds()
+    assert bound in _recording.bounds()
     assert said.strip() in (tmp_path / "out/README.md").read_text()
 
 
@@ -212,4 +212,4 @@ def test_addresses_and_the_pages_address_go_into_the_files(tmp_path: Path) -> No
 def test_every_window_of_an_alert_is_recorded(rules: Path, alerts: list[dict[str, Any]]) -> None:
     recorded = set(re.findall(r'record: "([^"]+)"', (rules / "recording.yml").read_text()))
     read = {name for rule in alerts for name in re.findall(r"model:edgekit_\w+:\w+", rule["expr"])}
-    assert read <= recorded and {each.long for each in burn.BURNS} <= set(recording.SECONDS)
+    assert read <= recorded and {each.long for each in _alerts.BURNS} <= set(_recording.SECONDS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from edgekit.serve.export._monitoring import objective
+from edgekit.serve.export import _recording
 from tests.conftest import ROOT
 from tests.serve.conftest import Start
 from tests.serve.export.conftest import watching
@@ -49,7 +49,7 @@ def server(start: Start, folder: Path, tmp_path_factory: pytest.TempPathFactory)
 def exported(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rules and dashboard for it; the longest latency that the histogram shows is the objective, so none is slow."""
     out = tmp_path_factory.mktemp("monitoring")
-    slow = f"{float(objective.bounds()[-1]):g}s"
+    slow = f"{float(_recording.bounds()[-1]):g}s"
     assert watching("prometheus", out / "rules", "--scrape", server.admin, "--slo-p99", slow).exit_code == 0
     assert watching("grafana", out / "grafana").exit_code == 0
     return out
@@ -116,7 +116,7 @@ def test_every_metric_that_is_read_is_given(prometheus: Prometheus, exported: Pa
         if name not in ELSEWHERE or not any(is_named(name, source) for source in sources)
     }
     shown = {each["metric"]["le"] for each in prometheus.query("edgekit_request_duration_seconds_bucket")}
-    if not set(objective.bounds()) <= shown:
+    if not set(_recording.bounds()) <= shown:
         missing.add("edgekit_request_duration_seconds_bucket{le}")
     assert missing == set()
 

@@ -17,7 +17,7 @@ import pytest
 from edgekit.runner import bundle
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.loader import load
-from edgekit.serve.export import _pbtxt
+from edgekit.serve.export import _formats
 from edgekit.targets.fold_preprocess import Affine
 from edgekit.targets.onnx import raw_bytes
 from tests.runner.conftest import Made, WriteBundle, onnx_model
@@ -96,7 +96,7 @@ def test_labels_that_do_not_fill_a_line_each_are_left_out(
 
 
 def test_a_tensors_name_cannot_leave_its_quotes() -> None:
-    quoted = _pbtxt.quoted('a"\n} backend: "ä\\')
+    quoted = _formats.quoted('a"\n} backend: "ä\\')
     assert re.fullmatch(r'"(?:[^"\\\n]|\\[0-7]{3})*"', quoted)
 
 
@@ -150,9 +150,9 @@ def test_tritons_own_protobuf_reads_the_configuration(
 @pytest.mark.serving
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "back\\slash", "umlaut ä", "} backend: 3"])
 def test_odd_names_reach_triton_as_they_are(name: str, tmp_path: Path, parsed: Any) -> None:
-    port = _pbtxt.Port(name, "float32", (1, 3))
+    port = _formats.Port(name, "float32", (1, 3))
     path = tmp_path / "config.pbtxt"
-    path.write_bytes(_pbtxt.text(_pbtxt.Config("m", "onnxruntime", 0, [port], [port], {"key": name})))
+    path.write_bytes(_formats.pbtxt(_formats.Config("m", "onnxruntime", 0, [port], [port], {"key": name})))
     config = parsed(path)
     assert config["input"][0]["name"] == name and config["parameters"]["key"]["string_value"] == name
     assert config["backend"] == "onnxruntime"

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, TraceFlags
 
 from edgekit.device import pyz
-from edgekit.serve.tracing import delivery
+from edgekit.serve import tracing
 from tests.conftest import ROOT
 from tests.runner.conftest import samples as images
 from tests.serve.conftest import Start
@@ -72,7 +72,7 @@ def test_all_are_answered_whatever_the_collector_does_and_the_end_is_soon(
         assert resident_kb(worker) - before < 8192
         assert kind == "down" or made
         server.signal(signal.SIGTERM)
-        assert server.wait(delivery.STOP_S + 10) == 0
+        assert server.wait(tracing.STOP_S + 10) == 0
     assert server.said().count("answers do not wait") == (kind != "endless")  # whose status is 200
     assert "5600 spans were lost" in server.said() or kind == "endless"
 
@@ -119,7 +119,7 @@ def put() -> Iterator[None]:
 
 def span() -> ReadableSpan:
     """The smallest that can be sent."""
-    return ReadableSpan("x", SpanContext(1, 1, False, TraceFlags(1)), resource=delivery.resource())
+    return ReadableSpan("x", SpanContext(1, 1, False, TraceFlags(1)), resource=tracing.resource())
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_whoever_does_not_take_spans_is_named_with_a_reason(
     says: bytes, reason: str, put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with talking(says) as (url, _):
-        one = delivery.Delivery(url)
+        one = tracing.SpanQueue(url)
         one.put([span()])
         told, said = f"traces: {url}: {reason}; spans are lost", ""
         until = time.monotonic() + 20
@@ -148,7 +148,7 @@ def test_a_trace_that_has_no_room_is_dropped_whole_and_putting_never_waits(
     put: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with talking(b"") as (url, made):
-        one = delivery.Delivery(url)
+        one = tracing.SpanQueue(url)
         for _ in range(1000):
             one.put([span()] * 7)
         until = time.monotonic() + 20
@@ -186,10 +186,9 @@ OFF = """
 import sys
 from edgekit.serve import grpc_app, worker
 from edgekit.serve.counters import Memory
-from edgekit.serve.parts import Parts
-from edgekit.serve.secrets import Secrets
-from edgekit.serve.settings import Settings
-assert type(worker.Worker(Settings(()), 0, None, Memory(1), Secrets()).parts) is Parts
+from edgekit.serve.handover import Secrets
+from edgekit.device.commands.serve import Settings
+assert worker.Worker(Settings(()), 0, None, Memory(1), Secrets()).tracer is None
 print([name for name in sys.modules if name.startswith(("opentelemetry", "edgekit.serve.tracing", "requests"))])
 """
 

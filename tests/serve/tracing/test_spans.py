@@ -147,7 +147,8 @@ def test_a_refusal_under_load_is_an_error_with_its_reason(server: Server, collec
 
 def test_a_file_s_windows_have_their_parts_one_after_the_other(start: Start, kinds: Path, collector: Collector) -> None:
     """At most 64 of them: a recording may have any number of windows."""
-    server = start(kinds / "table.edge.zip", "--trace-to", collector.url, "--trace-share", "1")
+    traces = ("--trace-to", collector.url, "--trace-share", "1")
+    server = start(kinds / "table.edge.zip", *traces, "--no-batch")
 
     def rows(count: int) -> bytes:
         return "\n".join(["ax,ay,az", *["0.1,0.2,0.3"] * count]).encode()

@@ -1,9 +1,39 @@
-"""Triton's `config.pbtxt`, written as text: Protocol Buffers' text format without the library."""
+"""YAML in blocks and Triton's `config.pbtxt`, as little of both as the exports need, without their libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+def yaml_text(value: Mapping[str, Any]) -> bytes:
+    """Mappings, lists of mappings or scalars, and scalars; what is none of the former is spelled as JSON is.
+
+    YAML reads JSON's scalars as they are meant. Text that holds quotes or several lines is a block, for people.
+    """
+    return ("\n".join(_yaml_lines(value, "")) + "\n").encode()
+
+
+def _yaml_lines(value: Any, indent: str) -> list[str]:
+    lines = []
+    items = (
+        [(f"{json.dumps(key) if '/' in key else key}:", each) for key, each in value.items()]
+        if isinstance(value, dict)
+        else [("-", each) for each in value]
+    )
+    for head, each in items:
+        if isinstance(each, str) and ('"' in each or "\n" in each):
+            lines += [f"{indent}{head} |-", *(f"{indent}  {line}" for line in each.splitlines())]
+        elif not isinstance(each, (dict, list)):
+            lines.append(f"{indent}{head} {json.dumps(each, ensure_ascii=False)}")
+        elif head == "-":
+            first, *rest = _yaml_lines(each, f"{indent}  ")
+            lines += [f"{indent}- {first.strip()}", *rest]
+        else:
+            lines += [f"{indent}{head}", *_yaml_lines(each, f"{indent}  ")]
+    return lines
+
 
 TYPES = {
     "float32": "TYPE_FP32",
@@ -38,7 +68,7 @@ class Config(NamedTuple):
     parameters: dict[str, str]
 
 
-def text(config: Config) -> bytes:
+def pbtxt(config: Config) -> bytes:
     """The file's bytes, ASCII."""
     lines = [
         f"name: {quoted(config.name)}",

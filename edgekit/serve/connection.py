@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+import types
+from collections.abc import Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import unquote
 
 import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from edgekit.serve import eager
-from edgekit.serve.admission import ANSWER, Admission
-from edgekit.serve.closing import Closing
-from edgekit.serve.limits import Limits
-from edgekit.serve.turn import Turn
+from edgekit.serve.load_shedding import ANSWER, EarlyRefusal, LoopLag
 
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a line for each bad request could fill a disk
 REFUSED_S = 1.0
@@ -32,12 +32,21 @@ class TooLong(Exception):
     """Stops the parser; a refusal is the connection's last answer."""
 
 
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Of one connection. `receive_s` holds from a request's first byte, or the connection's, to its last."""
+
+    receive_s: float
+    header_bytes: int
+    connections: int
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """One connection. What it shares with all others is set before the process listens."""
 
-    limits: Limits
-    turn = Turn()
-    admission: Admission | None = None
+    limits: ConnectionLimits
+    lag = LoopLag()
+    early: EarlyRefusal | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -49,15 +58,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self._has_stayed = False  # a request among the data that are read now offered another protocol
         self._ended = False  # the last answer is written
         self._refusing = False  # the request that is being received is refused once it is whole
-        self._feeding = False  # the parser has data
-        self._starts: tuple[RequestResponseCycle, Any] | None = None  # what runs once it has none any more
+        self._next: RequestResponseCycle | None = None  # what runs once the parser has no data any more
         self._begun = self._size = 0  # of the data that the parser has now: requests that begin in it, its bytes
         self._bare_bytes = 0  # since the request's first byte, or the last of its body
 
     def connection_made(self, transport: Any) -> None:
         """Refuse one too many; expect a request soon."""
         super().connection_made(transport)
-        self._closing = Closing(self)
+        self._closing = BufferedTransport(self)
         if len(self.connections) > self.limits.connections:
             self.connections.discard(self)
             reason = f"{self.limits.connections} connections are open, that is the limit"
@@ -80,11 +88,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def _receive(self, data: bytes) -> None:
         if self._ended:
             return
-        self.turn.reads(self.loop)
-        self._unset_keepalive_if_required()
+        self.lag.note_read(self.loop)
+        self._stop_keep_alive_timer()
         was_receiving, self._begun, self._size = self._receiving, 0, len(data)
         self._bare_bytes += len(data)
-        self._feeding = True
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -94,8 +101,6 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._stay(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, "not an HTTP request")
-        finally:
-            self._feeding = False
         self._start()
         if self._ended or self.transport.is_closing():
             return
@@ -111,21 +116,18 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self._relax()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Not within the parser; of several pipelined requests the first runs at once, each other one as a task."""
-        if self._feeding:
-            self._starts = (cycle, app)
-        else:
-            super()._start_asgi_task(cycle, app)
-
     def _start(self) -> None:
-        if self._starts is None:
+        """Of several pipelined requests the first runs at once, each other one as a task."""
+        if self._next is None:
             return
-        (cycle, app), self._starts = self._starts, None
-        task = eager.start(cycle.run_asgi(app), self.loop)
+        cycle, self._next = self._next, None
+        task = start_eagerly(cycle.run_asgi(self.app), self.loop)
         if task is not None:
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self._keep_task(task)
+
+    def _keep_task(self, task: asyncio.Task[None]) -> None:
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _stay(self, rest: bytes) -> None:
         """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""
@@ -153,18 +155,45 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_late():
             self._refusing = True
             return
-        super().on_headers_complete()
-        self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
-        self.cycle.transport = self._closing  # type: ignore[assignment]  # what an answer needs of one
+        self._make_cycle()
+
+    def _make_cycle(self) -> None:
+        """As uvicorn does; the cycle writes by the buffered transport, and runs when the parser is done."""
+        url, version = httptools.parse_url(self.url), self.parser.get_http_version()
+        path = url.path.decode("ascii")
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = version
+        self.scope["path"] = unquote(path) if "%" in path else path
+        self.scope["raw_path"] = url.path
+        self.scope["query_string"] = url.query or b""
+        before, self._keep_alive = self.cycle, version != "1.0" and self.parser.should_keep_alive()
+        self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=self._closing,  # type: ignore[arg-type]  # what an answer needs of one
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=False,
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._next = self.cycle
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def _is_late(self) -> bool:
         """Whether it is refused before the app sees it; what is unusual about a request is the app's business."""
-        if self.admission is None or not self.turn.is_long or self._starts is not None:
+        if self.early is None or not self.lag.is_long or self._next is not None:
             return False
         parser, is_alone = self.parser, self.cycle is None or self.cycle.response_complete
         is_usual = parser.get_method() == b"POST" and parser.should_keep_alive() and parser.get_http_version() == "1.1"
         is_plain = is_usual and not self.expect_100_continue and not self.flow.write_paused
-        return is_alone and is_plain and self.admission.is_late(self.url, self.headers)
+        return is_alone and is_plain and self.early.is_late(self.url, self.headers)
 
     def _check_headers(self) -> None:
         total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -193,20 +222,37 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _answer_late(self) -> None:
         """The refusal; the connection stays, unless the server stops."""
-        is_last = self.admission is not None and self.admission.is_ending
+        is_last = self.early is not None and self.early.is_ending
         head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
         close = b"connection: close\r\n" if is_last else b""
         self.transport.write(b"".join((STATUS_LINE[503], head, close, ANSWER)))
         if is_last:
             self.close()
             raise TooLong  # what comes behind it is not answered
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._start_keep_alive_timer()
 
     def on_response_complete(self) -> None:
         """An answer is whole."""
         self._closing.flush()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._stop_keep_alive_timer()
+            cycle, app = self.pipeline.pop()
+            self._keep_task(self.loop.create_task(cycle.run_asgi(app)))
+        else:
+            self._start_keep_alive_timer()
+
+    def _start_keep_alive_timer(self) -> None:
+        self._stop_keep_alive_timer()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _stop_keep_alive_timer(self) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
 
     def close(self) -> None:
         """Behind the last answer."""
@@ -286,8 +332,8 @@ class GuardedProtocol(HttpToolsProtocol):
         length = b"content-length: %d\r\n" % len(body)
         head = (STATUS_LINE[status], b"content-type: application/json\r\n", length, more, b"connection: close\r\n\r\n")
         is_waiting = self.cycle is not None and not self.cycle.response_complete
-        if self.admission and not self._refusing and not (is_waiting and self.cycle.more_body):  # which count elsewhere
-            self.admission.refused(status, reason)
+        if self.early and not self._refusing and not (is_waiting and self.cycle.more_body):  # which count elsewhere
+            self.early.refused(status, reason)
         if is_waiting:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -299,10 +345,92 @@ class GuardedProtocol(HttpToolsProtocol):
         self._ended = True
         self._closing.forget()  # a request that is answered or told to go on later must not write behind the end
         self._relax()
-        self._unset_keepalive_if_required()
+        self._stop_keep_alive_timer()
         if not self.transport.can_write_eof():  # TLS
             self.transport.close()
             return
         self.flow.resume_reading()
         self.transport.write_eof()
         self._deadline = self.loop.call_later(limit_s, self._too_late)
+
+
+STATUS, CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
+
+
+class Connection(Protocol):
+    """What is asked of the connection itself."""
+
+    transport: asyncio.Transport
+
+    def close(self) -> None:
+        """Behind the last answer."""
+
+
+class BufferedTransport:
+    """Sends head and body as one; closing takes in first what the client still sends.
+
+    uvicorn writes the head of an answer and then its body, which would be two packets.
+    """
+
+    __slots__ = ("_connection", "_head", "_write", "is_closing")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection
+        self._write = connection.transport.write
+        self._head = b""
+        self.is_closing = connection.transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        """A head waits for its body."""
+        if self._connection is None:
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(STATUS) and not data.startswith(CONTINUE):
+            self._head = data
+            return
+        self._write(data)
+
+    def flush(self) -> None:
+        """The answer is whole; that to HEAD has no body."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Behind the answer."""
+        self.flush()
+        if self._connection is not None:
+            self._connection.close()
+
+    def forget(self) -> None:
+        """The connection is gone; uvicorn tells the newest of several pipelined requests alone."""
+        self._connection, self._head = None, b""
+
+
+def start_eagerly(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
+    """Run `coroutine` up to its first wait; the task that goes on from there, None where it has ended."""
+    try:
+        waits_for = coroutine.send(None)
+    except StopIteration:
+        return None
+    return loop.create_task(_go_on(coroutine, waits_for))
+
+
+async def _go_on(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _rest(coroutine, waits_for)
+
+
+@types.coroutine
+def _rest(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Hand what the coroutine waits for to the task, and what the task gets to the coroutine."""
+    while True:
+        error: BaseException | None = None
+        value = None
+        try:
+            value = yield waits_for
+        except BaseException as thrown:  # a cancellation above all: it is the coroutine's to answer
+            error = thrown
+        try:
+            waits_for = coroutine.send(value) if error is None else coroutine.throw(error)
+        except StopIteration:
+            return

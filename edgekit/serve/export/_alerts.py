@@ -1,13 +1,144 @@
-"""Alerts that no budget decides: a wrong model, a machine that suffers, a silence.
+"""Alerts as rules of Prometheus, each with what a person reads who is woken by it.
 
-Thresholds are constants here, and stand in the rules as numbers for whoever wants others.
+Those on the budget of the objective use several windows and several burn rates (Google, The Site Reliability Workbook,
+chapter 5, "Multiwindow, Multi-Burn-Rate Alerts"): the long window says that it matters, the short one that it still
+goes on. Few requests are met by a least number of bad ones. Thresholds of the others are constants here, and stand in
+the rules as numbers for whoever wants others.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from edgekit.core.errors import ConfigError
 from edgekit.device.hardware.health import HOT_C
-from edgekit.serve.export._monitoring.alert import PAGE, TICKET, Alert
-from edgekit.serve.export._monitoring.recording import BY, KNOWN, REFUSED, REQUEST
+from edgekit.serve.export._recording import BY, KNOWN, LATENCY_BUDGET, REFUSED, REQUEST, SECONDS, Objective
+
+DOCS = "docs/how-to/alerts.md"
+"""The page with a heading for each alert."""
+PAGE, TICKET = "page", "ticket"
+"""Severities: somebody is woken, or looks in the morning."""
+THREE = 3
+ADDRESS = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]+")
+"""What a link may hold before its heading; braces would be a template of Prometheus."""
+
+
+def address(given: str | None) -> str:
+    """Of the page on alerts, the default where none is given; ConfigError for what is none."""
+    if given is not None and not ADDRESS.fullmatch(given):
+        raise ConfigError(
+            f"--docs: got {given!r}; write the page's address without a heading, such as https://HOST/alerts"
+        )
+    return given or DOCS
+
+
+@dataclass(frozen=True)
+class Alert:
+    """`hold` is how long the expression must be true; `look_at` are the first three things to look at, in order."""
+
+    name: str
+    severity: str
+    expression: str
+    hold: str
+    summary: str
+    description: str
+    look_at: tuple[str, str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def rule(self, docs: str) -> dict[str, Any]:
+        """As Prometheus reads it; `docs` is the address of the page."""
+        return {
+            "alert": self.name,
+            "expr": self.expression,
+            **({"for": self.hold} if self.hold else {}),
+            "labels": {"severity": self.severity, **self.labels},
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "look_at": "\n".join(f"{place}. {each}" for place, each in enumerate(self.look_at, 1)),
+                "runbook_url": f"{docs}#{self.name.lower()}",
+            },
+        }
+
+
+FEWEST_BAD = 5
+"""So many slow or refused requests in the long window: one of a quiet night wakes nobody."""
+
+
+class Burn(NamedTuple):
+    """A budget that is used `rate` times as fast as it may be; 1 uses all of it in its period."""
+
+    rate: float
+    long: str
+    short: str
+    severity: str
+
+
+BURNS = (
+    Burn(14.4, "1h", "5m", PAGE),
+    Burn(6, "6h", "30m", PAGE),
+    Burn(3, "1d", "2h", TICKET),
+    Burn(1, "3d", "6h", TICKET),
+)
+
+
+def budget_alerts(objective: Objective) -> list[Alert]:
+    """Latency and availability, at each burn rate."""
+    return [make(objective, burn) for make in (_latency, _availability) for burn in BURNS]
+
+
+def _latency(objective: Objective, burn: Burn) -> Alert:
+    return Alert(
+        "EdgekitLatencyBudgetBurn",
+        burn.severity,
+        _expression("slow", LATENCY_BUDGET, burn),
+        "",
+        "{{ $labels.model }} {{ $labels.version }} is slower than promised",
+        f"{{{{ $value | humanizePercentage }}}} of the answers of the last {burn.long} took longer than "
+        f"{objective.bound_ms:.4g} ms; 1 % may. The budget is used {burn.rate:g} times too fast.",
+        (
+            "Latency by part: which of queue, preprocess, execute and postprocess has grown?",
+            "Traffic and batches: do more or larger requests come than the curve at start-up was measured for?",
+            "The machine: throttled, hot, a lower clock, or another process on its cores?",
+        ),
+        _labels(burn),
+    )
+
+
+def _availability(objective: Objective, burn: Burn) -> Alert:
+    return Alert(
+        "EdgekitAvailabilityBudgetBurn",
+        burn.severity,
+        _expression("refused", objective.availability_budget, burn),
+        "",
+        "{{ $labels.model }} {{ $labels.version }} refuses more than promised",
+        f"{{{{ $value | humanizePercentage }}}} of the requests of the last {burn.long} were refused or failed; "
+        f"{objective.availability_budget * 100:.6g} % may. The budget is used {burn.rate:g} times too fast.",
+        (
+            "Refusals by reason: busy and late mean too much load, failed means the interpreter.",
+            "The server's log: the line of the first failure, and workers that were started again.",
+            "Queue and execute: is the model slower than before, or do more requests come?",
+        ),
+        _labels(burn),
+    )
+
+
+def _expression(what: str, budget: float, burn: Burn) -> str:
+    rate, share = f"model:edgekit_{what}:rate", f"model:edgekit_{what}:share_rate"
+    limit = f"{burn.rate:g} * {budget:.6g}"
+    return (
+        f"{share}{burn.long} > {limit}\n"
+        f"and {share}{burn.short} > {limit}\n"
+        f"and {rate}{burn.long} * {SECONDS[burn.long]} >= {FEWEST_BAD}"
+    )
+
+
+def _labels(burn: Burn) -> dict[str, str]:
+    return {"long": burn.long, "short": burn.short}
+
 
 JOBS = 'job=~"edgekit.*"'
 """Whatever the scrape config calls so: servers, and devices behind node-exporter."""

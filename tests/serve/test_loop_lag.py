@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from edgekit.serve.turn import SHORT_S, SHORT_SHARE, Turn
+from edgekit.serve.load_shedding import SHORT_S, SHORT_SHARE, LoopLag
 
 TRIES = 20
 """What else runs on this machine may come between two rounds, which then looks like a rest."""
@@ -17,15 +17,15 @@ TRIES = 20
 
 def test_all_that_is_read_in_one_round_came_when_the_round_began() -> None:
     async def main() -> None:
-        loop, turn = asyncio.get_running_loop(), Turn()
+        loop, lag = asyncio.get_running_loop(), LoopLag()
         before = time.monotonic()
-        turn.reads(loop)
-        first = turn.arrived_s()
+        lag.note_read(loop)
+        first = lag.arrived_s()
         time.sleep(0.02)
-        turn.reads(loop)
-        assert before <= first == turn.arrived_s() <= time.monotonic() - 0.02
+        lag.note_read(loop)
+        assert before <= first == lag.arrived_s() <= time.monotonic() - 0.02
         await asyncio.sleep(0.001)
-        assert turn.arrived_s() >= first + 0.02
+        assert lag.arrived_s() >= first + 0.02
 
     asyncio.run(main())
 
@@ -35,11 +35,11 @@ def test_sockets_that_are_ready_together_share_a_round() -> None:
     arrived: list[float] = []
 
     class Reader(asyncio.Protocol):
-        turn = Turn()
+        lag = LoopLag()
 
         def data_received(self, data: bytes) -> None:
-            self.turn.reads(asyncio.get_running_loop())
-            arrived.append(self.turn.arrived_s())
+            self.lag.note_read(asyncio.get_running_loop())
+            arrived.append(self.lag.arrived_s())
             time.sleep(0.02)
 
     async def main() -> None:
@@ -69,25 +69,25 @@ def spin(seconds: float) -> None:
 
 def test_what_is_read_after_a_long_round_may_have_come_when_that_began() -> None:
     async def main() -> bool:
-        loop, turn = asyncio.get_running_loop(), Turn()
-        turn.reads(loop)
-        first = turn.arrived_s()
+        loop, lag = asyncio.get_running_loop(), LoopLag()
+        lag.note_read(loop)
+        first = lag.arrived_s()
         spin(0.01)
         await asyncio.sleep(0)
-        turn.reads(loop)
-        return turn.arrived_s() == first
+        lag.note_read(loop)
+        return lag.arrived_s() == first
 
     assert any(uvloop.run(main()) for _ in range(TRIES))
 
 
 def test_what_is_read_after_a_rest_came_after_it() -> None:
     async def main() -> None:
-        loop, turn = asyncio.get_running_loop(), Turn()
-        turn.reads(loop)
+        loop, lag = asyncio.get_running_loop(), LoopLag()
+        lag.note_read(loop)
         await asyncio.sleep(0.01)
         rested = time.monotonic()
-        turn.reads(loop)
-        assert turn.arrived_s() >= rested
+        lag.note_read(loop)
+        assert lag.arrived_s() >= rested
 
     uvloop.run(main())
 
@@ -95,15 +95,15 @@ def test_what_is_read_after_a_rest_came_after_it() -> None:
 @pytest.mark.parametrize(("granted_s", "late"), [(0.02, True), (60.0, False)])
 def test_rounds_are_cut_short_once_overload_lasts_longer_than_the_patience(granted_s: float, late: bool) -> None:
     async def main() -> bool:
-        loop, turn = asyncio.get_running_loop(), Turn()
+        loop, lag = asyncio.get_running_loop(), LoopLag()
         for _ in range(10):
-            turn.reads(loop)
+            lag.note_read(loop)
             spin(SHORT_S)
             await asyncio.sleep(0)
-        turn.reads(loop)
-        assert not turn.is_late(1.0)  # neither has it been waiting for so long
+        lag.note_read(loop)
+        assert not lag.is_late(1.0)  # neither has it been waiting for so long
         spin(max(SHORT_S, SHORT_SHARE * 0.02) + 1e-3)
-        return turn.is_late(granted_s)
+        return lag.is_late(granted_s)
 
     found = [uvloop.run(main()) for _ in range(TRIES)]
     assert any(found) if late else not any(found)
@@ -111,10 +111,10 @@ def test_rounds_are_cut_short_once_overload_lasts_longer_than_the_patience(grant
 
 def test_a_burst_after_a_rest_may_use_all_the_time_that_it_has() -> None:
     async def main() -> None:
-        loop, turn = asyncio.get_running_loop(), Turn()
-        turn.reads(loop)
+        loop, lag = asyncio.get_running_loop(), LoopLag()
+        lag.note_read(loop)
         spin(2 * SHORT_S)
-        assert not turn.is_late(30.0)
-        assert turn.is_late(SHORT_S)
+        assert not lag.is_late(30.0)
+        assert lag.is_late(SHORT_S)
 
     uvloop.run(main())

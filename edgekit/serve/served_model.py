@@ -3,69 +3,71 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from time import perf_counter_ns, time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
+from edgekit.device.commands.serve import Settings
 from edgekit.runner import bundle as bundles
 from edgekit.runner import output_vector, postprocess
 from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustError
 from edgekit.runner.model import Model, open_model
-from edgekit.serve import counters, several, wire
+from edgekit.serve import counters, wire
 from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, Memory
-from edgekit.serve.proven import Proven, open_batches
-from edgekit.serve.refusal import Refusal
-from edgekit.serve.settings import Settings
+from edgekit.serve.errors import RequestError
+from edgekit.serve.repository import ValidatedBundle, open_batches
+from edgekit.serve.timeline import timed
 
 if TYPE_CHECKING:
-    from edgekit.serve.cache import Cached, Remembered
-    from edgekit.serve.watch.watcher import Watcher
+    from edgekit.serve.cache import AnswerCache, WorkerCache
+    from edgekit.serve.watch import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
 """Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
 
 
-class Served:
+class ServedModel:
     """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
 
-    batcher_kind: type[Batcher] = Batcher
-
-    def __init__(self, name: str, proven: Proven, settings: Settings, row: memoryview) -> None:
-        bundle = bundles.read(proven.source)
-        if bundle.identity != proven.identity:
-            raise TrustError(f"{proven.path}: was changed after it was proven; load it again")
-        self.name, self.proven, self.row = name, proven, row
-        self.model = open_model(bundle, proven.threads, proven.interpreter)
+    def __init__(self, name: str, validated: ValidatedBundle, settings: Settings, row: memoryview) -> None:
+        bundle = bundles.read(validated.source)
+        if bundle.identity != validated.identity:
+            raise TrustError(f"{validated.path}: was changed after it was proven; load it again")
+        self.name, self.bundle, self.row = name, validated, row
+        self.model = open_model(bundle, validated.threads, validated.interpreter)
         self.manifest, self.members = bundle.manifest, bundle.members
-        self.curve = proven.curve if settings.batch else type(proven.curve)({1: proven.ms[1]})
+        self.curve = validated.curve if settings.batch else type(validated.curve)({1: validated.ms[1]})
         self._batches = open_batches(self.model, self.curve.sizes)
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
         delay_s = settings.queue_delay_ms / 1e3
-        self.batcher = self.batcher_kind(self._execute, self.curve, settings.queue, self._pool, delay_s)
-        self.input = several.taken(self.manifest.raw)
+        self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, delay_s)
+        self.input = wire.model_input(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
             self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
-        self.binary_values = tuple(wire.Wanted(name, True, 0) for name in self._values)
+        self.binary_values = tuple(wire.RequestedOutput(name, True, 0) for name in self._values)
         self.users = 0  # requests that hold this model, whether they wait, run, or are still being received
-        self.cache: Cached | None = None
+        self.cache: AnswerCache | None = None
         self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 
-    async def put_cache(self, remembered: Remembered) -> None:
+    async def put_cache(self, remembered: WorkerCache) -> None:
         """Put a cache before the queue."""
-        from edgekit.serve.cache import Cached
+        from edgekit.serve.cache import AnswerCache
 
         shape = self.manifest.output_shape
-        self.cache = Cached(remembered, self.proven, self.prepare, self.batcher, shape, self.row)
+        self.cache = AnswerCache(remembered, self.bundle, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
+    @timed("preprocess")
     def prepare(self, samples: np.ndarray) -> np.ndarray:
-        """Model inputs (n, …) of raw samples (n, *raw); Refusal (400) for one that the bundle does not take."""
+        """Model inputs (n, …) of raw samples (n, *raw); RequestError (400) for one that the bundle does not take."""
         started = perf_counter_ns()
         try:
             x = (
@@ -74,7 +76,7 @@ class Served:
                 else np.concatenate([self.model.prepare(raw) for raw in samples])
             )
         except InputError as error:
-            raise Refusal(400, str(error)) from None
+            raise RequestError(400, str(error)) from None
         counters.took(self.row, "compute_input", perf_counter_ns() - started)
         return x
 
@@ -100,24 +102,25 @@ class Served:
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
 
+    @timed("postprocess")
     def tensors(
-        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.Wanted, ...] | None, binary: bool
+        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.RequestedOutput, ...] | None, binary: bool
     ) -> list[tuple[wire.Tensor, bool]]:
         """What a request asks for, each with whether it goes as binary; without `wanted`, all there is."""
         started = perf_counter_ns()
         try:
             postprocess.check_finite(outputs)
         except BackendError as error:
-            raise Refusal(500, str(error)) from None
-        asked = wanted if wanted is not None else tuple(wire.Wanted(name, binary, 0) for name in self.outputs)
+            raise RequestError(500, str(error)) from None
+        asked = wanted if wanted is not None else tuple(wire.RequestedOutput(name, binary, 0) for name in self.outputs)
         made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
         counters.took(self.row, "compute_output", perf_counter_ns() - started)
         return made
 
-    def _tensor(self, wanted: wire.Wanted, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
+    def _tensor(self, wanted: wire.RequestedOutput, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
         if wanted.name == ANSWER:
             if wanted.classes:
-                raise Refusal(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
+                raise RequestError(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
             texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
             return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
         values = outputs if len(self._values) == 1 else self._one_of_several(outputs, wanted.name)
@@ -132,7 +135,7 @@ class Served:
     def _classes(self, name: str, outputs: np.ndarray, count: int) -> wire.Tensor:
         """Triton's classification extension: `value:index:label`, highest value first."""
         if outputs.ndim != 2:
-            raise Refusal(
+            raise RequestError(
                 400, f"outputs: classification needs one axis of values, the output has {list(outputs.shape[1:])}"
             )
         count = min(count, outputs.shape[1])
@@ -143,22 +146,29 @@ class Served:
             texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
         return wire.Tensor(name, "BYTES", (len(outputs), count), texts)
 
+    @timed("postprocess")
     def answers(
-        self, outputs: np.ndarray, samples: np.ndarray, top_k: int = 5, size: tuple[int, int] | None = None
+        self,
+        outputs: np.ndarray,
+        samples: np.ndarray,
+        top_k: int = 5,
+        sizes: Iterable[tuple[int, int] | None] = repeat(None),
     ) -> list[dict[str, Any]]:
         """Each sample's answer as the bundle's task gives it, without scores and times.
+
+        `sizes` are those of the pictures that the samples were made of, None for anything else.
 
         An anomaly's answer runs the preprocess steps again: what waits in the queue is budgeted as model inputs alone,
         and an answer out of the cache has had no input.
         """
         found = []
-        for row, raw in zip(outputs, samples):
+        for row, raw, size in zip(outputs, samples, sizes):
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
             except InputError as error:
-                raise Refusal(400, str(error)) from None
+                raise RequestError(400, str(error)) from None
             except BackendError as error:
-                raise Refusal(500, str(error)) from None
+                raise RequestError(500, str(error)) from None
             found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
         return found
 
@@ -173,7 +183,7 @@ class Served:
         """The protocol's model metadata."""
         return {
             "name": self.name,
-            "versions": [self.proven.version],
+            "versions": [self.bundle.version],
             "platform": f"edgekit_{self.manifest.target}",
             "inputs": [
                 {"name": each.name, "datatype": each.datatype, "shape": [-1, *each.shape]} for each in self.input.inputs
@@ -207,7 +217,7 @@ class Served:
                 *({"name": name, "data_type": "TYPE_FP32", "dims": list(dims)} for name, dims in self._values.items()),
                 {"name": ANSWER, "data_type": "TYPE_STRING", "dims": [1]},
             ],
-            "instance_group": [{"name": self.proven.interpreter, "kind": "KIND_CPU", "count": workers}],
+            "instance_group": [{"name": self.bundle.interpreter, "kind": "KIND_CPU", "count": workers}],
             **(batching if self.curve.pays else {}),
             **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
@@ -217,10 +227,10 @@ class Served:
         sums = memory.sums(slot)
         return {
             "name": self.name,
-            "version": self.proven.version,
+            "version": self.bundle.version,
             "task": self.manifest.task,
             "target": self.manifest.target,
-            "interpreter": f"{self.proven.interpreter} {self.proven.interpreter_version}",
+            "interpreter": f"{self.bundle.interpreter} {self.bundle.interpreter_version}",
             "input": self.input.describe(),
             "kind": self.manifest.raw.kind,
             "values": math.prod(self.manifest.raw.shape),
@@ -239,7 +249,7 @@ class Served:
 
 def _watcher(name: str, model: Model, pool: ThreadPoolExecutor | None, settings: Settings) -> Watcher | None:
     """None where the bundle has no reference, or a broken one; the supervisor says so."""
-    from edgekit.serve.watch.watcher import Watcher
+    from edgekit.serve.watch import Watcher
 
     try:
         return Watcher(name, model, pool, settings.watch_per_s, settings.canary_s)

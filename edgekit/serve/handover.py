@@ -1,25 +1,27 @@
-"""What clients and other users must not see: read once by the first process, handed to all workers in memory.
+"""What the first process hands to its workers in memory: settings, secrets, bundles and the pair for TLS.
 
-So all workers know the same tokens, whenever they start. Nothing of it stands in a command line, which every user of
-the machine may read.
+Secrets are read once, so all workers know the same tokens, whenever they start. Nothing of this stands in a command
+line, which every user of the machine may read.
 """
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import shutil
 from dataclasses import asdict, dataclass
+from typing import IO
 
-from edgekit.device.commands.serve import is_redis
+from edgekit.device.commands.serve import Settings, is_redis
 from edgekit.runner.errors import InputError
-from edgekit.serve.sealed import sealed
-from edgekit.serve.settings import Settings
 
 SHORTEST = 16
 MOST_BYTES = 1 << 20
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 """Of systemd's LoadCredential, which lets this service alone in; it shows its files as readable by their group."""
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,6 @@ class Secrets:
     def token_bytes(self) -> tuple[bytes, ...]:
         """As they come in a header."""
         return tuple(token.encode("ascii") for token in self.tokens)
-
-    def handed(self) -> int:
-        """A descriptor that a worker inherits."""
-        return sealed("edgekit-secrets", io.BytesIO(json.dumps(asdict(self)).encode()))
-
-    @staticmethod
-    def received(descriptor: int) -> Secrets:
-        """What `handed` gave, in the worker."""
-        values = json.loads(os.pread(descriptor, 4 * MOST_BYTES, 0))
-        return Secrets(tuple(values["tokens"]), values["redis"])
 
 
 def read_tokens(path: str) -> tuple[str, ...]:
@@ -85,3 +77,34 @@ def _private(path: str) -> bytes:
     if mode & (0o007 if is_systemds else 0o077):
         raise InputError(f"{path}: its group or others may read it; run: chmod 600 {path}")
     return data
+
+
+def hand_over(settings: Settings, secrets: Secrets) -> int:
+    """A descriptor that a worker inherits, for `received`."""
+    values = {"settings": settings.to_json(), "secrets": asdict(secrets)}
+    return sealed("edgekit-settings", io.BytesIO(json.dumps(values).encode()))
+
+
+def received(descriptor: int) -> tuple[Settings, Secrets]:
+    """What `hand_over` was given, in the worker."""
+    values = json.loads(os.pread(descriptor, 4 * MOST_BYTES, 0))
+    secrets = Secrets(tuple(values["secrets"]["tokens"]), values["secrets"]["redis"])
+    return Settings.from_json(values["settings"]), secrets
+
+
+def sealed(name: str, source: IO[bytes]) -> int:
+    """A descriptor of a copy of `source`; OSError where there is no memory for it. Closing it frees the memory."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(descriptor, "wb", closefd=False) as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def path_of(descriptor: int) -> str:
+    """Where another process of the same user opens a descriptor of this one, for as long as it is open here."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"

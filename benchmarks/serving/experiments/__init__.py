@@ -1,1 +1,0 @@
-"""The experiments. Each module has `TITLE` and `measure(plan)`, which returns a Finding."""

@@ -1,1 +1,0 @@
-"""Spans of OpenTelemetry, for `serve --trace-to`. Nothing of it is imported without that option."""
