@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RECORD = Path(__file__).parent / "durations.json"
-SLOW_TEST_S, SLOW_FIXTURE_S = 0.3, 0.5
-"""`--quick` leaves out a test that takes this long, and a whole file with a fixture that does."""
+SLOW_TEST_S, SLOW_FIXTURE_S, SLOW_FILE_S = 0.3, 0.5, 4.0
+"""`--quick` leaves out a test that takes this long, and a whole file that has such a fixture or takes so long in all."""
 UNKNOWN_S = 5.0
 SHARED = "tiny_run"
 """The one run that many files read. The file that makes it goes first, other readers go last, so that none waits."""
@@ -37,7 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A file that is slow as a whole is not even imported."""
-    return True if config.getoption("--quick") and name(collection_path) in slow() else None
+    path = name(collection_path)
+    is_slow_file = path in slow() or record()["files"].get(path, 0.0) >= SLOW_FILE_S
+    return True if config.getoption("--quick") and is_slow_file else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
