@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 RECORD = Path(__file__).parent / "durations.json"
 SLOW_TEST_S, SLOW_FIXTURE_S, SLOW_FILE_S = 0.3, 0.5, 4.0
-"""`--quick` leaves out a test that takes this long, and a whole file that has such a fixture or takes so long in all."""
+"""`--quick` leaves out a test that takes this long, and a file that has such a fixture or takes so long in all."""
 UNKNOWN_S = 5.0
 SHARED = "tiny_run"
 """The one run that many files read. The file that makes it goes first, other readers go last, so that none waits."""
