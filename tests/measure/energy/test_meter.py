@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.measure.energy import meter
 from edgekit.measure.energy.meter import Meter, Unit
 from edgekit.measure.energy.source import Unreadable
 
@@ -43,7 +42,7 @@ def rewritten(path: Path, watts: float, unit: Unit) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that stays unreadable is given up after a twentieth of a second."""
-    monkeypatch.setattr(meter, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(sys.modules[Meter.__module__], "PATIENCE_S", 0.05)
 
 
 @pytest.mark.parametrize("unit", ["watts", "joules"])
