@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from edgekit.runner.monitor.comparison import ALARM, Comparison
 from edgekit.runner.monitor.reference import QUANTILES, Reference
@@ -45,6 +44,8 @@ def delay(seed: int, shift: float, most: int, scale: float = 1.0, sound: int = 0
 
 def likeness(rho: float, samples: int, seed: int) -> np.ndarray:
     """Neighbours with this correlation, each by itself standard normal."""
+    from scipy.signal import lfilter  # a second, which only `make numerics` has to wait
+
     steps = np.random.default_rng(seed).normal(size=(samples + 2000, STATISTICS)) * (1 - rho**2) ** 0.5
     found: np.ndarray = lfilter([1], [1, -rho], steps, axis=0)[2000:]
     return found
