@@ -12,6 +12,7 @@ from edgekit.measure import latency
 from edgekit.measure.references import References, RivalFile
 from edgekit.models import store
 from edgekit.runner.backends._common import Opened
+from edgekit.targets.onnx import convert
 
 CALIBRATION = np.random.default_rng(0).normal(size=(8, 12)).astype(np.float32)
 EFFORT = {"rounds": 10, "calls_per_round": 5, "timeout_s": 240.0, "warmup_per_round": 1}
@@ -40,9 +41,10 @@ def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(
 ) -> None:
     monkeypatch.setattr(Opened, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     small, large = save(tmp_path / "small", "dense"), save(tmp_path / "large", "dense")
-    made, _ = latency.convert_plainly({"large": large}, CALIBRATION, ["onnx"], ["fp32"], tmp_path, 240.0)
-    [file] = made["large-fp32-onnx"].paths
-    theirs = RivalFile(str(file), "onnx", [{"step": "scale", "factor": 0.5}], "classification", 10, ())
+    [name] = convert.convert(large, "fp32", None, tmp_path / "theirs").names
+    theirs = RivalFile(
+        str(tmp_path / "theirs" / name), "onnx", [{"step": "scale", "factor": 0.5}], "classification", 10, ()
+    )
     beside = References({"baseline": large}, {"theirs.onnx": theirs}, CALIBRATION[:1])
     rows, lost = latency.measure({"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], beside=beside, **EFFORT)
     assert lost == [] and beside.names == ["baseline", "theirs.onnx"]
