@@ -10,7 +10,9 @@ CONFIG ?= configs/digits.yaml
 # A test that hangs fails after 20 minutes with its stack. A test that crashes its worker fails, and a new worker goes on
 # with the rest of its file (tests/scheduler.py).
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=20
-BESIDE := GOMP_SPINCOUNT=0
+# Bytecode is kept, whatever the shell says: pytest rewrites the assertions of 600 files, which takes longer than running
+# most of them.
+BESIDE := GOMP_SPINCOUNT=0 PYTHONDONTWRITEBYTECODE=
 # Tests with a target of their own; `make test` runs all others.
 APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
 # What `make nightly` runs, each suite whole. tests/README.md says what each proves.
@@ -77,7 +79,7 @@ defaults: nbval ## run all nine notebooks with their default parameters under nb
 	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
-quick: $(VENV)/.dev ## most tests of every room, none known to be slow; three to four minutes
+quick: $(VENV)/.dev ## fast tests from every package; two minutes
 	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
 
 test: lint ## ruff, mypy, and every test that has no target of its own

@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RECORD = Path(__file__).parent / "durations.json"
-SLOW_TEST_S, SLOW_FIXTURE_S = 0.3, 0.5
-"""`--quick` leaves out a test that takes this long, and a whole file with a fixture that does."""
+SLOW_TEST_S, SLOW_FIXTURE_S, SLOW_FILE_S = 0.3, 0.5, 2.0
+"""`--quick` leaves out a test that takes this long, a file with such a fixture, and one whose other tests sum up so."""
 UNKNOWN_S = 5.0
 SHARED = "tiny_run"
 """The one run that many files read. The file that makes it goes first, other readers go last, so that none waits."""
@@ -95,19 +95,25 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.files: Counter[str] = Counter()
-        self.longest: dict[str, float] = {}
+        self.functions: Counter[str] = Counter()
+        self.slow: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A fixture's time is the file's, for which of its tests pays for it is chance."""
         path = report.nodeid.partition("::")[0]
         self.files[path] += report.duration
+        test = f"{path}::{function(report.nodeid)}"
+        self.functions[test] += report.duration
         is_fixture = report.when == "setup"
-        of = path if is_fixture else f"{path}::{function(report.nodeid)}"
-        least = SLOW_FIXTURE_S if is_fixture else SLOW_TEST_S
-        if report.duration >= least:
-            self.longest[of] = max(report.duration, self.longest.get(of, 0.0))
+        if report.duration >= (SLOW_FIXTURE_S if is_fixture else SLOW_TEST_S):
+            self.slow.add(path if is_fixture else test)
 
     def pytest_sessionfinish(self) -> None:
         """In order, so that two records can be compared line by line."""
+        others: Counter[str] = Counter()
+        for test, seconds in self.functions.items():
+            if test not in self.slow:
+                others[test.partition("::")[0]] += seconds
+        self.slow |= {path for path, seconds in others.items() if seconds >= SLOW_FILE_S}
         files = {path: round(seconds, 1) for path, seconds in sorted(self.files.items()) if seconds >= 1}
-        RECORD.write_text(json.dumps({"files": files, "slow": sorted(self.longest)}, indent=1) + "\n")
+        RECORD.write_text(json.dumps({"files": files, "slow": sorted(self.slow)}, indent=1) + "\n")

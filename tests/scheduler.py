@@ -3,8 +3,8 @@
 The scheduler of pytest-xdist 3.8 for `--dist loadfile` hands all files of a dead worker to the next one: the test that
 crashed, which then crashes again, and files that are finished, for which a worker waits forever. This subclass hands on
 only what has not begun. It uses the attributes `assigned_work`, `workqueue` and `registered_collections`, which the
-documentation of `LoadScopeScheduling` describes, and its methods `_pending_of` and `_reschedule`. The tests of this
-module crash workers, so they fail with a version of pytest-xdist that this does not fit.
+documentation of `LoadScopeScheduling` describes, and its methods `_pending_of` and `_reschedule`; look at it again with
+a new version of pytest-xdist.
 """
 
 from __future__ import annotations

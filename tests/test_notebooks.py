@@ -1,4 +1,4 @@
-"""The notebooks' form: thin, told in order, committed without outputs, and in step with the code."""
+"""The notebooks: thin, committed without outputs, and in step with the code."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ FIELD = ROOT / "notebooks" / side_notebook.FIELD
 SEARCH = ROOT / "notebooks" / side_notebook.SEARCH
 """No stage: it reads a study."""
 MOST_CELLS, MOST_LINES = 12, 15
-MOST_WORDS = 80
-"""Of a Markdown cell, and of a sentence in it."""
 
 
 def cells(path: Path, kind: str) -> list[dict[str, Any]]:
@@ -40,13 +38,6 @@ def source(cell: dict[str, Any]) -> str:
 def parameters(path: Path) -> dict[str, ast.AnnAssign]:
     (cell,) = (cell for cell in cells(path, "code") if "parameters" in cell["metadata"].get("tags", []))
     return {node.target.id: node for node in ast.parse(source(cell)).body}  # type: ignore[attr-defined]
-
-
-def imported_from_edgekit(path: Path) -> set[str]:
-    """Names that a notebook's cells import from edgekit."""
-    nodes = [node for cell in cells(path, "code") for node in ast.walk(ast.parse(source(cell)))]
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and str(node.module).startswith("edgekit")]
-    return {alias.asname or alias.name for node in imports for alias in node.names}
 
 
 def bound(path: Path) -> set[str]:
@@ -80,27 +71,6 @@ class TestForm:
                 assert len(source(cell).splitlines()) - imported <= MOST_LINES
             found = [type(node).__name__ for node in ast.walk(tree)]
             assert not {"FunctionDef", "ClassDef", "AsyncFunctionDef", "Lambda"} & set(found)
-
-    def test_at_least_as_much_prose_as_code(self, path: Path) -> None:
-        code = [source(cell) for cell in cells(path, "code") if "parameters" not in cell["metadata"].get("tags", [])]
-        assert sum(len(source(cell)) for cell in cells(path, "markdown")) >= sum(map(len, code))
-
-    def test_short_cells(self, path: Path) -> None:
-        for cell in cells(path, "markdown"):
-            text = source(cell)
-            assert len(text.split()) <= MOST_WORDS, (cell["id"], len(text.split()))
-
-    def test_shows_its_method_on_one_batch(self, path: Path) -> None:
-        """A visible cell below its words: what it calls is edgekit's, and nothing in it runs a whole stage."""
-        order = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
-        assert order.index("one-batch") == order.index("one-batch-text") + 1
-        (words,) = (source(cell) for cell in cells(path, "markdown") if cell["id"] == "one-batch-text")
-        assert words.startswith("## The method on one ")
-        (code,) = (source(cell) for cell in cells(path, "code") if cell["id"] == "one-batch")
-        names = {node.func for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)}
-        called = {ast.unparse(name).partition(".")[0] for name in names}
-        assert called & imported_from_edgekit(path), called
-        assert "stage.run" not in code and "open_stage" not in code
 
     def test_every_name_it_takes_from_edgekit_is_there(self, path: Path) -> None:
         """A renamed function fails here in a second, and not in the third notebook of a run."""
@@ -145,46 +115,9 @@ def test_no_name_takes_the_place_of_a_parameter(path: Path) -> None:
     assert not bound(path) & set(parameters(path))
 
 
-def test_the_field_notebook_is_told_in_order() -> None:
-    text = "\n".join(source(cell) for cell in json.loads(FIELD.read_text())["cells"])
-    marks = ["# 08", "**Question.**", "*Reads*", "history.of(", "history.reports_table(", "## What we expect",
-             "percentile(", "latency_table(", "figure(", "findings_table(", "## What to do", "steps_table(",
-             "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
-    at = 0
-    for mark in marks:
-        at = text.index(mark, at) + len(mark)
-    expectation = text[text.index("## What we expect") : text.index("## The method on one part")]
-    assert re.search(r"\d", expectation), "an expectation has a number"
-
-
-def test_the_search_notebook_is_told_in_order() -> None:
-    text = "\n".join(source(cell) for cell in json.loads(SEARCH.read_text())["cells"])
-    marks = ["# 00", "**Question.**", "*Reads*", "studies.read(", "facts_table(", "## What we expect", "dominates(",
-             "front_table(", "figures.front(", "importances(", "figures.parallel(", "figures.growth(", "figures.cost(",
-             "## What to take", "recommend.describe(", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
-    at = 0
-    for mark in marks:
-        at = text.index(mark, at) + len(mark)
-    expectation = text[text.index("## What we expect") : text.index("## The method on one trial")]
-    assert re.search(r"\d", expectation), "an expectation has a number"
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 class TestStage:
     """What a notebook of a stage has beside that."""
-
-    def test_told_in_order(self, path: Path) -> None:
-        told = [source(cell) for cell in json.loads(path.read_text())["cells"]]
-        text = "\n".join(told)
-        marks = ["# 0", "**Question.**", "*Reads*", "open_stage(", "pipeline.figure(", "## What we expect",
-                 "stage.run()", "table(", "figure(", "checks.", "## Try this", "## Decided", ".ipynb)"]  # fmt: skip
-        places, at = [], 0
-        for mark in marks:
-            at = text.index(mark, at) + len(mark)
-            places.append(at)
-        assert text.count("stage.run()") == 1
-        expectation = text[text.index("## What we expect") : text.index("stage.run()")]
-        assert re.search(r"\d", expectation), "an expectation has a number"
 
     def test_two_changes_to_try_of_options_that_there_are(self, path: Path) -> None:
         (words,) = (source(cell) for cell in cells(path, "markdown") if source(cell).startswith("## Try this"))

@@ -23,8 +23,6 @@ WHOLE = (
     *SMALL,
     "device/**/*.py",
     "serve/*.py",
-    "serve/tracing/*.py",
-    "serve/watch/*.py",
     "serve/protocol_buffers/__init__.py",
     "serve/protocol_buffers/descriptors.py",
 )

@@ -89,6 +89,7 @@ def test_missing_data_is_exit_code_4_and_starts_no_kernel(dry: list[str], tmp_pa
     assert not list(tmp_path.rglob("*.ipynb"))
 
 
+@pytest.mark.processes
 def test_a_stage_that_fails_is_told_with_its_cell_and_the_command_to_go_on_with(tmp_path: Path) -> None:
     """Nothing can be wrong with half a second, but no session starts Python and imports torch in it."""
     out = tmp_path / "runs"
@@ -113,6 +114,7 @@ def test_a_folder_that_cannot_be_made_is_exit_code_7(tmp_path: Path) -> None:
     assert "choose another folder with --out" in done.stderr
 
 
+@pytest.mark.processes
 def test_ctrl_c_ends_it_with_one_line(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "edgekit", "run", "configs/digits.yaml", "--out", str(tmp_path)],

@@ -116,11 +116,8 @@ def test_every_environment_variable_is_on_the_page() -> None:
 # Config
 
 
-@pytest.mark.parametrize(("section", "option"), EVERY, ids=lambda part: getattr(part, "name", part))
-def test_an_option_is_described_in_one_sentence(section: str, option: options.Option) -> None:
-    assert option.meaning, f"{section}: {option.name} has no description"
-    assert re.fullmatch(r"[^.!?]+([.][^\s.!?][^.!?]*)*[.]", option.meaning.replace("...", "…")), option.meaning
-    assert len(option.meaning.split()) <= 25
+def test_every_option_is_described() -> None:
+    assert not [f"{section}.{option.name}" for section, option in EVERY if not option.meaning]
 
 
 UNITS = {
@@ -129,14 +126,10 @@ UNITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("section", "option"),
-    [(section, option) for section, option in EVERY if option.name.endswith(tuple(UNITS))],
-    ids=lambda part: getattr(part, "name", part),
-)
-def test_an_options_unit_is_stated(section: str, option: options.Option) -> None:
-    unit = next(word for suffix, word in UNITS.items() if option.name.endswith(suffix))
-    assert unit in option.meaning.lower(), f"{section}.{option.name}: {option.meaning}"
+def test_an_options_unit_is_stated() -> None:
+    for section, option in EVERY:
+        for unit in (unit for suffix, unit in UNITS.items() if option.name.endswith(suffix)):
+            assert unit in option.meaning.lower(), f"{section}.{option.name}: {option.meaning}"
 
 
 def test_every_section_of_a_config_has_its_options() -> None:

@@ -38,6 +38,12 @@ def rewritten(path: Path, watts: float, unit: Unit) -> Iterator[None]:
         process.wait()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that stays unreadable is given up after a twentieth of a second."""
+    monkeypatch.setattr(sys.modules[Meter.__module__], "PATIENCE_S", 0.05)
+
+
 @pytest.mark.parametrize("unit", ["watts", "joules"])
 def test_energy_is_power_by_time_while_the_file_is_rewritten(unit: Unit, tmp_path: Path) -> None:
     path = tmp_path / "meter"
@@ -60,6 +66,7 @@ def test_watts_that_change_are_summed_over_their_time(tmp_path: Path) -> None:
     assert 12 * spent.seconds < spent.joules < 28 * spent.seconds
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -76,6 +83,7 @@ def test_what_is_no_number_is_shown(text: str, words: str, tmp_path: Path) -> No
         Meter(path, "watts").read()
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_file_that_is_not_there_or_goes_is_named(tmp_path: Path) -> None:
     path = tmp_path / "meter"
     with pytest.raises(Unreadable, match="cannot be read \\(No such file"):
@@ -94,6 +102,7 @@ def test_a_counter_that_stands_still_or_goes_back_gives_no_figure(tmp_path: Path
         Meter(path, "joules").of(lambda: path.write_text("4"))
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("unit", ["watts", "joules"])
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"1" * 100_000, None])
 def test_what_is_no_number_is_told(unit: Unit, content: bytes | None, tmp_path: Path) -> None:

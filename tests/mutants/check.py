@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.mutants import ready
 from tests.mutants.copy import CheckError, Copy, end_all
 from tests.mutants.seeds import SEEDS, Seed
 
@@ -86,7 +85,7 @@ def judge(seed: Seed, source: Copy, control: Control, steps: Sequence[str]) -> V
     """Put one fault into a fresh copy and look for the first step that notices."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="edgekit-mutant-") as home:
-        copy = Copy(source.tree, Path(home), **source.environment)
+        copy = Copy(source.tree, Path(home))
         copy.apply(seed)
         for step in steps:
             copy.limit_s = max(LEAST_S, PATIENCE * control.require(step))
@@ -104,9 +103,10 @@ def check(
 ) -> list[Verdict]:
     """Every seed's verdict, told as it is found. The tree is copied once at the start, so it may change meanwhile."""
     with tempfile.TemporaryDirectory(prefix="edgekit-control-") as home:
-        run = str(Path(home) / "run")
-        original = Copy(ROOT, Path(home) / "original", **{ready.READY: run})
-        control = Control(Copy(original.tree, Path(home) / "control", **{ready.KEEP: run}), seeds, leave_out)
+        original = Copy(ROOT, Path(home) / "original")
+        for seed in seeds:
+            original.text_of(seed)  # a seed that no longer fits is found before hours of tests, not after
+        control = Control(Copy(original.tree, Path(home) / "control"), seeds, leave_out)
         with ThreadPoolExecutor(jobs) as pool:
             running = [pool.submit(judge, seed, original, control, steps) for seed in seeds]
             try:

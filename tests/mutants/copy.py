@@ -9,15 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mutants import ready
 from tests.mutants.seeds import Seed
 
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "artifacts", "build", "dist", "shared")
-NOT_ABOUT_EDGEKIT = (
-    "tests/test_mutants.py",
-    "tests/test_requirements.py",
-    "tests/test_scheduler.py",
-)
 WALKED = "tests/test_nbval.py"
 """The notebooks have a step of their own."""
 LONGEST_S = 7200
@@ -33,11 +27,11 @@ class CheckError(Exception):
 class Copy:
     """A copy of the tree in a folder of its own, in which commands import the copy's edgekit and no other.
 
-    `environment` is added to theirs; `limit_s` is what each of them may take.
+    `limit_s` is what each of them may take.
     """
 
-    def __init__(self, source: Path, home: Path, **environment: str) -> None:
-        self.tree, self.scratch, self.environment = home / "tree", home / "scratch", environment
+    def __init__(self, source: Path, home: Path) -> None:
+        self.tree, self.scratch = home / "tree", home / "scratch"
         self.limit_s: float = LONGEST_S
         shutil.copytree(source, self.tree, ignore=LEFT_OUT)
         self.scratch.mkdir()
@@ -47,17 +41,21 @@ class Copy:
 
     def apply(self, seed: Seed) -> None:
         """Put the fault in; CheckError unless its text stands in the file exactly once."""
+        text = self.text_of(seed)
+        (self.tree / "edgekit" / seed.file).write_text(text.replace(seed.old, seed.new))
+
+    def text_of(self, seed: Seed) -> str:
+        """The source file that a fault goes into; CheckError unless the fault's text stands in it exactly once."""
         path = self.tree / "edgekit" / seed.file
         text = path.read_text() if path.is_file() else ""
         if (count := text.count(seed.old)) != 1:
             raise CheckError(f"{seed.name}: its text stands {count} times in edgekit/{seed.file}; write the seed anew")
-        path.write_text(text.replace(seed.old, seed.new))
+        return text
 
     def pytest(self, *arguments: str) -> list[str]:
         """What failed, one line each; CheckError where no test ran at all."""
-        command = ["-m", "pytest", "-q", "-m", "not slow", "--tb=no", "-p", "no:cacheprovider", "-p", ready.__name__]
-        command += [f"--ignore={path}" for path in (*NOT_ABOUT_EDGEKIT, WALKED)]
-        command += [f"--basetemp={self.scratch / 'pytest'}", *arguments]
+        command = ["-m", "pytest", "-q", "-m", "not slow", "--tb=no", "-p", "no:cacheprovider"]
+        command += [f"--ignore={WALKED}", f"--basetemp={self.scratch / 'pytest'}", *arguments]
         code, said = self._python(*command, cwd=self.tree)
         failed = [line.partition(" ")[2] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if code is None:
@@ -79,7 +77,7 @@ class Copy:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("EDGEKIT_")}
         if "EDGEKIT_SHARED" in os.environ:
             environment["EDGEKIT_SHARED"] = os.environ["EDGEKIT_SHARED"]
-        environment |= {"PYTHONPATH": str(self.tree), "COLUMNS": "300", **self.environment}
+        environment |= {"PYTHONPATH": str(self.tree), "COLUMNS": "300"}
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=cwd,

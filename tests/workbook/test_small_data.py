@@ -36,9 +36,9 @@ from tests.data.sources import (
     test_webdataset,
 )
 
-SIZES = (12, 30, 60, 100, 400)
 ENOUGH = 60
 """From this size on the data are no longer too few for any task."""
+SIZES = (12, ENOUGH, 400)
 MLP = "edgekit.models.mlp:mlp"
 Section = dict[str, Any]
 
@@ -168,7 +168,7 @@ def test_defaults_fit_every_task(task: str, count: int, tmp_path: Path) -> None:
     check(config(tmp_path, task, arrays(tmp_path, count, task)), count)
 
 
-@pytest.mark.parametrize("count", SIZES[1::3])
+@pytest.mark.parametrize("count", [30, 400])
 def test_what_init_writes_fits(count: int, tmp_path: Path) -> None:
     pictures(tmp_path, count)
     found = CliRunner().invoke(app, ["init", "mine", "--data", str(tmp_path / "pictures"), "--out", str(tmp_path)])

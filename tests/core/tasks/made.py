@@ -1,9 +1,6 @@
-"""Data for each task, made of what scikit-learn has, as .npz; and configs of a run on them that takes minutes."""
+"""Data for each task, made of what scikit-learn has."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits, make_friedman1
@@ -51,59 +48,3 @@ def embedding() -> Arrays:
 
 
 MADE = {"regression": regression, "multi_label": multi_label, "anomaly": anomaly, "embedding": embedding}
-PARTS: dict[str, dict[str, Any]] = {
-    "regression": {
-        "model": {"builder": "edgekit.models.mlp:mlp", "kwargs": {"width": 64}},
-        "student": {"builder": "edgekit.models.mlp:mlp", "kwargs": {"width": 32}},
-        "preprocess": [{"step": "normalize", "mean": [0.5] * 10, "std": [0.29] * 10}],
-        "learning_rate": 0.02,
-        "calibration": 200,  # values have tails, which few samples do not show
-    },
-    "multi_label": {
-        "model": {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 8}},
-        "student": {"builder": "edgekit.models.ds_cnn:ds_cnn", "kwargs": {"width": 16, "blocks": 2}},
-        "preprocess": [{"step": "scale", "factor": 1 / 255}],
-        "learning_rate": 0.05,
-        "calibration": 60,
-    },
-    "anomaly": {
-        "model": {"builder": "edgekit.models.autoencoder:autoencoder", "kwargs": {"width": 48}},
-        "student": {"builder": "edgekit.models.autoencoder:autoencoder", "kwargs": {"width": 24}},
-        "preprocess": [],
-        "learning_rate": 1.0,
-        "calibration": 60,
-    },
-    "embedding": {
-        "model": {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 8, "dimensions": 32}},
-        "student": {"builder": "edgekit.models.ds_cnn:ds_cnn", "kwargs": {"width": 16, "blocks": 2, "dimensions": 32}},
-        "preprocess": [{"step": "scale", "factor": 1 / 255}],
-        "learning_rate": 0.05,
-        "calibration": 60,
-    },
-}
-
-
-def config(task: str, folder: Path) -> dict[str, Any]:
-    """A config for that task, its data written to the folder."""
-    path = folder / f"{task}.npz"
-    np.savez(path, allow_pickle=False, **MADE[task]())
-    parts = PARTS[task]
-    rate = {"learning_rate": parts["learning_rate"]}
-    return {
-        "name": task.replace("_", "-"),
-        "task": task,
-        "data": {"source": "npz", "path": str(path), "calibration_samples": parts["calibration"]},
-        "model": parts["model"],
-        "preprocess": parts["preprocess"],
-        "budget": {"accuracy_drop_pp": 10.0},
-        "profile": {"epochs": 30, "batch_size": 32, "latency_calls": 40, "warmup_calls": 5, **rate},
-        "distill": {"student": parts["student"], "epochs": 20, "batch_size": 32, **rate},
-        "prune": {
-            "ratio": 0.25, "steps": 1, "sparsity": 0.3, "sparsity_steps": 1, "epochs": 4, "batch_size": 32,
-            "learning_rate": parts["learning_rate"] / 4, "rounds": 10, "calls_per_round": 5,
-        },
-        "quantize": {"epochs": 2, "batch_size": 32, "learning_rate": parts["learning_rate"] / 10,
-                     "calibration_samples": parts["calibration"]},
-        "convert": {"calibration_samples": parts["calibration"], "check_samples": parts["calibration"]},
-        "benchmark": {"rounds": 10, "most_rounds": 10, "calls_per_round": 5, "warmup_per_round": 2, "load_s": 0.0},
-    }  # fmt: skip

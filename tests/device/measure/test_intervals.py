@@ -29,6 +29,7 @@ def noise(generator: np.random.Generator, rounds: int, kind: str) -> np.ndarray:
     return values
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize(("rounds", "kind"), [(10, "normal"), (10, "outliers"), (15, "skewed"), (30, "outliers")])
 def test_equals_are_told_apart_no_more_often_than_promised(rounds: int, kind: str) -> None:
     generator = np.random.default_rng(rounds)
@@ -40,6 +41,7 @@ def test_equals_are_told_apart_no_more_often_than_promised(rounds: int, kind: st
     assert told_apart / tries < 0.09  # 5 % are promised, and 250 tries of exactly that show up to 8.4 % (99 %)
 
 
+@pytest.mark.numerics
 def test_an_interval_of_few_rounds_still_covers_the_median() -> None:
     generator = np.random.default_rng(1)
     found = [intervals.p50(rounds_of(np.exp(noise(generator, 10, "normal"))), 10, 0.99) for _ in range(500)]
@@ -160,6 +162,7 @@ def test_a_variant_is_not_told_apart_from_itself_and_three_percent_are_found() -
     assert sum(told_apart(generator, 0.03) for _ in range(tries // 2)) >= 0.95 * tries // 2
 
 
+@pytest.mark.numerics
 def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
     """What the test above would show if rounds of the same two instances were resampled."""
     generator = np.random.default_rng(21)

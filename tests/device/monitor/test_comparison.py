@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from edgekit.device.monitor.comparison import ALARM, Comparison
 from edgekit.device.monitor.reference import QUANTILES, Reference
@@ -45,6 +44,8 @@ def delay(seed: int, shift: float, most: int, scale: float = 1.0, sound: int = 0
 
 def likeness(rho: float, samples: int, seed: int) -> np.ndarray:
     """Neighbours with this correlation, each by itself standard normal."""
+    from scipy.signal import lfilter  # a second, which only `make numerics` has to wait
+
     steps = np.random.default_rng(seed).normal(size=(samples + 2000, STATISTICS)) * (1 - rho**2) ** 0.5
     found: np.ndarray = lfilter([1], [1, -rho], steps, axis=0)[2000:]
     return found
@@ -55,6 +56,7 @@ def test_a_shift_is_found_within_the_promised_samples(shift: float, most: int) -
     assert sum(delay(seed, shift, most) for seed in range(20)) > 10
 
 
+@pytest.mark.numerics
 def test_a_shift_is_found_after_many_sound_samples_as_well() -> None:
     assert sum(delay(seed, 1.0, 512, sound=2368) for seed in range(20)) > 10
 
@@ -88,6 +90,7 @@ def begun_anew(known: Reference, values: np.ndarray, said: np.ndarray | None = N
     return found
 
 
+@pytest.mark.numerics
 def test_a_slow_walk_under_noise_causes_few() -> None:
     found = 0
     for seed in range(8):
@@ -108,6 +111,7 @@ def in_runs(samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return values, said[:, None] == np.arange(10)
 
 
+@pytest.mark.numerics
 def test_classes_in_runs_cause_at_most_one_alarm_in_10_000_samples() -> None:
     known = reference(np.random.default_rng(7), 1000, {str(label): 100 for label in range(10)})
     known = known._replace(quantiles=np.quantile(in_runs(50_000, 99)[0], LEVELS, axis=0).T)

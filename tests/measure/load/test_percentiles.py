@@ -22,6 +22,7 @@ def test_values_are_numpys() -> None:
 
 
 @pytest.mark.numerics
+@pytest.mark.numerics
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     generator = np.random.default_rng(1)
     held = {"p50": 0, "p90": 0, "p95": 0}

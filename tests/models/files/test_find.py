@@ -65,10 +65,9 @@ class Whole(torch.nn.Module):
         self.head = torch.nn.Linear(3, 2)
 
 
-@pytest.mark.parametrize("new", [True, False], ids=["zip", "pickle"])
-def test_a_pickled_network_is_converted_by_the_line_with_the_word_that_it_names(new: bool, tmp_path: Path) -> None:
+def test_a_pickled_network_is_converted_by_the_line_with_the_word_that_it_names(tmp_path: Path) -> None:
     path, made = tmp_path / "net.pt", Whole()
-    torch.save(made, path, _use_new_zipfile_serialization=new)
+    torch.save(made, path)
     said = refused(path)
     line = said[said.index('python -c "') + len('python -c "') : said.index('" and give')]
     strict = subprocess.run([sys.executable, "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)

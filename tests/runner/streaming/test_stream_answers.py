@@ -53,8 +53,16 @@ def test_silence_fills_up_a_sound_shorter_than_a_window(tmp_path: Path) -> None:
     assert of_stream(model, chunks(recordings.coded(x, "s16le"), 100), "s16le") == expected
 
 
-@pytest.mark.parametrize("name", ["u8", "s16le", "s24le", "s32le", "f32le"])
-@pytest.mark.parametrize(("rate_hz", "channels"), [(8000, 1), (8000, 2), (16000, 1), (11025, 2), (44100, 1), (4000, 3)])
+RATES = [(8000, 1), (8000, 2), (16000, 1), (11025, 2), (44100, 1), (4000, 3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "rate_hz", "channels"),
+    [
+        *(("s16le", *rate) for rate in RATES),
+        *((name, *rate) for name in ("u8", "s24le", "s32le", "f32le") for rate in ((8000, 1), (11025, 2))),
+    ],
+)
 def test_every_coding_rate_and_number_of_channels(name: str, rate_hz: int, channels: int, tmp_path: Path) -> None:
     """Mixed and resampled as the file is, whether a header says so or the one who asks."""
     model = opened(tmp_path, 500, [MEL])
@@ -65,7 +73,7 @@ def test_every_coding_rate_and_number_of_channels(name: str, rate_hz: int, chann
     asked = {"rate_hz": rate_hz, "channels": channels}
     assert of_stream(model, chunks(data, 4097), name, **asked) == expected
     headed = recordings.header(name, rate_hz, channels) + data
-    assert of_stream(model, chunks(headed, 13 if rate_hz < 44_100 else 211), "wav") == expected
+    assert of_stream(model, chunks(headed, 13 if name == "s16le" and rate_hz < 44_100 else 211), "wav") == expected
     assert of_stream(model, io.BytesIO(headed), name, **asked) == expected
 
 

@@ -59,15 +59,16 @@ def test_a_compiled_network_is_timed(tmp_path: Path) -> None:
     assert 0 < compiled["low_ms"] <= compiled["p50_ms"] <= compiled["high_ms"], compiled
 
 
-def test_a_network_that_no_converter_takes_is_still_profiled(tmp_path: Path) -> None:
+def test_a_network_that_no_converter_takes_is_still_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtimes, "TARGETS", ("onnx",))  # the quickest of the converters that refuse it
     module = save(tmp_path / "model", f"{__name__}:unusual", {})
     rows, inside, _ = runtimes.measure(
         module, tmp_path / "model", X, 20, 5, compiling=False, runtimes=True, timeout_s=600
     )
     ways = {row["way"]: row for row in rows}
     assert ways["PyTorch eager"]["p50_ms"] > 0
-    assert "svd" in ways["ONNX Runtime"]["reason"], ways["ONNX Runtime"]
-    assert "\n" not in ways["LiteRT"]["reason"]
+    reason = ways["ONNX Runtime"]["reason"]
+    assert "svd" in reason and "\n" not in reason, reason
     assert "onnx" not in inside
 
 

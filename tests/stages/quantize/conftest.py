@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,12 +61,16 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
     data = load(parse(DATA)).withhold_test()
     steps = [{"step": "scale", "factor": 1 / 255}]
 
-    def stage(name: str, source: Artifact | None, width: int) -> Artifact:
+    @functools.cache
+    def trained(width: int) -> tuple[Any, Any]:
         spec = spec_for(data, "edgekit.models.ds_cnn:ds_cnn", {"width": width, "blocks": 2}, steps)
-        out = artifacts.begin(root / name)
         module = store.build(spec)
         fit.fit(module, data, steps, TrainOptions(epochs=15, augment="none"), seed=0, device="cpu", threads=1)
-        store.save(out / "model", module, spec)
+        return module, spec
+
+    def stage(name: str, source: Artifact | None, width: int) -> Artifact:
+        out = artifacts.begin(root / name)
+        store.save(out / "model", *trained(width))
         artifacts.write_json(out / "decision.json", decided(SOFT))
         return artifacts.seal(out, stage=name, source=source, data_digest=data.digest, config={}, metrics={})
 
