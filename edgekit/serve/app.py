@@ -186,7 +186,7 @@ class App:
         inputs, float32 of as many values, which `held` is charged with.
         """
         timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, held)
-        return answer if timeline is None else timeline.asked(served, answer)
+        return answer if timeline is None else timeline.asked(served.name, served.bundle, answer)
 
     async def _run(
         self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, held: Reservation

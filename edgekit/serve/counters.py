@@ -12,7 +12,7 @@ import os
 import traceback
 from collections.abc import Iterable
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms, place
 from edgekit.runner.errors import InputError
@@ -20,9 +20,6 @@ from edgekit.serve.batcher import SIZES
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
 from edgekit.serve.log import log, where
 from edgekit.serve.request import MemoryBudget, Reservation
-
-if TYPE_CHECKING:
-    from edgekit.serve.watch import Watcher
 
 MOST_MODELS = 64
 NO_MODEL = MOST_MODELS
@@ -139,7 +136,7 @@ class Counts(Protocol):
     """A model as far as its requests are counted: its counters, who watches it, and how many requests hold it."""
 
     row: memoryview
-    watcher: Watcher | None
+    watcher: Any
     users: int
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import monotonic, perf_counter_ns, thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,7 +20,19 @@ from edgekit.serve.errors import TOO_LATE, RequestError, late
 from edgekit.serve.request import HEADER_LENGTH, check_token, deadline_ms
 
 if TYPE_CHECKING:
-    from edgekit.serve.app import App
+    from typing import Protocol
+
+    class App(Protocol):
+        """The server's app, as far as a connection asks it."""
+
+        is_draining: bool
+        row: memoryview
+        settings: Any
+        lag: LoopLag
+        tokens: Any
+
+        def model_at(self, path: str) -> Any: ...
+
 
 REST_S = 2e-4
 """The loop has rested where it spent this between two rounds without computing: it waited for sockets."""

@@ -9,19 +9,25 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import wraps
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from edgekit.serve.errors import RequestError
-
-if TYPE_CHECKING:
-    from edgekit.serve.batcher import Answer
-    from edgekit.serve.served_model import ServedModel
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 MOST_PARTS = 64
 """Of one request: a long recording has thousands of windows, and memory is bounded."""
+
+
+class Answer(Protocol):
+    """What a model answered, as far as a timeline asks: of how many samples its call was, 0 from the cache."""
+
+    @property
+    def batch(self) -> int: ...
+
+
+A = TypeVar("A", bound=Answer)
 
 
 class Part(NamedTuple):
@@ -67,14 +73,14 @@ class Timeline:
         self.attributes["http.request.body.size"] = size_bytes
         self.until_ns = perf_counter_ns()
 
-    async def asked(self, served: ServedModel, answer: Awaitable[Answer]) -> Answer:
+    async def asked(self, name: str, bundle: Any, answer: Awaitable[A]) -> A:
         """Await the answer of a model to samples that are decoded by now, and note what no other part tells of it."""
         if not self._is_decoded:
             self._is_decoded = True
             self.add(Part("decode", self.until_ns, perf_counter_ns()))
-            self.attributes["edgekit.model"] = served.name
-            self.attributes["edgekit.version"] = served.bundle.version
-            self.attributes["edgekit.interpreter"] = served.bundle.interpreter
+            self.attributes["edgekit.model"] = name
+            self.attributes["edgekit.version"] = bundle.version
+            self.attributes["edgekit.interpreter"] = bundle.interpreter
         self._has_run = False
         self.until_ns = perf_counter_ns()
         try:
