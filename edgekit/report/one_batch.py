@@ -106,7 +106,7 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
     from edgekit.models import store
     from edgekit.models.quantized import rebuild
-    from edgekit.stages.quantize.layers import quantized_layers
+    from edgekit.stages.quantize.ptq import quantized_layers
 
     network = rebuild(quantize.path / "model", quantize.path / "nncf")
     spec = store.read_spec(quantize.file("model/model.json").parent)

@@ -19,7 +19,7 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.models.onednn import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet
 from edgekit.models.spec import ModelSpec
-from edgekit.stages.prune.importance import accumulate_gradients
+from edgekit.stages.prune.structured import accumulate_gradients
 from edgekit.training.fit import fit
 
 TRAIN = """

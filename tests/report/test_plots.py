@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from edgekit.report import plots
 from edgekit.report.plots.candidates import LEAST_GAP, lines_up
 from edgekit.report.plots.labels import spread_labels
-from edgekit.stages.benchmark.by_class import break_down
+from edgekit.stages.benchmark.evidence import break_down
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])

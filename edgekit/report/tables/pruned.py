@@ -7,7 +7,7 @@ import numpy as np
 from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.pruned import CutRow, Latencies, Pattern, StepLatency
 from edgekit.report.formatting import Table, count, faster, milliseconds, percent, span, speedup, times
-from edgekit.stages.benchmark.sparsity import DECISION
+from edgekit.stages.benchmark.winners import SPARSITY_DECISION
 
 NOTHING = "–"
 """In the place of what was not timed."""
@@ -94,7 +94,7 @@ def zeros(artifact: Artifact) -> Table:
 
 def gained(benchmark: Artifact) -> Table:
     """Every sparse variant that ships beside its dense counterpart, and whether it is faster or smaller."""
-    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
+    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == SPARSITY_DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (

@@ -24,10 +24,10 @@ from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.monitor import reference
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.bundle import provenance, sbom, smoothing, streams
+from edgekit.stages.bundle import provenance, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
-from edgekit.stages.bundle.story import told_of_stream
+from edgekit.stages.bundle.streams import told_of_stream
 from edgekit.training.predict import EVALUATION_BATCH, inputs
 
 WATCHED = 10_000
@@ -61,7 +61,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         for target in progress.each(list(winners), "bundle", "packing {}".format)
     }
     with progress.step("software bill of materials (SBOM)"):
-        sbom.write(out)
+        provenance.write_sbom(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])
         for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
@@ -208,7 +208,7 @@ def _stream(
     raw = np.asarray(data.validation.x)[played.places]
     outputs = _outputs(convert, variant, raw, spec)
     samples = inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
-    return smoothing.evaluate(played, outputs, samples, manifest, config)
+    return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
 
 
 def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from edgekit.models import reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.stages.distill import losers
+from edgekit.stages.distill import training
 from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
@@ -48,7 +48,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     spec = trainer.spec
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
     earlier = selection.alone if selection else None
-    ended = losers.stopped(trainer, wanted, teacher)
+    ended = training.stopped_students(trainer, wanted, teacher)
     lone = earlier is None and (config.lone_student or not wanted)
     ways = [*([None] if lone else []), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []

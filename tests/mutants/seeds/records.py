@@ -81,7 +81,7 @@ DECIDING = (
     ),
     Seed(
         "zeros-need-not-pay",
-        "stages/benchmark/sparsity.py",
+        "stages/benchmark/winners.py",
         'row["name"] for row in compared if not row["buys"]',
         'row["name"] for row in compared if row["buys"]',
         "zeros that bought nothing stay, those that paid are rejected",

@@ -17,7 +17,7 @@ from edgekit.core.errors import TrustError
 from edgekit.report import tables
 from edgekit.report.formatting import points
 from edgekit.stages.quantize import run
-from edgekit.stages.quantize.recipes import RECIPES
+from edgekit.stages.quantize.ptq import RECIPES
 from edgekit.targets.jobs import Quantization
 
 from .conftest import DATA, OPTIONS, Walk, config
