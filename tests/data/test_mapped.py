@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError
-from edgekit.data import Data, Split, image_cache, load, mapped, parse
+from edgekit.data import Data, Split, load, mapped, parse
+from edgekit.data.image_cache import new_entry, open_entry
 from tests.data.sources.test_webdataset import pictured, shard
 
 ROWS, SIDE = 3000, 400
@@ -150,10 +151,10 @@ def test_rows_that_come_in_parts_are_stacked(tmp_path: Path, monkeypatch: pytest
 
 
 def test_entries_of_the_cache_have_the_type_that_was_asked_for(tmp_path: Path) -> None:
-    with image_cache.new_entry(tmp_path, "key") as entry:
+    with new_entry(tmp_path, "key") as entry:
         entry.array("train_x", (4, 3), "float32")[:] = np.arange(12).reshape(4, 3) / 2
         entry.keep("train", np.array([True, False, True, True]), np.arange(4))
         entry.finish(("a",), (), [], 4)
-    found = image_cache.open_entry(tmp_path, "key")
+    found = open_entry(tmp_path, "key")
     assert found is not None
     assert np.array_equal(found.splits["train"].x, np.array([[0, 1, 2], [6, 7, 8], [9, 10, 11]], np.float32) / 2)

@@ -11,7 +11,7 @@ from edgekit.cli.init import inspect, inspect_boxes, inspect_masks, inspect_rows
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
-from edgekit.data import archives, file_list, folder_layout
+from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
   an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes;
@@ -33,7 +33,7 @@ ARCHIVE = "zip archives: unpack them, or give --data one of them"
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
-Source = file_list.Source
+Source = folder_layout.Source
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS,
           "text": folder_layout.TEXTS}  # fmt: skip
@@ -69,7 +69,7 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
 
 def _may_hold_texts(path: Path) -> bool:
     """Whether it is a table, and none of files."""
-    return path.suffix.lower() in inspect_texts.TABLES and file_list.FILE not in inspect.header(_start(path))
+    return path.suffix.lower() in inspect_texts.TABLES and folder_layout.FILE not in inspect.header(_start(path))
 
 
 def _one_file(path: Path, task: str | None) -> Findings | None:
@@ -77,7 +77,7 @@ def _one_file(path: Path, task: str | None) -> Findings | None:
     kind = kind_of(_start(path))
     if path.suffix.lower() == ".csv":
         names = inspect.header(_start(path))
-        if file_list.FILE in names and (file_list.LABEL in names or kind != "recording"):
+        if folder_layout.FILE in names and (folder_layout.LABEL in names or kind != "recording"):
             return _tree(path, "a table")
         if kind == "recording":
             return inspect_rows.rows(path)
@@ -87,9 +87,9 @@ def _one_file(path: Path, task: str | None) -> Findings | None:
 
 
 def _tree(path: Path, where: str, task: str | None = None) -> Findings:
-    with file_list.opened(path) as source:
+    with folder_layout.open_source(path) as source:
         listing = source.listing()
-        if not isinstance(source, file_list.Listed):
+        if not isinstance(source, folder_layout.Listed):
             masked = inspect_masks.layout(source)
             forms = [] if masked and task == "segmentation" else inspect_boxes.formats(source)
             if forms:
@@ -103,7 +103,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
             return _tree(table, "a table")
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path, task)
-        if kind == "recording" and isinstance(source, file_list.Listed):
+        if kind == "recording" and isinstance(source, folder_layout.Listed):
             raise DataError(f"{path}: lists recordings in .csv, which are laid out in folders; {EXPECTED}")
         wanted = WANTED[kind]
         strays = [name for name in seen if not name.lower().endswith(wanted.suffixes)]
@@ -112,7 +112,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
                 f"{path}: {strays[0]!r} is a {kind} by its content, and its name does not end in {wanted.endings}; "
                 f"rename the files, or convert them to what their names say; {wanted.expected}"
             )
-        plan = file_list.layout(source, path.name, wanted)
+        plan = folder_layout.layout_of(source, path.name, wanted)
         return INSPECTORS[kind](path, where, plan, source)
 
 
@@ -124,7 +124,7 @@ def _has_classes(names: tuple[str, ...]) -> bool:
 def _table_in(folder: Path) -> Path | None:
     """The table of `file,label` that lies in a folder; DataError where several do, and none is called labels.csv."""
     tables = [each for each in sorted(folder.iterdir()) if each.suffix.lower() == ".csv"] if folder.is_dir() else []
-    found = [each for each in tables if {file_list.FILE, file_list.LABEL} <= {*inspect.header(_start(each))}]
+    found = [each for each in tables if {folder_layout.FILE, folder_layout.LABEL} <= {*inspect.header(_start(each))}]
     named = [each for each in found if each.name.lower() == "labels.csv"] or found
     if len(named) > 1:
         raise DataError(f"{folder}: {', '.join(each.name for each in named)} all list files; give --data one of them")

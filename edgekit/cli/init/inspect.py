@@ -17,14 +17,14 @@ from PIL import Image
 
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.data import file_list
+from edgekit.data import folder_layout
 from edgekit.data.folder_layout import Layout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
 from edgekit.runner.inputs.table import with_points
 
-Source = file_list.Source
+Source = folder_layout.Source
 MOST_OPENED = 200
 """Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
 LARGEST_SIDE = 64

@@ -18,7 +18,7 @@ from edgekit.cli.init.inspect import MOST_OPENED, is_grey
 from edgekit.core.errors import DataError
 from edgekit.data import archives, box_formats
 from edgekit.data.box_formats import Annotations, yolo
-from edgekit.data.image_decoding import UNREADABLE
+from edgekit.data.image_cache import UNREADABLE
 from edgekit.runner import input_path
 from edgekit.runner.inputs import picture as pictures
 

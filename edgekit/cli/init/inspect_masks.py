@@ -13,7 +13,7 @@ from edgekit.cli.init.findings import Findings
 from edgekit.cli.init.inspect_boxes import STRIDE, Archive, look, sample_size
 from edgekit.core.errors import DataError
 from edgekit.data import box_formats, mask_layouts
-from edgekit.data.image_decoding import UNREADABLE
+from edgekit.data.image_cache import UNREADABLE
 
 MASK_NAMES = {"mask", "masks", "label", "labels", "annotation", "annotations", "segmentation", "segmentations"}
 FEW_COLOURS, MOST_INDICES = 32, 256

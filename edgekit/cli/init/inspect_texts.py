@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.data import file_list, folder_layout
+from edgekit.data import folder_layout
 from edgekit.data.sources.text_table import DELIMITERS, rows_of
 
 TABLES = {".tsv": "tab", ".csv": "comma"}
@@ -43,7 +43,7 @@ def is_text(start: bytes) -> bool:
     return bool(start.strip()) and b"\0" not in start
 
 
-def texts(path: Path, where: str, plan: folder_layout.Layout, source: file_list.Source) -> Findings:
+def texts(path: Path, where: str, plan: folder_layout.Layout, source: folder_layout.Source) -> Findings:
     """How many tokens most of them have."""
     from edgekit.cli.init.inspect import opened
 

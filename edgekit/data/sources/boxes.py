@@ -62,6 +62,6 @@ def identity(config: Config) -> list[object]:
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as memory-mapped arrays; labels as the task detection has them."""
-    from edgekit.data.annotated_pictures import pools
+    from edgekit.data.labelled_pictures import pools_with_boxes
 
-    return pools(config, progress)
+    return pools_with_boxes(config, progress)

@@ -58,6 +58,6 @@ def identity(config: Config) -> list[object]:
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as memory-mapped arrays; labels as the task segmentation has them."""
-    from edgekit.data.masked_pictures import pools
+    from edgekit.data.labelled_pictures import pools_with_masks
 
-    return pools(config, progress)
+    return pools_with_masks(config, progress)

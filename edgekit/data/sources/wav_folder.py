@@ -16,14 +16,49 @@ from pydantic import Field, model_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing
-from edgekit.data.sound_options import SoundConfig
-from edgekit.data.types import Pools, Progress
+from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
 
 if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.runner.inputs.wav import Sound
+
+
+class SoundConfig(SourceConfig):
+    """Rate and channels of sounds, whatever their files have."""
+
+    rate_hz: int = Field(16_000, ge=1000, le=192_000, description="samples per second that a sound has after reading")
+    seconds: float = Field(1.0, gt=0, le=600, description="length of a sample, seconds")
+    rates: Literal["resample", "exact"] = Field(
+        "resample", description="sound of another sample rate: resample it, or refuse it"
+    )
+    channels: Literal["mix", "exact"] = Field(
+        "mix", description="sound with several channels: mix them to mono, or refuse it"
+    )
+
+    @property
+    def raw_shape(self) -> tuple[int, ...]:
+        """Samples of one sound."""
+        return (self.samples("seconds", self.seconds),)
+
+    @property
+    def decoding(self) -> list[dict[str, Any]]:
+        """What happens to a file before it is cut, as the device will do it."""
+        return [
+            {"step": "decode_wav"},
+            *([{"step": "mix_channels"}] if self.channels == "mix" else []),
+            *([{"step": "resample", "rate_hz": self.rate_hz}] if self.rates == "resample" else []),
+        ]
+
+    def samples(self, option: str, seconds: float) -> int:
+        """So many seconds in samples; ValueError, with the option's name, where they are no whole number."""
+        count = round(seconds * self.rate_hz)
+        if abs(seconds * self.rate_hz - count) > 1e-6 or count < 1:
+            raise ValueError(
+                f"{option}: {seconds:g} s at {self.rate_hz} Hz are no whole number of samples; choose another"
+            )
+        return count
 
 
 TASKS = ("classification", "embedding", "anomaly")
@@ -54,22 +89,22 @@ class Config(SoundConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it."""
-    from edgekit.data import file_list
+    from edgekit.data import folder_layout
 
-    return [digest(file_list.signs(existing(config.path, "data.path")))]
+    return [digest(folder_layout.file_signs(existing(config.path, "data.path")))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
     import numpy as np
 
-    from edgekit.data import file_list, folder_layout
+    from edgekit.data import folder_layout
     from edgekit.data.splits import limited_indices
     from edgekit.data.types import Split
 
     path = existing(config.path, "data.path")
-    with file_list.opened(path) as source:
-        plan = file_list.layout(source, path.name, folder_layout.SOUNDS)
+    with folder_layout.open_source(path) as source:
+        plan = folder_layout.layout_of(source, path.name, folder_layout.SOUNDS)
         kept = limited_indices(plan.labels, config.limit, config.split_seed)
         splits, done, changed = {}, 0, _Changed(config)
         total = sum(len(kept.get(split, names)) for split, names in plan.names.items())

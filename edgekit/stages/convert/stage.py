@@ -13,7 +13,7 @@ import numpy as np
 from edgekit.core import artifacts, tasks
 from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
 from edgekit.core.rows.variants import LeftOut
-from edgekit.data import overlap
+from edgekit.data import splits
 from edgekit.models import store
 from edgekit.stages.convert import boundary_checks, calibrated, numerics, plan
 from edgekit.stages.convert.checker import Checker
@@ -83,7 +83,7 @@ def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     config, folder = checker.config, checker.network.folder
     spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
     steps, name = spec["preprocess"], {"model": checker.network.name}
-    overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
+    splits.check_disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
     raw = evaluate.spread(data.validation, config.check_samples)
     who, trained = boundary_checks.by_training(raw, steps, config.reference_preprocess)
     tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)

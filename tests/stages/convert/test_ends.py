@@ -10,7 +10,7 @@ import pytest
 from convert_runs import CLASSES, STEPS, colours, spec_of
 
 from edgekit.core.errors import ConfigError, ConversionError, DataError
-from edgekit.data import Data, Split, overlap
+from edgekit.data import Data, Split, splits
 from edgekit.models import store
 from edgekit.stages.convert import Config, boundary_checks, calibrated
 from edgekit.stages.convert.numerics import Tolerance
@@ -169,10 +169,10 @@ def test_a_single_sample_shows_no_range() -> None:
 
 def test_a_sample_in_two_splits_is_a_leak() -> None:
     one, other = colours(20, 7).x, colours(20, 8).x.copy()
-    overlap.disjoint({"calibration": one, "validation": other})
+    splits.check_disjoint({"calibration": one, "validation": other})
     other[4] = one[9]
     with pytest.raises(DataError, match="leak: 1 of 20 samples of validation .* sample 4, in calibration sample 9"):
-        overlap.disjoint({"calibration": one, "validation": other})
+        splits.check_disjoint({"calibration": one, "validation": other})
 
 
 def _vectors(count: int, seed: int, scale: float, label: int) -> tuple[np.ndarray, np.ndarray]:
