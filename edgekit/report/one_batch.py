@@ -44,7 +44,7 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
     wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
-        from edgekit.models.joined import joined
+        from edgekit.models.eager import joined
 
         return joined(student(x)), joined(teacher(x)), wanted
 

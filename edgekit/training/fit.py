@@ -19,7 +19,7 @@ from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.precision import resolved
 from edgekit.models import memory_layout
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, checkpoint, losses, memory
 from edgekit.training.ahead import ahead

@@ -20,8 +20,8 @@ from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.data import mapped
+from edgekit.models.eager import joined
 from edgekit.models.features import Features
-from edgekit.models.joined import joined
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
 from edgekit.training.teacher_cache import TeacherCache

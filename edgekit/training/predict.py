@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
-from edgekit.models.joined import joined
+from edgekit.models.eager import joined
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training.prepared import Inputs, placed
 

@@ -111,7 +111,7 @@ def _file(plan: Plan, data: Data) -> str:
 
 
 def _baseline(plan: Plan, data: Data) -> str:
-    from edgekit.models import dry_run, shared_scale, store
+    from edgekit.models import dry_run, output_check, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
 
@@ -123,7 +123,7 @@ def _baseline(plan: Plan, data: Data) -> str:
     dry_run.check(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
-    shared = shared_scale.note(module, spec, x)
+    shared = output_check.shared_scale_note(module, spec, x)
     return f"{parameters:,} parameters, {trained}; answers these samples{f'; {shared}' if shared else ''}"
 
 

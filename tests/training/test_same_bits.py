@@ -15,8 +15,8 @@ from edgekit.models.autoencoder import autoencoder
 from edgekit.models.conv1d import conv1d
 from edgekit.models.detector import detector
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.models.joined import joined
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.eager import joined
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet8
 from edgekit.models.segmenter import segmenter
 from edgekit.runner.preprocess.transform import apply
@@ -50,7 +50,7 @@ def case(name: str) -> tuple[Data, list[dict], Callable[[], nn.Module], str]:
     y = np.arange(COUNT) % 3
     if name in ("pictures", "pictures as they are"):
         data = data_of("classification", "image", pictures(random, *PICTURE), y)
-        # width 12: its strided 1x1 convolutions are those that edgekit.models.onednn changes
+        # width 12: its strided 1x1 convolutions are those that edgekit.models.memory_layout changes
         return data, SCALE, lambda: resnet8((1, 32, 32), 3, width=12), "shift_flip" if name == "pictures" else "none"
     if name == "sounds":
         x = random.uniform(-0.5, 0.5, (COUNT, 4000)).astype(np.float32)

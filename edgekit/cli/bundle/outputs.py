@@ -10,7 +10,7 @@ from edgekit.cli.bundle.examine import ModelFacts
 from edgekit.cli.bundle.infer import Tensor, check_tensor, output_spec
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.models.files import output_roles
+from edgekit.models.files import task_outputs
 from edgekit.runner import boxes, masks
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 
@@ -53,14 +53,14 @@ def _in_pictures(options: Options, found: ModelFacts, raw: RawSpec) -> tuple[Ten
     try:
         if task == "segmentation":
             [output] = found.outputs
-            layout = output_roles.of_mask(sides[0], classes, raw.shape[:2])
+            layout = task_outputs.mask_layout(sides[0], classes, raw.shape[:2])
             return (TensorSpec(output.name, output.shape, output.dtype, layout),)
         if any(step["step"] == "resize" for step in options.preprocess):
             raise ConfigError(
                 "--preprocess: boxes lie in the pixels that the model sees; leave out resize, and --size: pictures of "
                 f"any size are brought to {raw.shape[0]}×{raw.shape[1]} before, as --fit says"
             )
-        places = output_roles.of_boxes(sides, classes, raw.shape[:2], _boxes(options, found))
+        places = task_outputs.box_outputs(sides, classes, raw.shape[:2], _boxes(options, found))
     except ModelError as error:
         raise ModelError(f"{options.model}: {error}; or use --task raw") from None
     chosen = [found.outputs[place] for place in places]

@@ -15,7 +15,7 @@ from edgekit.data import Data
 from edgekit.data.paths import expand
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.files import outputs
+from edgekit.models.files import task_outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
 from edgekit.training import resume, side_by_side
@@ -172,5 +172,5 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
         task=data.task,
         tensors=data.tensors or (),
     )
-    outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
+    task_outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
     return Candidate(name, wanted, opened, tasks.accuracy(score_samples(found, split, opened.preprocess, data.task)))

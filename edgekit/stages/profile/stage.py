@@ -15,7 +15,7 @@ from edgekit.data import Data
 from edgekit.models import dry_run, reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
-from edgekit.models.files import TITLES, outputs
+from edgekit.models.files import TITLES, task_outputs
 from edgekit.models.from_artifact import spec_for
 from edgekit.models.user_errors import running
 from edgekit.stages.profile.config import LIBRARIES, Config
@@ -45,7 +45,7 @@ def load_model_file(
         task=data.task,
         tensors=data.tensors or (),
     )
-    outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
+    task_outputs.check_answers(path.name, found, split.y, data.classes, origin["preprocess"], data.task)
     spec = spec_for(data, None, {}, origin["preprocess"], store.Source(**facts))
     store.save_source(out, path, spec)
     print(f"{path.name} is {describe(spec)}")

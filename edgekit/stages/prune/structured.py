@@ -28,9 +28,8 @@ from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
 from edgekit.data import Split
 from edgekit.models import store
-from edgekit.models.eager import eager_input, single_thread
-from edgekit.models.joined import joined
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.eager import eager_input, joined, single_thread
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.store import ModelSpec
 from edgekit.models.text_transformer import SelfAttention
 from edgekit.stages.prune import torch_pruning_fixes

@@ -21,7 +21,7 @@ from edgekit.core.tasks.accuracy_drop import refusal
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.resize import resize
+from edgekit.models.store import resize
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.evaluate import answered

@@ -18,7 +18,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.quantized import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.models import quantized, shared_scale, store
+from edgekit.models import output_check, quantized, store
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.quantize import mixed, ptq, qat, studies
 from edgekit.stages.quantize.choice import NO_QAT, Decision, decide, why_not_mixed
@@ -92,7 +92,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
             "histograms.json": _histograms(float_network, best.network, table),
         }
     chosen = ways[decision.method]
-    shared = shared_scale.note(module, spec, inputs[0])
+    shared = output_check.shared_scale_note(module, spec, inputs[0])
     made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)

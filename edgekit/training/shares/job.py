@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from edgekit.core.tasks import Task
 from edgekit.models import memory_layout
 from edgekit.models.features import Features
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective

@@ -39,7 +39,7 @@ TRAINING = (
     ),
     Seed(
         "sigmoids-taken-for-logits",
-        "models/files/outputs.py",
+        "models/files/task_outputs.py",
         'return "sigmoids" if inside else "logits"',
         'return "logits"',
         "a softmax follows sigmoids, and a file that ends in them teaches next to nothing",
@@ -47,7 +47,7 @@ TRAINING = (
     ),
     Seed(
         "doubtful-sigmoids-made-equal",
-        "models/files/outputs.py",
+        "models/files/task_outputs.py",
         "return min(least, float(shares[shares > 0].min()) / 2)",
         "return least",
         "a file whose likeliest class is unlikely names the first class, whatever it says itself",

@@ -1,17 +1,159 @@
-"""A model's outputs for many samples, in batches where that changes nothing, and as logits."""
+"""What a model file gives for a task: its outputs in the task's order, for many samples, and as logits.
+
+Such an output is the boxes or the logits of a detection, or the grid of a segmentation. An answer has boxes before
+logits, and channels before rows and columns, whatever order a file has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import ModelError
-from edgekit.models.files.input_layout import Layout
-from edgekit.models.files.interface import Opened, Run
-from edgekit.models.files.wanted import Wanted
+from edgekit.core.tasks import Task
+from edgekit.models.files.interface import Layout, Opened, Run
+from edgekit.runner import boxes, joined, masks
+from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.runner.errors import BundleError
+
+Shapes = Sequence[Sequence[int]]
+MOST_OUTPUTS = {"detection": 2}
+"""How many outputs a file may have, by task; of any other one."""
+
+
+def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | None = None) -> list[int]:
+    """Places of a detection's outputs, boxes first, by their shapes without a batch; one place where they are joined.
+
+    `size` is a sample's height and width. Where there are 4 classes too, `named` is the place of the boxes, else the
+    first. ModelError where the outputs are none, or their points those of no grids.
+    """
+    needed = boxes.SIDES + classes
+    shown = " and ".join(str(list(each)) for each in shapes)
+    must = (
+        f"gives {shown} for each sample; a detection of {classes} classes gives boxes [points, {boxes.SIDES}] and "
+        f"logits [points, {classes}], or [points, {needed}] in one"
+    )
+    places = list(range(len(shapes)))
+    if len(places) == 2:
+        first = next((place for place in places if _width(shapes[place]) == boxes.SIDES), 0)
+        first = first if named is None else named
+        places = [first, 1 - first]
+        if [_width(shapes[place]) for place in places] != [boxes.SIDES, classes]:
+            raise ModelError(must)
+    found = joined.shape([shapes[place] for place in places])
+    if len(places) not in (1, 2) or len(found) != 2 or found[1] != needed:
+        turned = len(found) == 2 and found[0] == needed
+        raise ModelError(f"{must}{'; export it with its points before what each has' if turned else ''}")
+    try:
+        boxes.strides(size, found[0])
+    except BundleError as error:
+        raise ModelError(str(error)) from None
+    return places
+
+
+def mask_layout(shape: Sequence[int], classes: int, size: Sequence[int]) -> str:
+    """NCHW or NHWC: how a segmentation's output stands, by its shape without a batch; ModelError where it is none."""
+    fitting = {
+        layout: grid
+        for layout, grid, channels in (("NCHW", shape[1:], shape[:1]), ("NHWC", shape[:2], shape[2:]))
+        if len(shape) == 3 and list(channels) == [classes]
+    }
+    if not fitting:
+        one = "; of one channel make two: a concatenation of -x and x" if 1 in (*shape[:1], *shape[-1:]) else ""
+        raise ModelError(
+            f"gives {list(shape)} for each sample; a segmentation of {classes} classes gives logits "
+            f"[{classes}, rows, columns] or [rows, columns, {classes}]{one}"
+        )
+    said = ""
+    for layout, grid in list(fitting.items()):
+        try:
+            masks.cell(size, grid)
+        except BundleError as error:
+            said = said or str(error)
+            del fitting[layout]
+    if not fitting:
+        raise ModelError(f"gives {list(shape)} for each sample: {said}")
+    if len(fitting) == 2:
+        raise ModelError(f"gives {list(shape)} for each sample, its classes first or last; export it with another grid")
+    return next(iter(fitting))
+
+
+def _width(shape: Sequence[int]) -> int:
+    return shape[-1] if len(shape) == 2 else 0
+
+
+IN_PICTURES = ("detection", "segmentation")
+"""Tasks with other outputs than a number for each class or value."""
+
+
+@dataclass(frozen=True)
+class TaskOutputs:
+    """Of a file: a number for each of `classes`, boxes and logits, or a grid; `size` is a sample's height and width."""
+
+    classes: int
+    task: Task = "classification"
+    size: tuple[int, ...] = ()
+
+    @property
+    def most(self) -> int:
+        """How many outputs a file may have."""
+        return MOST_OUTPUTS.get(self.task, 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a sample's answer is a number for each class or value."""
+        return self.task not in IN_PICTURES
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """A file's outputs (n, …), in its own order, as one array (n, …); ModelError where they are not the task's."""
+        shapes = [part.shape[1:] for part in parts]
+        if self.task == "detection":
+            return joined.join([parts[place] for place in self.places(shapes)])
+        if self.task == "segmentation":
+            turned = mask_layout(shapes[0], self.classes, self.size) == "NHWC"
+            return parts[0].transpose(0, 3, 1, 2) if turned else parts[0]
+        return parts[0]
+
+    def ordered(self, outputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+        """The same of a manifest's outputs: in the task's order, a grid with its layout."""
+        shapes = [each.shape[1:] for each in outputs]
+        if self.task == "detection":
+            return tuple(outputs[place] for place in self.places(shapes))
+        if self.task == "segmentation":
+            layout = mask_layout(shapes[0], self.classes, self.size)
+            return (replace(outputs[0], layout=layout),)
+        return tuple(outputs)
+
+    def check(self, found: np.ndarray) -> None:
+        """ModelError for what answers (n, …) of a task in pictures show: scores behind a sigmoid."""
+        if self.task != "detection":
+            return
+        scores = found[..., boxes.SIDES :]
+        if scores.min() >= 0 and scores.max() <= 1:
+            raise ModelError(
+                f"the scores of all {len(scores)} answers lie from 0 to 1, as after a sigmoid, which comes behind the "
+                "model anyway: export the logits before it"
+            )
+
+    def places(self, shapes: Sequence[Sequence[int]]) -> list[int]:
+        """Of a file's outputs, by their shapes without a batch, in the task's order."""
+        if self.task == "detection":
+            return box_outputs(shapes, self.classes, self.size)
+        return list(range(len(shapes)))
+
+
+ANY_OUTPUT = TaskOutputs(0)
+"""A file with one output, taken as it is."""
+
+
+def for_task(task: Task, classes: int, sample: Sequence[int]) -> TaskOutputs:
+    """For samples after their preprocess: (height, width, channels) of pictures."""
+    return TaskOutputs(classes, task, tuple(sample[:2]) if len(sample) == 3 else ())
+
 
 BATCH, PROBES = 32, 4
 """Samples at a time, and how many of the first batch are also asked alone."""
@@ -29,15 +171,17 @@ Prepare = Callable[[np.ndarray], np.ndarray]
 Done = Callable[[int], None]
 
 
-def outputs(model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, wanted: Wanted, done: Done) -> np.ndarray:
+def outputs(
+    model: Opened, layout: Layout, x: np.ndarray, prepare: Prepare, needed: TaskOutputs, done: Done
+) -> np.ndarray:
     """Answers (n, …) float32 of raw samples (n, *sample); `prepare` makes the model's input of some of them.
 
     ModelError for another number of scores, for no scores at all, and for NaN or infinity among them.
     """
-    run, size = fastest(model, layout, prepare(x[:BATCH]), wanted)
+    run, size = fastest(model, layout, prepare(x[:BATCH]), needed)
     found = np.empty((0,), dtype=np.float32)
     for start in range(0, len(x), size):
-        some = ask(run, prepare(x[start : start + size]), size, wanted)
+        some = ask(run, prepare(x[start : start + size]), size, needed)
         if not start:
             found = np.empty((len(x), *some.shape[1:]), dtype=np.float32)
         if not np.isfinite(some).all():
@@ -113,7 +257,7 @@ def check_answers(
         )
 
 
-def fastest(model: Opened, layout: Layout, first: np.ndarray, wanted: Wanted) -> tuple[Run, int]:
+def fastest(model: Opened, layout: Layout, first: np.ndarray, needed: TaskOutputs) -> tuple[Run, int]:
     """BATCH samples at a time if the model takes them and answers as it does alone, else as many as it was made for.
 
     A graph made for one sample may take more and mix them up, or share a scale among all that are asked at once.
@@ -121,13 +265,13 @@ def fastest(model: Opened, layout: Layout, first: np.ndarray, wanted: Wanted) ->
     least = max(model.shape[0], 1)
     alone = model.sized((least, *layout.sides))
     probes = range(0, min(PROBES, len(first)), least)
-    expected = np.concatenate([ask(alone, first[start : start + least], least, wanted) for start in probes])
+    expected = np.concatenate([ask(alone, first[start : start + least], least, needed) for start in probes])
     size = min(BATCH, len(first))
     if size <= least:
         return alone, least
     try:
         many = model.sized((size, *layout.sides))
-        seen = ask(many, first, size, wanted)[: len(expected)]
+        seen = ask(many, first, size, needed)[: len(expected)]
     except Exception:  # the libraries' errors share no base class; alone it has just worked
         return alone, least
     same = np.allclose(seen, expected, rtol=0, atol=SAME * float(np.abs(expected).max()))
@@ -147,15 +291,15 @@ def _instead(found: np.ndarray, classes: int) -> str:
     return ""
 
 
-def ask(run: Run, batch: np.ndarray, size: int, wanted: Wanted) -> np.ndarray:
+def ask(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarray:
     """Answers to up to `size` samples; where there are fewer, the last one is repeated."""
     count = len(batch)
     if count < size:
         batch = np.concatenate([batch, np.repeat(batch[-1:], size - count, axis=0)])
     found = np.asarray(run(batch))
-    if not wanted.is_plain:
+    if not needed.is_plain:
         return _of_all(found, size)[:count].astype(np.float32)
-    classes = wanted.classes
+    classes = needed.classes
     sides, needed = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
     if found.shape[:1] != (size,) or sides != needed:
         raise ModelError(
