@@ -4,10 +4,15 @@ A training keeps its state after every epoch (`checkpoint.py`), and one that is 
 may train to the end of their checkpoints first, in any order. The stage's own code then finds each finished, and there
 is one path to the result: the same bits as without this. A process that dies costs nothing but its time: the stage goes
 on from its checkpoint. Threads are those of the key, for their number decides the last bits.
+
+Data handed to a process of this machine: a folder with what says what they are, and their arrays.
+
+Arrays in memory are written once and mapped by every reader. Those that look into a mapped file go by their place.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -19,12 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from edgekit.core import progress, subprocesses
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.data import Data, handed
+from edgekit.data import Data, Split, mapped
 from edgekit.models import dry_run, store
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import processes
@@ -36,6 +42,67 @@ from edgekit.training.objective import Distillation
 from edgekit.training.teachers import ensemble
 from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.model_file import TeacherFile
+
+_FILE = "data.json"
+_SPLITS = ("train", "calibration", "validation")
+_ARRAYS = ("x", "y", "groups", "starts")
+_FACTS = (
+    "classes",
+    "kind",
+    "digest",
+    "notes",
+    "sample_rate_hz",
+    "columns",
+    "input_path",
+    "task",
+    "background",
+    "tensors",
+)
+_TUPLES = ("classes", "notes", "columns", "input_path", "tensors")
+
+
+def write_data(data: Data, folder: Path) -> None:
+    """Everything but the test split, which no training sees."""
+    folder.mkdir()
+    arrays = {
+        f"{split}_{name}": _written(getattr(getattr(data, split), name), folder / f"{split}_{name}.npy")
+        for split in _SPLITS
+        for name in _ARRAYS
+    }
+    members = {name: base64.b64encode(content).decode() for name, content in data.members.items()}
+    facts = {name: getattr(data, name) for name in _FACTS}
+    (folder / _FILE).write_text(json.dumps({"facts": facts, "members": members, "arrays": arrays}), encoding="utf-8")
+
+
+def read_data(folder: Path) -> Data:
+    """The data that were written there, without a test split."""
+    found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = {
+        name: tuple(value) if name in _TUPLES and value is not None else value for name, value in found["facts"].items()
+    }
+    splits: dict[str, Any] = {
+        split: Split(*(_read(found["arrays"][f"{split}_{name}"], folder / f"{split}_{name}.npy") for name in _ARRAYS))
+        for split in _SPLITS
+    }
+    members = {name: base64.b64decode(content) for name, content in found["members"].items()}
+    return Data(**splits, **facts, members=members)
+
+
+def _written(x: np.ndarray | None, path: Path) -> Any:
+    """Where the array is: None, its place in a mapped file, or `path`, where it is now."""
+    if x is None:
+        return None
+    if (place := mapped.place(x)) is not None:
+        return place
+    np.save(path, x, allow_pickle=False)
+    return "here"
+
+
+def _read(where: Any, path: Path) -> Any:
+    if where is None:
+        return None
+    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else mapped.reopened(*where)
+
 
 PARALLEL = "EDGEKIT_PARALLEL"
 """Environment variable: how many trainings of a stage may run at once; `edgekit run --parallel` sets it."""
@@ -108,7 +175,7 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a stage that was killed
     try:
         make_folder(folder)
-        handed.write(data, folder / "data")
+        write_data(data, folder / "data")
         for number, training in enumerate(waiting):
             (folder / f"{number}.training").write_text(json.dumps(_to_json(training, folder)), encoding="utf-8")
         _run(waiting, count, folder)
@@ -221,7 +288,7 @@ def main(folder: Path, number: int) -> int:
     subprocesses.leave_with_parent()
     training = _from_json(json.loads((folder / f"{number}.training").read_text(encoding="utf-8")), folder)
     try:
-        training.fit(handed.read(folder / "data"))
+        training.fit(read_data(folder / "data"))
     except EdgekitError as error:
         print(error)
         return 1

@@ -29,7 +29,7 @@ from edgekit.data import load, parse
 from edgekit.models.mlp import mlp
 from edgekit.runner.preprocess.transform import apply
 from edgekit.stages.quantize import ptq
-from edgekit.training.evaluate import evaluate
+from edgekit.training.predict import evaluate
 from edgekit.training.fit import fit
 from tests.training.test_fit import blobs, data_of, options
 

@@ -17,8 +17,8 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.rows.variants import MadeElsewhere, SeenValidation
 from edgekit.core.tasks import Answered
 from edgekit.models import store
-from edgekit.training.evaluate import score_samples
 from edgekit.training.objective import TEACHER_LIMIT_S
+from edgekit.training.predict import score_samples
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.from_artifact import chosen_teacher
 from edgekit.training.teachers.model_file import TeacherFile, open_file

@@ -40,7 +40,7 @@ from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import predict
-from edgekit.training.evaluate import finite
+from edgekit.training.predict import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""

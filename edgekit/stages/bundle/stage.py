@@ -28,7 +28,7 @@ from edgekit.stages.bundle import provenance, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.stages.bundle.streams import told_of_stream
-from edgekit.training.predict import EVALUATION_BATCH, inputs
+from edgekit.training.predict import EVALUATION_BATCH, prepared_inputs
 
 WATCHED = 10_000
 """Validation samples that a reference is made of, at most."""
@@ -186,7 +186,9 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
     scores = []
     for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
         normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
-        scores.append(anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess)))
+        scores.append(
+            anomaly.errors(_outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess))
+        )
     return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 
 
@@ -207,7 +209,7 @@ def _stream(
         return None
     raw = np.asarray(data.validation.x)[played.places]
     outputs = _outputs(convert, variant, raw, spec)
-    samples = inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
+    samples = prepared_inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
     return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
 
 

@@ -25,9 +25,9 @@ from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates, together
 from edgekit.stages.distill.training import ALONE, Student, Trainer, best_so_far
 from edgekit.training import losses, resume, side_by_side
-from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
+from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 

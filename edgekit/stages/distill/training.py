@@ -29,10 +29,10 @@ from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
+from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
 

@@ -21,8 +21,8 @@ from edgekit.models.user_errors import running
 from edgekit.stages.profile.config import LIBRARIES, Config
 from edgekit.stages.profile.measure import measure
 from edgekit.training import resume
-from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
+from edgekit.training.predict import evaluate
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers import model_file
 

@@ -25,7 +25,7 @@ from edgekit.models.eager import eager_input, single_thread
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.latency import CutTime, Timing
 from edgekit.stages.prune.structured import Cuttable, cut_group, group_widths, narrower
-from edgekit.training.evaluate import evaluate
+from edgekit.training.predict import evaluate
 
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64

@@ -24,9 +24,9 @@ from edgekit.models.cost import cost
 from edgekit.models.store import resize
 from edgekit.stages.prune.config import Config
 from edgekit.stages.prune.unstructured import measured_sparsity
-from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.objective import Distillation
+from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 
 Step = dict[str, Any]

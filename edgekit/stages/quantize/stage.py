@@ -26,8 +26,8 @@ from edgekit.stages.quantize.config import LIBRARIES, Config
 from edgekit.stages.quantize.studies import histograms, sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
-from edgekit.training.evaluate import score_samples
 from edgekit.training.fine_tuning import tuning, untuned
+from edgekit.training.predict import score_samples
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from edgekit.models.eager import eager_input, single_thread
 from edgekit.stages.quantize.ptq import QuantizedLayer, quantize, quantized_layers, spread
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict
-from edgekit.training.evaluate import score_samples
+from edgekit.training.predict import score_samples
 
 NO_NOISE_DB = 200.0
 

@@ -1,8 +1,19 @@
-"""What a detector is trained on: which points answer for which box, and how far their answers are from it.
+"""What networks are trained on whose tasks need losses of their own: detection, segmentation and embedding.
+
+What a detector is trained on: which points answer for which box, and how far their answers are from it.
 
 Of the points inside a box, the few that are nearest to its middle, on the grid whose cells suit its size, answer for
 it, much as in ATSS (Zhang et al., CVPR 2020). Classes: focal loss (Lin et al., ICCV 2017). Sides: generalised
 intersection over union (Rezatofighi et al., CVPR 2019).
+
+What a network that names the class of each pixel is trained on: cross entropy, and how well its areas overlap.
+
+The two are added as in nnU-Net (Isensee et al., Nature Methods 2021). The overlap is the soft Dice of Milletari,
+Navab, Ahmadi (3DV 2016): cross entropy alone would neglect classes of few pixels.
+
+What an embedding is trained on: samples of one label near one another, all others far from them.
+
+Supervised contrastive learning (Khosla et al., NeurIPS 2020, equation 2), on vectors of length 1.
 """
 
 from __future__ import annotations
@@ -14,6 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgekit.runner.boxes import SIDES, centres
+from edgekit.runner.masks import UNKNOWN, cell
 
 ANSWERING = 7
 """Points for a box, at most."""
@@ -24,7 +36,7 @@ BOX_WEIGHT, SIDE_WEIGHT = 2.0, 0.2
 FAR = 1e6
 
 
-def loss(outputs: Tensor, wanted: Tensor) -> Tensor:
+def detection_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
     """Scalar for outputs (N, points, 4 + classes) and labels (N, 1 + most, 5), as the task detection has them.
 
     The sums are divided by the number of points that answer for a box.
@@ -50,7 +62,7 @@ def loss(outputs: Tensor, wanted: Tensor) -> Tensor:
     return (found + BOX_WEIGHT * apart + SIDE_WEIGHT * along) / count
 
 
-def distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+def detection_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """How far two detectors are apart: their classes everywhere, their sides where the teacher sees a thing."""
     told = (teacher[..., SIDES:] / temperature).sigmoid()
     apart = functional.binary_cross_entropy_with_logits(student[..., SIDES:] / temperature, told, reduction="none")
@@ -98,3 +110,68 @@ def _giou(mine: Tensor, theirs: Tensor) -> Tensor:
     areas = [(each[:, 0] + each[:, 2]) * (each[:, 1] + each[:, 3]) for each in (mine, theirs)]
     union = areas[0] + areas[1] - shared
     return shared / union.clamp(min=1e-7) - (hull - union) / hull.clamp(min=1e-7)
+
+
+SMOOTH = 1.0
+"""Pixels that are added to both sides of the fraction."""
+
+
+def segmentation_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
+    """Scalar for logits (N, classes, rows, columns) and masks (N, height, width), as the task segmentation has them.
+
+    Pixels without a class, and classes that are in none of the masks, count for nothing.
+    """
+    side = cell(tuple(wanted.shape[1:]), tuple(outputs.shape[2:]))
+    logits = outputs if side == 1 else outputs.repeat_interleave(side, dim=2).repeat_interleave(side, dim=3)
+    target = wanted.long()
+    known = target != UNKNOWN
+    apart = functional.cross_entropy(logits, target, ignore_index=UNKNOWN, reduction="sum")
+    there = functional.one_hot(target.where(known, 0), outputs.shape[1]).movedim(-1, 1) * known[:, None]
+    shares = logits.softmax(dim=1) * known[:, None]
+    both, labelled, said = ((each).sum(dim=(0, 2, 3)) for each in (shares * there, there, shares))
+    overlap = (2 * both + SMOOTH) / (labelled + said + SMOOTH)
+    classes = labelled > 0
+    missed = (1 - overlap)[classes].sum() / classes.sum().clamp(min=1)
+    return apart / known.sum().clamp(min=1) + missed
+
+
+def segmentation_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T^2 * KL(teacher || student), both softened by T, the mean over the cells."""
+    learnt, taught = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
+    apart = functional.kl_div(learnt, taught, reduction="sum", log_target=True)
+    return temperature**2 * apart / (student.numel() / student.shape[1])
+
+
+CONTRASTIVE_TEMPERATURE = 0.1
+CONTRASTIVE_ROWS = 1024
+"""Anchors at a time: a split's cosines to one another are many."""
+LOW = -1e9
+"""A cosine that counts for nothing: that of a sample with itself."""
+
+
+def contrastive_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
+    """Scalar for vectors (N, d) and labels (N,); 0 where no two samples have the same label.
+
+    The mean over the samples that have another of their label, of −log of its share among all others.
+    """
+    vectors = functional.normalize(outputs, dim=1)
+    total, anchors = vectors.sum() * 0, 0
+    for start in range(0, len(vectors), CONTRASTIVE_ROWS):
+        part = slice(start, start + CONTRASTIVE_ROWS)
+        own = torch.arange(len(vectors[part]), device=outputs.device)
+        logits = vectors[part] @ vectors.T / CONTRASTIVE_TEMPERATURE
+        itself = torch.zeros_like(logits, dtype=torch.bool)
+        itself[own, start + own] = True
+        logits = logits.masked_fill(itself, LOW)
+        like = (wanted[part, None] == wanted[None, :]) & ~itself
+        count = like.sum(dim=1)
+        shares = torch.where(like, functional.log_softmax(logits, dim=1), 0.0).sum(dim=1)
+        has = count > 0
+        total = total - (shares[has] / count[has]).sum()
+        anchors += int(has.sum())
+    return total / max(1, anchors)
+
+
+def embedding_distance(student: Tensor, teacher: Tensor) -> Tensor:
+    """The mean over the samples of 1 − cosine to the teacher's vector."""
+    return (1 - functional.cosine_similarity(student, teacher, dim=1)).mean()
