@@ -94,7 +94,7 @@ def _variation(outputs: np.ndarray) -> float:
 
 def _has_weights(model_folder: Path, layer: str) -> bool:
     try:
-        return bool(layers.read(model_folder, [layer]))
+        return bool(layers.read_layers(model_folder, [layer]))
     except ConversionError:  # a module without weights, or an operation in the network's own forward
         return False
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import EdgekitError
-from edgekit.targets import evaluate, model_file, similarity
+from edgekit.targets import evaluate, model_file, tensors
 
 if TYPE_CHECKING:
     import torch
@@ -74,7 +74,7 @@ def compare(
         return Agreement(math.inf, -math.inf, 0.0, len(reference), 0.0, 0.0)
     error = reference.astype(np.float64) - outputs.astype(np.float64)
     same = tasks.named(task).same(reference, outputs, inputs)
-    cosine = similarity.cosines(reference, outputs).round(COSINE_DIGITS)
+    cosine = tensors.cosines(reference, outputs).round(COSINE_DIGITS)
     return Agreement(
         max_abs=float(np.max(np.abs(error))),
         snr_db=snr_db(reference, outputs),

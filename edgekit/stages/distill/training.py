@@ -1,11 +1,4 @@
-"""One training of a network for the student: by the labels alone, or by a loss under the teacher.
-
-Losses that are surely worse than the best after a part of the epochs, and are trained no further.
-
-All losses are trained for that part. A loss stops where its accuracy lies below that of the best one, by an interval
-on the same validation samples (`edgekit.core.tasks.accuracy_drop`). The others go on from there, to the bits that they
-would have had anyway. Successive halving (Jamieson & Talwalkar 2016) stops half of them; here doubt goes on.
-"""
+"""One training of a network for the student: by the labels alone, or by a loss under the teacher."""
 
 from __future__ import annotations
 
@@ -151,7 +144,13 @@ STOPPED_FILE = "stopped-losses.json"
 
 
 def stopped_students(trainer: Trainer, wanted: Sequence[LossOptions], teacher: Candidate) -> dict[str, Student]:
-    """The students that stop, by their loss's name; empty where the config lets none stop, or there is one loss."""
+    """The students that stop, by their loss's name; empty where the config lets none stop, or there is one loss.
+
+    All losses are trained for that part. A loss stops where its accuracy lies below that of the best one, by an
+    interval on the same validation samples (`edgekit.core.tasks.accuracy_drop`). The others go on from there, to the
+    bits that they would have had anyway. Successive halving (Jamieson & Talwalkar 2016) stops half of them; here doubt
+    goes on.
+    """
     config = trainer.config
     until = math.ceil(config.stop_losses_after * config.epochs)
     if not until or until >= config.epochs or len(wanted) < 2:

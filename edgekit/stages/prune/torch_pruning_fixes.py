@@ -1,16 +1,4 @@
-"""Two faults of torch-pruning 1.6 and how they are avoided: endless searches, and widths that it counts twice.
-
-Limits of torch-pruning's search for groups: where its graph of channels runs in a circle, it would never end.
-
-Behind `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 takes each channel for several places of the next
-layer on every round of such a circle, and fills the memory. A group of a real network stays far below these limits.
-
-A pooled feature map that is flattened and then joined with others: torch-pruning's graph of it, put right.
-
-torch-pruning 1.6 takes the width behind the concatenation for that of the flattened part, so it counts each channel
-more than once. What a channel really becomes is height times width places. It works its graph out anew for every group,
-so what puts it right is part of that, from `install` on.
-"""
+"""Two faults of torch-pruning 1.6 and how they are avoided: endless searches, and widths that it counts twice."""
 
 from __future__ import annotations
 
@@ -46,7 +34,11 @@ class OutOfTime(Exception):
 
 @contextmanager
 def limited(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
-    """Inside, a search for groups of this network that takes longer ends in OutOfTime, one without end in InCircle."""
+    """Inside, a search for groups of this network that takes longer ends in OutOfTime, one without end in InCircle.
+
+    Behind `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 takes each channel for several places of the next
+    layer on every round of such a circle, and fills the memory. A group of a real network stays far below these limits.
+    """
     widest = max((side for each in module.parameters() for side in each.shape), default=1)
     channels = max(LEAST, TIMES_AS_MANY * widest)
     visits = max(MOST_VISITS, VISITS_PER_LAYER * sum(1 for _ in module.modules()))
@@ -121,7 +113,12 @@ def install_corrections() -> None:
 
 
 def put_right(graph: Any) -> None:
-    """Correct where a dependency graph holds the channels of flattened parts of a concatenation, in place."""
+    """Correct where a dependency graph holds the channels of flattened parts of a concatenation, in place.
+
+    torch-pruning 1.6 takes the width behind the concatenation for that of the flattened part, so it counts each channel
+    more than once. What a channel really becomes is height times width places. It works its graph out anew for every
+    group, so what puts it right is part of that, from `install` on.
+    """
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
             continue

@@ -15,8 +15,7 @@ import numpy as np
 
 from edgekit.core.rows.profiled import OperatorTime
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import Files, input_parts
 
 WARM_UP = 3
 LEAST_S = 0.1
@@ -32,7 +31,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     request = compiled.create_infer_request()
     given = {
         each.name: part
-        for each, part in zip(files.inputs, parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
+        for each, part in zip(files.inputs, input_parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
     }
     for _ in range(WARM_UP):
         request.infer(given)

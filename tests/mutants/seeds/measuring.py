@@ -98,7 +98,7 @@ EXPLAINING = (
     ),
     Seed(
         "sound-tensors-by-size-alone",
-        "targets/similarity.py",
+        "targets/tensors.py",
         "by_shape.setdefault(row.shape, [])",
         "by_shape.setdefault((len(operators[0].values), row.shape[1]), [])",
         "a tensor that does not begin with the samples ends a sound conversion",

@@ -292,7 +292,7 @@ CONVERTING = (
     ),
     Seed(
         "negative-biases-lost",
-        "targets/tflite/dead_channels.py",
+        "targets/tflite/rewrites.py",
         "LEVELS * abs(float(value))",
         "LEVELS * float(value)",
         "dead channels with a negative bias still lose it in TFLite int8",
@@ -300,7 +300,7 @@ CONVERTING = (
     ),
     Seed(
         "depthwise-channels-on-the-wrong-axis",
-        "targets/tflite/dead_channels.py",
+        "targets/tflite/rewrites.py",
         '"DEPTHWISE_CONV_2D": 3',
         '"DEPTHWISE_CONV_2D": 0',
         "dead channels of depthwise layers lose their biases in TFLite int8",

@@ -1,21 +1,21 @@
-"""The batch of an exported ONNX file set free: its axis is called "batch", and reshapes keep no number in its place.
-
-The file is exported, and quantized, for one sample. Only then is its batch freed, so what it computes is what it was.
-A file keeps its batch where that is not proven: the network joins its samples with a constant for one of them, or a
-sample's answer would depend on its neighbours, as ranges that are taken anew in each call do.
-"""
+"""The inputs of an ONNX file: a free batch, the user's names, and samples that enter as bytes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.backends.onnxruntime import BATCH, errors
+from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.joined import join
+from edgekit.targets.fold_preprocess import Affine
+from edgekit.targets.onnx.graph import graphs_of, unused_name
 
 MIXING = {"DynamicQuantizeLinear"}
 """Their result for a sample depends on the samples beside it."""
@@ -29,10 +29,14 @@ NEAR = 0.25
 """The same after quantization, where the last bit may decide on a step."""
 
 
-def free(content: bytes, exported: bytes) -> bytes:
+def free_batch(content: bytes, exported: bytes) -> bytes:
     """The model for any number of samples, or unchanged where it cannot be, or is not proven.
 
     `exported` is the float model that it was made from, perhaps itself: what that does not allow is not tried.
+
+    The file is exported, and quantized, for one sample. Only then is its batch freed, so what it computes is what it
+    was. A file keeps its batch where that is not proven: the network joins its samples with a constant for one of them,
+    or a sample's answer would depend on its neighbours, as ranges that are taken anew in each call do.
     """
     if content == exported:
         return _freed_export(exported)
@@ -76,7 +80,7 @@ def _free_reshapes(model: Any) -> bool:
         if not places:
             return False
         replaced.add(node.input[1])
-        node.input[1] = _unused(f"{node.output[0]}_sizes", known)
+        node.input[1] = unused_name(f"{node.output[0]}_sizes", known)
         model.graph.initializer.add().name = node.input[1]
         sizes = model.graph.initializer[-1]
 
@@ -114,13 +118,6 @@ def _best(model: Any, places: Sequence[int], write: Callable[[int], None]) -> in
         write(place)
         follow.append(len(_shapes(model, 2)))
     return places[follow.index(max(follow))]
-
-
-def _unused(name: str, known: set[str]) -> str:
-    while name in known:
-        name += "_"
-    known.add(name)
-    return name
 
 
 def _shapes(model: Any, batch: int) -> dict[str, tuple[int, ...]]:
@@ -223,3 +220,102 @@ def _session(content: bytes) -> Any:
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
     return runner.session(content, options)
+
+
+Folded = tuple[bytes, tuple[TensorSpec, ...], str]
+
+
+def take_raw_bytes(content: bytes, found: Affine | str, sources: tuple[TensorSpec, ...]) -> Folded:
+    """The file that takes bytes, or as it is, with its inputs, and what became of the steps, in words.
+
+    Parameters
+    ----------
+    content
+        The file.
+    found
+        The steps, or why they cannot be folded, from `fold_preprocess.by_channel`.
+    sources
+        Its inputs.
+
+    They cost ONNX Runtime less time than the runner needs to look a picture's bytes up channel by channel. The file
+    says of itself what it makes of a byte (`_takes_bytes`).
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    if isinstance(found, str):
+        return content, sources, f"not folded: {found}"
+    if len(sources) != 1 or sources[0].dtype != "float32":
+        return content, sources, f"not folded: the file has {len(sources)} inputs, or one that is not float32"
+    [source], channels = sources, len(found.scale)
+    if channels > 1 and source.layout not in ("NCHW", "NHWC"):
+        return content, sources, f"not folded: the input's layout is {source.layout}"
+    model = onnx.load_model_from_string(content)
+    graph = model.graph
+    stored = {one.name for one in graph.initializer}
+    known = {*stored, source.name}
+    for node in (node for each in graphs_of(graph) for node in each.node):
+        known |= {*node.input, *node.output}
+    real, scale, scaled, shift, made = (
+        unused_name(each, known) for each in ("real", "scale", "scaled", "shift", "made")
+    )
+    for node in (node for each in graphs_of(graph) for node in each.node):
+        for place, name in enumerate(node.input):
+            node.input[place] = made if name == source.name else name
+    sides = (1, channels, 1, 1) if channels > 1 and source.layout == "NCHW" else (channels,) if channels > 1 else ()
+    for name, values in ((scale, found.scale), (shift, found.shift)):
+        graph.initializer.append(numpy_helper.from_array(values.astype(np.float32).reshape(sides), name))
+    front = [
+        helper.make_node("Cast", [source.name], [real], name=real, to=TensorProto.FLOAT),
+        helper.make_node("Mul", [real, scale], [scaled], name=scaled),
+        helper.make_node("Add", [scaled, shift], [made], name=made),
+    ]
+    for place, node in enumerate(front):
+        graph.node.insert(place, node)
+    [port] = [one for one in graph.input if one.name == source.name]
+    port.type.tensor_type.elem_type = TensorProto.UINT8
+    helper.set_model_props(model, {_takes_bytes.KEY: _takes_bytes.remark(found.scale.tolist(), found.shift.tolist())})
+    said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
+    takes = (replace(source, dtype="uint8"),)
+    return bytes(model.SerializeToString(deterministic=True)), takes, f"folded: the input takes bytes, {said}"
+
+
+def input_placeholders(names: Sequence[str]) -> list[str]:
+    """What the exporter calls the inputs, in their order, until `give`."""
+    return [f"edgekit::input_{place}" for place in range(len(names))]
+
+
+def give_input_names(model: Any, names: Sequence[str]) -> None:
+    """Call the inputs of an exported model so, in place.
+
+    Otherwise an input `output`, `linear` or `head.weight` would be a second definition of that name.
+    """
+    graphs = list(graphs_of(model.graph))
+    known = {name for graph in graphs for name in _names(graph)}
+    called = dict(zip(input_placeholders(names), names, strict=True))
+    for name in names:
+        if name in known:
+            called[name] = unused_name(name, known | set(names))
+            known.add(called[name])
+    for graph in graphs:
+        _rename(graph, called)
+
+
+def _ports(graph: Any) -> Iterator[Any]:
+    """All that has a name which is a tensor's."""
+    for part in (graph.input, graph.output, graph.initializer, graph.value_info):
+        yield from part
+
+
+def _names(graph: Any) -> Iterator[str]:
+    yield from (each.name for each in _ports(graph))
+    yield from (name for node in graph.node for name in node.output)
+
+
+def _rename(graph: Any, called: Mapping[str, str]) -> None:
+    for each in _ports(graph):
+        each.name = called.get(each.name, each.name)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = called.get(name, name)

@@ -1,12 +1,8 @@
-"""Ranges of a TFLite model's activations between two percentiles: ai-edge-quantizer knows extremes and averages only.
-
-The few values beyond the percentiles no longer set the step of all others. Exact, over all samples at once: of each
-tensor only the largest and smallest values are kept, as many as may lie outside.
-"""
+"""Ranges that int8 counts in: clipped to percentiles, and spared from the -inf of masks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +37,9 @@ def clip_ranges(
     """Calibrated ranges (min and max by tensor name) with those of activations narrowed; weights keep theirs.
 
     `samples` are inputs of the float model in `content` by their tensors' names, batch 1 each.
+
+    The few values beyond the percentiles no longer set the step of all others. Exact, over all samples at once: of each
+    tensor only the largest and smallest values are kept, as many as may lie outside.
     """
     from ai_edge_litert.interpreter import Interpreter
 
@@ -74,3 +73,20 @@ def _constants(content: bytes) -> set[str]:
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     filled = {place for place, buffer in enumerate(model.buffers) if buffer.data is not None and len(buffer.data)}
     return {tensor.name.decode() for graph in model.subgraphs for tensor in graph.tensors if tensor.buffer in filled}
+
+
+LOWEST_SCORE = -1e8
+"""What is below is a mask."""
+MARGIN = 16.0
+"""exp(-16) is 1e-7; an int8 softmax counts in steps of 1/256."""
+
+
+def mask_value(spreads: Iterable[float]) -> float:
+    """The mask's new value, from maximum - minimum of the scores that it is added to.
+
+    8 bits hold no -inf: TFLite's quantizer casts it and the interpreter dies, ONNX Runtime's stretches the range of the
+    scores so far that none of them can be told apart. PyTorch's export writes float32's lowest number for some masks,
+    and networks bring -1e9. A value below all that is let through by MARGIN is as good: softmax gives it less than an
+    int8 output can hold.
+    """
+    return -MARGIN - max(spreads, default=0.0)
