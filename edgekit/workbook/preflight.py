@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from edgekit.core import errors, subprocesses
+from edgekit.core import errors, replay, subprocesses
 from edgekit.core.errors import DataError, EdgekitError, ModelError, ResourceError
 from edgekit.runner import processes
 from edgekit.workbook.plan import Plan
@@ -63,3 +64,22 @@ def _crashed(code: int, at: str) -> EdgekitError:
 
 def _kind(at: str) -> type[EdgekitError]:
     return DataError if at == "data" else ModelError
+
+
+def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
+    """In words, where latency is judged; ConfigError where the config names devices that no file does.
+
+    A run in `folder` that replays what was decided asks no device. `ask`: each must answer now, rather than after
+    hours of training; the error begins with the name of one that does not.
+    """
+    benchmark: Any = plan.stages["benchmark"]
+    if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
+        return ""
+    from edgekit.measure.devices.deciding import deciding_hosts  # all that SSH needs, and most runs do without
+
+    found = deciding_hosts(benchmark.hosts, benchmark.where)
+    if ask:
+        from edgekit.measure.devices.turns import greet
+
+        greet(found)
+    return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"

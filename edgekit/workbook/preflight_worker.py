@@ -23,9 +23,9 @@ from edgekit.data import load as load_data
 from edgekit.data.checks import preprocessed_shape
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.bundle import streams
+from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.preflight import ACCURACY, ANSWER, AT
-from edgekit.workbook.sections import check_sample_counts
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0

@@ -25,9 +25,9 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
+from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
-from edgekit.workbook.sections import check_sample_counts
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 

@@ -15,9 +15,9 @@ def run(folder: Path, out: Path, say: Callable[[str], object]) -> None:
     if out.suffix != ".ipynb":
         raise ConfigError(f"--out {out}: name a file that ends in .ipynb")
     found = history.of(read_folder(folder))
-    from edgekit.workbook import side_notebook
+    from edgekit.workbook import notebook
 
-    side_notebook.execute(side_notebook.FIELD, {"reports": str(folder.resolve())}, out)
+    notebook.execute_side_notebook(notebook.FIELD, {"reports": str(folder.resolve())}, out)
     say(f"reports     {len(found.reports)}; then: {found.then.name}, now: {found.now.name}")
     for step in advice.steps(found.now, found.comparison):
         say(f"next        {step.action}: {step.why}. To do: {step.how}.")

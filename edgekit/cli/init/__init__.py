@@ -13,7 +13,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import TASKS, named
 from edgekit.data.paths import expand
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.workbook.run_config import RunConfig
+from edgekit.workbook.config_file import RunConfig
 
 if TYPE_CHECKING:
     from edgekit.data import Data

@@ -27,8 +27,8 @@ from edgekit.search.evaluate import Evaluator
 from edgekit.search.measuring import check_replay
 from edgekit.search.space import Space
 from edgekit.search.study import Study, Subject, search
-from edgekit.workbook import run_guards
 from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
 from edgekit.workbook.shared_cache.in_run import urls
 from edgekit.workbook.watch import Watch
@@ -93,7 +93,7 @@ def run(request: Request, say: Say) -> bool:
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
-    with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
+    with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
     show.show(read(folder), Console(width=None if sys.stdout.isatty() else 120))

@@ -102,7 +102,7 @@ def convert(
     """Write `model.tflite` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
-    With `fold` the preprocess steps become the input's scale, where they can (`raw_bytes.py`). With `sparse` zeros of
+    With `fold` the preprocess steps become the input's scale, where they can (`rewrites.py`). With `sparse` zeros of
     weights are stored as such, where the file is smaller and answers the same bits (`sparse_weights.py`).
     """
     values = _of_bytes(model_folder) if fold else None
