@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.cli.init import networks
+from edgekit.cli.init import sizes
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING
@@ -136,7 +136,7 @@ def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["image", "vector", "audio", "window", "text", "tensors"])
 def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) -> None:
-    model, student = networks.pair("classification", kind, (32, 32, 3))
+    model, student = sizes.network_pair("classification", kind, (32, 32, 3))
     assert is_reference_network(model["builder"]) and is_reference_network(student["builder"])
 
 

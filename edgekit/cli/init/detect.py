@@ -7,8 +7,8 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect, inspect_boxes, inspect_masks, inspect_rows, inspect_texts, inspect_tracks
-from edgekit.cli.init.findings import Findings
+from edgekit.cli.init import inspect, inspect_annotations, inspect_tables, inspect_tracks
+from edgekit.cli.init.inspect import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
 from edgekit.data import archives, folder_layout
@@ -38,7 +38,7 @@ PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS,
           "text": folder_layout.TEXTS}  # fmt: skip
 INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings,
-              "text": inspect_texts.texts}  # fmt: skip
+              "text": inspect_tables.texts}  # fmt: skip
 
 
 def detect(path: Path | None, task: str | None = None) -> Findings:
@@ -51,10 +51,10 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
     if not path.exists():
         raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
     if path.is_dir():
-        return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder", task)
+        return inspect_tables.row_table(path) if inspect_tables.is_rows(path) else _tree(path, "a folder", task)
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
-    if _may_hold_texts(path) and (found := inspect_texts.table(path)):
+    if _may_hold_texts(path) and (found := inspect_tables.text_table(path)):
         return found
     if not zipfile.is_zipfile(path):
         if found := _one_file(path, task):
@@ -69,7 +69,7 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
 
 def _may_hold_texts(path: Path) -> bool:
     """Whether it is a table, and none of files."""
-    return path.suffix.lower() in inspect_texts.TABLES and folder_layout.FILE not in inspect.header(_start(path))
+    return path.suffix.lower() in inspect_tables.TABLES and folder_layout.FILE not in inspect.header(_start(path))
 
 
 def _one_file(path: Path, task: str | None) -> Findings | None:
@@ -80,7 +80,7 @@ def _one_file(path: Path, task: str | None) -> Findings | None:
         if folder_layout.FILE in names and (folder_layout.LABEL in names or kind != "recording"):
             return _tree(path, "a table")
         if kind == "recording":
-            return inspect_rows.rows(path)
+            return inspect_tables.row_table(path)
     if kind == "sound" and inspect_tracks.has_track(path):
         return inspect_tracks.recordings(path, task)
     return None
@@ -90,14 +90,14 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
     with folder_layout.open_source(path) as source:
         listing = source.listing()
         if not isinstance(source, folder_layout.Listed):
-            masked = inspect_masks.layout(source)
-            forms = [] if masked and task == "segmentation" else inspect_boxes.formats(source)
+            masked = inspect_annotations.layout(source)
+            forms = [] if masked and task == "segmentation" else inspect_annotations.formats(source)
             if forms:
-                return inspect_boxes.boxes(path, where, source, forms)
+                return inspect_annotations.boxes(path, where, source, forms)
             if masked:
-                return inspect_masks.masks(path, where, source, masked)
+                return inspect_annotations.masks(path, where, source, masked)
             if task in (None, "segmentation"):
-                inspect_masks.refuse_other_names(path, source)
+                inspect_annotations.refuse_other_names(path, source)
         kind, seen = _kind(path, source, listing.files)
         if kind != "recording" and not _has_classes(listing.files) and (table := _table_in(path)):
             return _tree(table, "a table")
@@ -140,7 +140,7 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
         start = _start(path / name) if path.is_dir() else _inside(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
         if kind in (None, "recording") and name.lower().endswith(folder_layout.TEXTS.suffixes):
-            kind = "text" if inspect_texts.is_text(start) else None  # a text may well look like a table
+            kind = "text" if inspect_tables.is_text(start) else None  # a text may well look like a table
         if kind:
             found.setdefault(kind, []).append(name)
         else:

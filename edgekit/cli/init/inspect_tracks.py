@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.cli.init import steps
-from edgekit.cli.init.findings import Findings
+from edgekit.cli.init import sizes
+from edgekit.cli.init.inspect import Findings
 from edgekit.core.errors import DataError
 from edgekit.data.sources import wav_track
 from edgekit.data.sources.wav_track import TRACK, Stretch
@@ -87,5 +87,5 @@ def _window_s(lengths_s: Sequence[float], rate_hz: int) -> float:
 
 def _stride_samples(samples: int, rate_hz: int) -> int:
     """Half of a window, less what is no whole hop of its log-mel: a stream then computes the new frames alone."""
-    hop: int = steps.log_mel(samples, rate_hz)["hop_samples"]
+    hop: int = sizes.log_mel(samples, rate_hz)["hop_samples"]
     return max(hop, samples // 2 // hop * hop)
