@@ -123,11 +123,3 @@ def drop_unused(graph: Any) -> None:
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name not in left:
             del graph.initializer[place]
-
-
-def unused_name(name: str, known: set[str]) -> str:
-    """`name`, or with as many `_` behind it as make it new; it is added to `known`."""
-    while name in known:
-        name += "_"
-    known.add(name)
-    return name

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from edgekit.models.files.onnx_batch import unused_name
 from edgekit.runner.backends import _takes_bytes
 from edgekit.runner.backends.onnxruntime import BATCH, errors
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.joined import join
 from edgekit.targets.fold_preprocess import Affine
-from edgekit.targets.onnx.graph import graphs_of, unused_name
+from edgekit.targets.onnx.graph import graphs_of
 
 MIXING = {"DynamicQuantizeLinear"}
 """Their result for a sample depends on the samples beside it."""

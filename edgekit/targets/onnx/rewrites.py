@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConversionError
-from edgekit.targets.onnx.graph import drop_unused, taken, unused_name
+from edgekit.models.files.onnx_batch import unused_name
+from edgekit.targets.onnx.graph import drop_unused, taken
 from edgekit.targets.ranges import LOWEST_SCORE, mask_value
 
 PICTURE, MULTIPLE = 3, 4
@@ -235,15 +236,8 @@ def unshare_biases(model: Any) -> None:
         if name in taken:
             copied = model.graph.initializer.add()
             copied.CopyFrom(constants[name])
-            copied.name = node.input[BIAS] = _free(f"{name}_of_{node.name}", known)
+            copied.name = node.input[BIAS] = unused_name(f"{name}_of_{node.name}", known)
         taken.add(name)
-
-
-def _free(name: str, known: set[str]) -> str:
-    while name in known:
-        name += "_"
-    known.add(name)
-    return name
 
 
 MASKING = ("Add", "Where")
