@@ -3,16 +3,10 @@
 Samples with the same bytes always land in the same split, so no copy of a training sample is ever tested. So do the
 samples of one recording, if the source knows recordings.
 
-A recording goes to one split as a whole.
-
-Windows of one recording resemble one another, and neighbours may overlap. A network that was trained on some of them
-knows the others. If both splits had windows of one recording, every accuracy would be too high. Samples that
-`Split.groups` gives one number are one recording, and recordings that share a sample's content are one too.
-
-Anomalies are for evaluation alone: a network that learns to reconstruct normal samples must not see them.
-
-What a train pool has of them goes to the splits that were taken out of it, half each where both were. Where it has
-none, as in folders of train/normal and test/anomaly, validation is lent half of those of the given test split.
+A recording goes to one split as a whole. Windows of one recording resemble one another, and neighbours may overlap. A
+network that was trained on some of them knows the others. If both splits had windows of one recording, every accuracy
+would be too high. Samples that `Split.groups` gives one number are one recording, and recordings that share a sample's
+content are one too.
 """
 
 from __future__ import annotations
@@ -221,6 +215,9 @@ def anomalies_leave_train(
     """What is left of the pool without its anomalies; they are added to `taken`, all indices into the pool.
 
     y (n,) 0 or 1; groups (n,), equal for samples that must stay together.
+
+    What a train pool has of them goes to the splits that were taken out of it, half each where both were. Where it has
+    none, as in folders of train/normal and test/anomaly, validation is lent half of those of the given test split.
     """
     count = int((y[left] == 1).sum())
     if not count:

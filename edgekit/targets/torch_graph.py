@@ -1,19 +1,4 @@
-"""What is done to a PyTorch network so that converters can read it.
-
-Batch norms folded into the layers before them, where a converter does not fold them by itself.
-
-Only networks with a `BatchNorm1d` are touched: those of images are folded by every converter. Left apart, OpenVINO
-2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it wrong outputs (-164 dB on a
-two-layer network; 43 dB folded). And litert-torch 0.10 leaves behind each convolution over time two transposes, two
-reshapes, a multiplication and an addition (28 operators for a network of three, 12 folded).
-
-Attention as its parts while a network is traced: torch's fast path is one operator that no converter knows.
-
-In eval mode `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator where no gradients are kept.
-A trace of them holds it at its first call alone, so torch says "Graphs differed across invocations". And
-`nn.TransformerEncoder` looks at the values of its mask, which an export does not know, to hint that it is causal;
-without the hint the mask itself is used, with the same values.
-"""
+"""What is done to a PyTorch network so that converters can read it."""
 
 from __future__ import annotations
 
@@ -28,7 +13,13 @@ from torch.nn.modules import transformer
 
 
 def fold_batchnorms(module: Any) -> Any:
-    """The network, in eval mode, with its batch norms folded in; as it is where torch cannot trace it."""
+    """The network, in eval mode, with its batch norms folded in; as it is where torch cannot trace it.
+
+    Only networks with a `BatchNorm1d` are touched: those of images are folded by every converter. Left apart, OpenVINO
+    2026.4's CPU plug-in on one thread gives an int8 dense layer with a batch norm behind it wrong outputs (-164 dB on a
+    two-layer network; 43 dB folded). And litert-torch 0.10 leaves behind each convolution over time two transposes, two
+    reshapes, a multiplication and an addition (28 operators for a network of three, 12 folded).
+    """
     import torch
     from torch.fx.experimental.optimization import fuse
 
@@ -44,7 +35,13 @@ def fold_batchnorms(module: Any) -> Any:
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """No fast path, and no look at masks; afterwards as it was."""
+    """No fast path, and no look at masks; afterwards as it was.
+
+    In eval mode `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call a fused operator where no gradients are
+    kept. A trace of them holds it at its first call alone, so torch says "Graphs differed across invocations". And
+    `nn.TransformerEncoder` looks at the values of its mask, which an export does not know, to hint that it is causal;
+    without the hint the mask itself is used, with the same values.
+    """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

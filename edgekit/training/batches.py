@@ -1,9 +1,4 @@
-"""The batches that a training sees, in order: a function of the data, its options and a generator's state.
-
-The next batch is made in a thread while the network learns of this one.
-
-numpy and the disk let other threads of the process go on while they work.
-"""
+"""The batches that a training sees, in order: a function of the data, its options and a generator's state."""
 
 from __future__ import annotations
 
@@ -244,6 +239,8 @@ def made_in_a_thread(items: Iterator[Item]) -> Generator[Item, None, None]:
 
     What `items` raises is raised here, in its place. Close what this returns where it is left before its end: then
     nothing is made any more.
+
+    numpy and the disk let other threads of the process go on while they work.
     """
     end = object()
     with ThreadPoolExecutor(1, "batches") as thread:

@@ -1,11 +1,4 @@
-"""A training's state after an epoch, in one file, so that a training that was stopped goes on to the same bits.
-
-A moving average of the weights over the steps of a training, which is often better than any one of them.
-
-Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; exponential, as in Tan & Le 2019,
-"EfficientNet". Running statistics of batch normalisation are averaged over the same steps by the same weights: they
-are then those of networks which the averaged one stands amid. Whole numbers are taken over.
-"""
+"""A training's state after an epoch, in one file, so that a training that was stopped goes on to the same bits."""
 
 from __future__ import annotations
 
@@ -27,7 +20,12 @@ from edgekit.runner.files import make_folder, write_atomically
 
 
 class MovingAverage:
-    """The average of a module's state. `decay` is reached slowly, so that the first weights are soon forgotten."""
+    """The average of a module's state. `decay` is reached slowly, so that the first weights are soon forgotten.
+
+    Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; exponential, as in Tan & Le 2019,
+    "EfficientNet". Running statistics of batch normalisation are averaged over the same steps by the same weights: they
+    are then those of networks which the averaged one stands amid. Whole numbers are taken over.
+    """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         self.decay = decay

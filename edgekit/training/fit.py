@@ -1,10 +1,4 @@
-"""The one training loop: hard labels or a teacher's soft ones, seeded; the best validation weights win.
-
-The learning rate over a training: a linear warm-up, then a fall to zero, or none.
-
-Warm-up: Goyal et al. 2017, "Accurate, Large Minibatch SGD". Cosine: Loshchilov & Hutter, "SGDR: Stochastic Gradient
-Descent with Warm Restarts", ICLR 2017, without restarts.
-"""
+"""The one training loop: hard labels or a teacher's soft ones, seeded; the best validation weights win."""
 
 from __future__ import annotations
 
@@ -45,6 +39,9 @@ def learning_rate_at(step: int, total: int, schedule: str = "cosine", warmup_sha
     """Factor of the peak rate at a step: linear over the warm-up's share, then half a cosine or a line down to zero.
 
     `constant` stays at the peak.
+
+    Warm-up: Goyal et al. 2017, "Accurate, Large Minibatch SGD". Cosine: Loshchilov & Hutter, "SGDR: Stochastic Gradient
+    Descent with Warm Restarts", ICLR 2017, without restarts.
     """
     warm = max(1, round(total * warmup_share))
     if step < warm:

@@ -1,10 +1,4 @@
-"""What a network is given for raw samples, what it answers, and how well it does its task on a split.
-
-Samples as a network takes them, made once and held in memory, where no augmentation changes them.
-
-Log-mel of a sound takes many times as long as a small network's step on it. Each step of `preprocess` sees one sample
-at a time, so the inputs are the same bits in any order and in any batch.
-"""
+"""What a network is given for raw samples, what it answers, and how well it does its task on a split."""
 
 from __future__ import annotations
 
@@ -36,7 +30,11 @@ _held: dict[str, tuple[weakref.ref[np.ndarray], np.ndarray]] = {}
 
 
 class Inputs:
-    """The inputs of raw samples (n, *sample), in their order of axes: images are (n, height, width, channels)."""
+    """The inputs of raw samples (n, *sample), in their order of axes: images are (n, height, width, channels).
+
+    Log-mel of a sound takes many times as long as a small network's step on it. Each step of `preprocess` sees one
+    sample at a time, so the inputs are the same bits in any order and in any batch.
+    """
 
     def __init__(self, raw: np.ndarray, preprocess: list[dict[str, Any]], held_bytes: int = HELD_BYTES) -> None:
         self.raw, self.transform = raw, pipeline(preprocess)

@@ -4,10 +4,6 @@ A training keeps its state after every epoch (`checkpoint.py`), and one that is 
 may train to the end of their checkpoints first, in any order. The stage's own code then finds each finished, and there
 is one path to the result: the same bits as without this. A process that dies costs nothing but its time: the stage goes
 on from its checkpoint. Threads are those of the key, for their number decides the last bits.
-
-Data handed to a process of this machine: a folder with what says what they are, and their arrays.
-
-Arrays in memory are written once and mapped by every reader. Those that look into a mapped file go by their place.
 """
 
 from __future__ import annotations
@@ -62,7 +58,10 @@ _TUPLES = ("classes", "notes", "columns", "input_path", "tensors")
 
 
 def write_data(data: Data, folder: Path) -> None:
-    """Everything but the test split, which no training sees."""
+    """Everything but the test split, which no training sees.
+
+    Arrays in memory are written once and mapped by every reader. Those that look into a mapped file go by their place.
+    """
     folder.mkdir()
     arrays = {
         f"{split}_{name}": _written(getattr(getattr(data, split), name), folder / f"{split}_{name}.npy")

@@ -1,17 +1,4 @@
-"""Settings of the process in which a network is trained: reproducibility, precision and memory.
-
-Training in bfloat16, where the processor multiplies it: twice as many multiply-adds, and half the bytes.
-
-The forward and the backward pass of convolutions and matrices compute in it (torch.autocast). Weights, their
-gradients, the optimiser, losses, teachers and validation stay in float32. So what is stored, and what is compared with
-the budget, is a float32 network. Micikevicius et al. 2018, "Mixed Precision Training"; bfloat16 has the range of
-float32, so that the loss needs no scale (Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning Training").
-
-Memory that one step frees is kept for the next one: else each step gets it from the kernel again, page by page.
-
-glibc gives the top of its heap back when enough of it is free, and takes large blocks from the kernel one by one. Both
-limits are raised while a training lasts. Other C libraries are left as they are.
-"""
+"""Settings of the process in which a network is trained: reproducibility, precision and memory."""
 
 from __future__ import annotations
 
@@ -52,7 +39,14 @@ def do_not_fill_new_tensors(fill: bool = False) -> bool:
 
 @contextmanager
 def computing_in(precision: str, module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Inside, the module computes in that precision while it is in training mode; its answers are float32."""
+    """Inside, the module computes in that precision while it is in training mode; its answers are float32.
+
+    The forward and the backward pass of convolutions and matrices compute in it (torch.autocast). Weights, their
+    gradients, the optimiser, losses, teachers and validation stay in float32. So what is stored, and what is compared
+    with the budget, is a float32 network. Micikevicius et al. 2018, "Mixed Precision Training"; bfloat16 has the range
+    of float32, so that the loss needs no scale (Kalamkar et al. 2019, "A Study of BFLOAT16 for Deep Learning
+    Training").
+    """
     if precision == "float32":
         yield
         return
@@ -85,7 +79,11 @@ WHILE_TRAINING, AFTERWARDS = (1 << 31) - 1, 2 * LARGEST_BLOCK
 
 @contextmanager
 def keep_freed_memory() -> Iterator[None]:
-    """Inside, freed memory stays with the process; afterwards it is given back."""
+    """Inside, freed memory stays with the process; afterwards it is given back.
+
+    glibc gives the top of its heap back when enough of it is free, and takes large blocks from the kernel one by one.
+    Both limits are raised while a training lasts. Other C libraries are left as they are.
+    """
     libc = ctypes.CDLL(None) if os.name == "posix" else None
     if libc is None or not hasattr(libc, "gnu_get_libc_version"):
         yield

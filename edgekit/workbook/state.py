@@ -1,10 +1,4 @@
-"""The state of each stage of a run, and why it is not done: read from its files, without any framework.
-
-Receipts: which notebook completed on which artifact, and with which exit code.
-
-A sealed artifact says that a stage's work is done; the cells after it hold the checks. A notebook counts as finished
-only with a receipt that names this very artifact, this notebook's source and the executed copy, each by its sha256.
-"""
+"""The state of each stage of a run, and why it is not done: read from its files, without any framework."""
 
 from __future__ import annotations
 
@@ -29,7 +23,12 @@ from edgekit.workbook.plan import Plan, workbook_folder
 
 @dataclass(frozen=True)
 class Receipt:
-    """`executed` is the copy's file name; `exit_code` 0, or 3 where the notebook found the budget missed."""
+    """`executed` is the copy's file name; `exit_code` 0, or 3 where the notebook found the budget missed.
+
+    A sealed artifact says that a stage's work is done; the cells after it hold the checks. A notebook counts as
+    finished only with a receipt that names this very artifact, this notebook's source and the executed copy, each by
+    its sha256.
+    """
 
     key: str
     digest: str

@@ -1,10 +1,4 @@
-"""Whether a run can make of a file what its config asks for, before anything runs.
-
-onnx2tf, which makes TFLite of ONNX files, in a folder of its own.
-
-It pins older versions of what is installed here, and works with these. No resolver can therefore install it beside
-them, so the first run that needs it installs it without its requirements into the user's cache.
-"""
+"""Whether a run can make of a file what its config asks for, before anything runs."""
 
 from __future__ import annotations
 
@@ -31,6 +25,9 @@ WAIT_S = 600.0
 
 def ensure_onnx2tf() -> None:
     """Make onnx2tf importable here and in the processes that this one starts; install it if it is not there.
+
+    It pins older versions of what is installed here, and works with these. No resolver can therefore install it beside
+    them, so the first run that needs it installs it without its requirements into the user's cache.
 
     Raises
     ------

@@ -1,14 +1,4 @@
-"""PyTorch programs that torch.export saved, .pt2; `pt2` says what of them is read.
-
-What of a `.pt2` archive may be read: plain tensors, and graphs of PyTorch's own operators.
-
-torch.export.load unpickles example inputs, older weights and custom objects, loads compiled libraries, calls whatever
-function a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports what the structure of a call
-is made of, and writes names into code. So example inputs and guards are removed. Accepted are tensors, PyTorch's
-operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors. Everything else is refused.
-PyTorch's own advice still holds, for the graph becomes Python code in the end. From untrusted sources, accept only ONNX
-or TFLite.
-"""
+"""PyTorch programs that torch.export saved, .pt2, and which parts of such an archive may be read."""
 
 from __future__ import annotations
 
@@ -68,7 +58,15 @@ SIZE = re.compile(
 
 @bounded_recursion()
 def plain_archive(path: Path) -> io.BytesIO:
-    """The archive without its example inputs; ModelError where it holds what may run code, naming it."""
+    """The archive without its example inputs; ModelError where it holds what may run code, naming it.
+
+    torch.export.load unpickles example inputs, older weights and custom objects, loads compiled libraries, calls
+    whatever function a graph names in PyTorch's modules, evaluates sizes and guards as Python, imports what the
+    structure of a call is made of, and writes names into code. So example inputs and guards are removed. Accepted are
+    tensors, PyTorch's operators, arithmetic on sizes, plain names, and tuples, lists and dicts of tensors. Everything
+    else is refused. PyTorch's own advice still holds, for the graph becomes Python code in the end. From untrusted
+    sources, accept only ONNX or TFLite.
+    """
     kept = io.BytesIO()
     with zipfile.ZipFile(path) as archive, zipfile.ZipFile(kept, "w") as copy:
         for name in archive.namelist():

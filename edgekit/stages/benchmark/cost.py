@@ -3,11 +3,6 @@
 The processor's time is that of all threads of this process, around the timed calls of each round. Costs add up, so
 what is told is a mean, and its interval is over the openings. A mean of calls is what a million of them cost; a median
 would leave out the slow ones.
-
-Energy of a call: blocks of calls in rounds, in rotating order, with one block of nothing in each.
-
-Counters and meters are too coarse for the rounds of timing, so these are rounds of their own, of longer blocks. What
-the idle machine takes in a round is subtracted from that round's blocks. What other processes take is not.
 """
 
 from __future__ import annotations
@@ -54,7 +49,11 @@ class Drawn:
 
 @lane.measuring()
 def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], source: Source, seconds: float) -> Drawn:
-    """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails."""
+    """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails.
+
+    Counters and meters are too coarse for the rounds of timing, so these are rounds of their own, of longer blocks.
+    What the idle machine takes in a round is subtracted from that round's blocks. What other processes take is not.
+    """
     order = [IDLE, *openers]
     progress.say(f"Energy by {source.name}: about {duration(ROUNDS * len(order) * seconds)}.")
     watts, gross = np.empty(ROUNDS), {name: np.empty(ROUNDS) for name in openers}

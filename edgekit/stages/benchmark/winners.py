@@ -2,12 +2,6 @@
 
 What rests on a measurement must not turn with its noise: a difference that the intervals do not establish is a tie,
 and a tie goes to the fewest bytes, then to the first name.
-
-Sparsity: whether unstructured zeros pay, in time or in bytes, against the dense network.
-
-Zeros shorten a call only where the kernels skip them, and a file only where it stores them as such (as
-`convert.sparse_weights` does) or somebody compresses it, which a bundle does not. A sparse variant is rejected that is
-neither surely faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is reported.
 """
 
 from __future__ import annotations
@@ -124,6 +118,10 @@ def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings
     """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
 
     A counterpart that is outside the budget itself is none: nobody could take it instead.
+
+    Zeros shorten a call only where the kernels skip them, and a file only where it stores them as such (as
+    `convert.sparse_weights` does) or somebody compresses it, which a bundle does not. A sparse variant is rejected that
+    is neither surely faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is reported.
     """
     dense = {
         (row["model"], row["precision"], row["target"]): row

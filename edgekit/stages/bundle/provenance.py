@@ -1,9 +1,4 @@
-"""What a bundle records about how it was made, enough to make it again: `edgekit reproduce` reads what stands here.
-
-SBOM: what was installed where the bundles were made, as a lock for pip and in CycloneDX.
-
-They lie beside the bundles and describe the machine, so they stay out of every content digest; neither holds a path.
-"""
+"""What a bundle records about how it was made, enough to make it again: `edgekit reproduce` reads what stands here."""
 
 from __future__ import annotations
 
@@ -91,7 +86,11 @@ FIX = "`pip install cyclonedx-bom` installs what makes it"
 
 
 def write_sbom(out: Path) -> None:
-    """Write environment.lock and sbom.cdx.json into `out`; StageError where cyclonedx-py is missing or fails."""
+    """Write environment.lock and sbom.cdx.json into `out`; StageError where cyclonedx-py is missing or fails.
+
+    They lie beside the bundles and describe the machine, so they stay out of every content digest; neither holds a
+    path.
+    """
     (out / LOCK).write_text(lock(), encoding="utf-8")
     write_json(out / SBOM, build_sbom(out))
 

@@ -2,15 +2,6 @@
 
 Pieces of recordings lie one behind the other, for what lies between them is of other splits. Smoothing is not begun
 anew at a seam: each piece finds what was said of the one before, and so a change has its price.
-
-Smoothing chosen on validation: each candidate evaluated on the same windows, in the order of time.
-
-Where a class is the background: the fewest false alarms among those that detect no fewer events than answers without
-smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest
-delay, then the highest accuracy. That is a point
-on the curve of misses against false alarms by which keyword spotting is evaluated (`edgekit/core/stream_events.py`).
-Elsewhere: the highest accuracy of the smoothed answers. A last tie goes to the first candidate, and the first of all
-is no smoothing. The figures of what is chosen are flattered: it is the best of several on these windows.
 """
 
 from __future__ import annotations
@@ -147,7 +138,15 @@ Way = dict[str, Any] | None
 def evaluate_smoothing(
     played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: Config
 ) -> Streamed:
-    """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time."""
+    """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time.
+
+    Where a class is the background: the fewest false alarms among those that detect no fewer events than answers
+    without smoothing do, up to `smoothing.detection_drop_pp`. Of equals, the most events, then the shortest delay, then
+    the highest accuracy. That is a point on the curve of misses against false alarms by which keyword spotting is
+    evaluated (`edgekit/core/stream_events.py`). Elsewhere: the highest accuracy of the smoothed answers. A last tie
+    goes to the first candidate, and the first of all is no smoothing. The figures of what is chosen are flattered: it
+    is the best of several on these windows.
+    """
     tolerance = played.spans if config.stream.tolerance_windows is None else config.stream.tolerance_windows
     asked = config.smoothing
     ways: list[Way] = [None, *(asked.candidates(config.task) if asked else [])]

@@ -1,10 +1,4 @@
-"""Do two models say the same? Compared on the same samples, at one boundary of the conversion.
-
-A network's own conditioning: by how much its answers differ between two computations that differ by rounding alone.
-
-A float file that leaves its tolerance was either made wrongly, or the network amplifies rounding, so that any two
-engines differ. The network alone, without any converter, shows which of the two it is.
-"""
+"""Do two models say the same? Compared on the same samples, at one boundary of the conversion."""
 
 from __future__ import annotations
 
@@ -169,6 +163,9 @@ def measure_conditioning(
     A network of PyTorch's is computed in float64. One that cannot be, as a file of another framework, gets its inputs
     moved by a few units in the last place; of the patterns of signs, the one that a sample answers least alike counts
     for it.
+
+    A float file that leaves its tolerance was either made wrongly, or the network amplifies rounding, so that any two
+    engines differ. The network alone, without any converter, shows which of the two it is.
     """
     other = _in_float64(model_folder, inputs)
     method = FLOAT64 if other is not None else FEW_ULPS

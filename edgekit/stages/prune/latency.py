@@ -3,11 +3,6 @@
 A step's predicted speed-up is its ratio of multiply-adds, m0/m, against step 0, the student. Its measured speed-up is
 the ratio of the two latencies, t0/t, with the interval over the rounds. `gain_share` is the one over the other,
 (t0/t)/(m0/m): 1 where every multiply-add saved is time saved, less where a call costs more than its arithmetic.
-
-Networks that a cut would leave, timed on the first target of the budget: converted, and called in turns.
-
-What a network of some widths takes is a fact of its shape, so it is timed before any fine-tuning. Times are kept: a
-stage that was stopped goes on with those that it decided by.
 """
 
 from __future__ import annotations
@@ -186,7 +181,11 @@ class Timing:
 
 
 class Clock:
-    """Times networks one after the other choice; recalls what an attempt that was stopped has timed."""
+    """Times networks one after the other choice; recalls what an attempt that was stopped has timed.
+
+    What a network of some widths takes is a fact of its shape, so it is timed before any fine-tuning. Times are kept: a
+    stage that was stopped goes on with those that it decided by.
+    """
 
     def __init__(self, spec: store.ModelSpec, data: Data, config: Config, place: ResumeFolder) -> None:
         self.spec, self.data, self.config = spec, data, config

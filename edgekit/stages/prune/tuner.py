@@ -1,9 +1,4 @@
-"""Fine-tuning in the prune stage, and what came of it on validation beside the baseline.
-
-The pruned shape trained from new weights (Liu et al. 2019, "Rethinking the Value of Network Pruning", 1810.05270).
-
-What pruning keeps is worth its trouble where the same network, trained as long from the start, is not better.
-"""
+"""Fine-tuning in the prune stage, and what came of it on validation beside the baseline."""
 
 from __future__ import annotations
 
@@ -108,6 +103,8 @@ def fresh(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:
     """The network of `pruned`'s shapes with the weights that its builder begins with.
 
     Each tensor is the first part of the builder's, weights made larger as fewer inputs ask for.
+
+    What pruning keeps is worth its trouble where the same network, trained as long from the start, is not better.
     """
     module = store.build(spec, seed)
     whole = {name: value.clone() for name, value in module.state_dict().items()}

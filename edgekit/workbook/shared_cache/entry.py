@@ -4,11 +4,6 @@
 `keys/<stage key>.<machine class>.<notebook>.json` names the executed copy of a notebook with its receipt, and
 `keys/<digest of sources>.page.json` the page that is drawn from these.
 An entry carries the digest of its own values, so a damaged one is told from a true one.
-
-Which machines may take one another's artifacts.
-
-Two machines give the same bits where architecture, instruction sets and Python agree: a bundle records just these.
-A latency, and what was decided by it, holds for machines that have the same processor and as many cores besides.
 """
 
 from __future__ import annotations
@@ -42,7 +37,11 @@ SOMETIMES = ("distill", "prune")
 
 
 def scopes(stage: str) -> tuple[Scope, ...]:
-    """Under which scopes an artifact of `stage` may lie."""
+    """Under which scopes an artifact of `stage` may lie.
+
+    Two machines give the same bits where architecture, instruction sets and Python agree: a bundle records just these.
+    A latency, and what was decided by it, holds for machines that have the same processor and as many cores besides.
+    """
     if stage in OF_TIMES:
         return ("times",)
     return ("bits", "times") if stage in SOMETIMES else ("bits",)
