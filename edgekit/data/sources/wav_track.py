@@ -25,7 +25,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.core.tasks import anomaly
 from edgekit.data.paths import PathText, existing, stamps
-from edgekit.data.sources.wav_folder import SoundConfig
+from edgekit.data.source_options import SoundConfig
 from edgekit.data.types import Pools, Progress
 from edgekit.runner import input_path
 
