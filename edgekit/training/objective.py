@@ -19,7 +19,7 @@ from edgekit.core import tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
-from edgekit.data import mapped
+from edgekit.data import memory_map
 from edgekit.models.eager import joined
 from edgekit.models.features import Features
 from edgekit.training import batches, losses
@@ -224,7 +224,7 @@ def _ahead(
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     count = sum(part.stop - part.start for part in batches.parts(len(data.train.y), options.batch_size))
     with tempfile.TemporaryDirectory(prefix="edgekit-epoch-") as folder:
-        samples = mapped.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
+        samples = memory_map.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
         return model_file.logits(
             teacher,
             samples,

@@ -26,7 +26,7 @@ from torch import nn
 from edgekit.core import progress, subprocesses
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.data import Data, Split, mapped
+from edgekit.data import Data, Split, memory_map
 from edgekit.models import dry_run, store
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import processes
@@ -91,7 +91,7 @@ def _written(x: np.ndarray | None, path: Path) -> Any:
     """Where the array is: None, its place in a mapped file, or `path`, where it is now."""
     if x is None:
         return None
-    if (place := mapped.place(x)) is not None:
+    if (place := memory_map.place(x)) is not None:
         return place
     np.save(path, x, allow_pickle=False)
     return "here"
@@ -100,7 +100,7 @@ def _written(x: np.ndarray | None, path: Path) -> Any:
 def _read(where: Any, path: Path) -> Any:
     if where is None:
         return None
-    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else mapped.reopened(*where)
+    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else memory_map.reopened(*where)
 
 
 PARALLEL = "EDGEKIT_PARALLEL"

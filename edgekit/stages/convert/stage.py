@@ -15,7 +15,7 @@ from edgekit.core.rows.converted import ConvertedVariant, ConvertMetrics
 from edgekit.core.rows.variants import LeftOut
 from edgekit.data import splits
 from edgekit.models import store
-from edgekit.stages.convert import boundary_checks, calibrated, numerics, plan
+from edgekit.stages.convert import boundary_checks, calibration_check, numerics, plan
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.config import LIBRARIES, Config
 from edgekit.stages.convert.plan import SPEC, networks
@@ -34,7 +34,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
-    data = calibrated.without_clipped(data, steps)
+    data = calibration_check.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
     ends = [*plan.merged_rows(source, chosen), *(row for each in checkers.values() for row in check_ends(each, data))]
@@ -95,11 +95,11 @@ def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     places = evaluate.places(data.calibration, config.calibration_samples)
     yield {
         **name,
-        **calibrated.check(
+        **calibration_check.check_calibration(
             store.load(folder)[0],
             evaluate.network_inputs(data.calibration.x[places], steps),
             *_calibration_strata(data, places),
-            calibrated.ordinary(checker.inputs, labels, data.task),
+            calibration_check.ordinary(checker.inputs, labels, data.task),
             config.calibration_max_outside,
             config.calibration_min_used,
         ),

@@ -175,7 +175,7 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
-    from edgekit.targets.tflite.rewritten import Rewritten
+    from edgekit.targets.tflite.lowering import Rewritten
     from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)

@@ -12,7 +12,7 @@ from convert_runs import CLASSES, STEPS, colours, spec_of
 from edgekit.core.errors import ConfigError, ConversionError, DataError
 from edgekit.data import Data, Split, splits
 from edgekit.models import store
-from edgekit.stages.convert import Config, boundary_checks, calibrated
+from edgekit.stages.convert import Config, boundary_checks, calibration_check
 from edgekit.stages.convert.numerics import Tolerance
 from edgekit.targets import evaluate
 
@@ -147,12 +147,12 @@ def test_calibration_must_show_what_validation_shows(change: Any, said: str) -> 
     module, split = store.build(spec_of("tiny")), colours(40, 6)
     met = evaluate.network_inputs(RAW, STEPS)
     samples = evaluate.network_inputs(split.x, STEPS)
-    row = calibrated.check(module, samples, split.y, 4, met, 0.02, 0.1)
+    row = calibration_check.check_calibration(module, samples, split.y, 4, met, 0.02, 0.1)
     assert row["most_outside"] < 0.02 and row["least_used"] > 0.5 and row["classes"] == 4
     with pytest.raises(ConversionError, match=f"^calibration → ranges: 40 calibration samples {said}"):
-        calibrated.check(module, change(samples), split.y, 4, met, 0.02, 0.1)
+        calibration_check.check_calibration(module, change(samples), split.y, 4, met, 0.02, 0.1)
     with pytest.raises(ConversionError, match="show 1 of 4 classes"):
-        calibrated.check(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
+        calibration_check.check_calibration(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
 
 
 @pytest.mark.parametrize("count", [2, 20, 60, 200])
@@ -160,11 +160,11 @@ def test_few_samples_are_not_blamed_for_what_chance_leaves_out(count: int) -> No
     """What lies outside the range of `count` uniform numbers is more than that in one case of a thousand."""
     draws = np.random.default_rng(0).random((20_000, count))
     outside = 1 - np.ptp(draws, axis=1)
-    assert 0.0003 < np.mean(outside > calibrated.by_chance(count)) < 0.002
+    assert 0.0003 < np.mean(outside > calibration_check.by_chance(count)) < 0.002
 
 
 def test_a_single_sample_shows_no_range() -> None:
-    assert calibrated.by_chance(1) == 1.0
+    assert calibration_check.by_chance(1) == 1.0
 
 
 def test_a_sample_in_two_splits_is_a_leak() -> None:
@@ -186,9 +186,9 @@ def test_anomalies_that_int8_clips_are_no_fault_of_calibration() -> None:
     validation = Split(*map(np.concatenate, zip(normal, near, far, strict=True)))
     train = Split(*_vectors(40, 4, 1.0, 0))
     data = Data(train, train, validation, ("normal", "anomaly"), "vector", "0" * 64, task="anomaly")
-    kept = calibrated.without_clipped(data, []).validation
+    kept = calibration_check.without_clipped(data, []).validation
     assert len(kept) == 50 and int(kept.y.sum()) == 10 and np.abs(kept.x).max() <= 1
-    assert len(calibrated.ordinary(kept.x, kept.y, "anomaly")) == 40
+    assert len(calibration_check.ordinary(kept.x, kept.y, "anomaly")) == 40
     classes = replace(data, task="classification")
-    assert calibrated.without_clipped(classes, []) is classes
-    assert len(calibrated.ordinary(validation.x, validation.y, "classification")) == 60
+    assert calibration_check.without_clipped(classes, []) is classes
+    assert len(calibration_check.ordinary(validation.x, validation.y, "classification")) == 60

@@ -109,7 +109,7 @@ def by_chance(samples: int) -> float:
     return high
 
 
-def check(
+def check_calibration(
     module: nn.Module,
     calibration: np.ndarray,
     labels: np.ndarray,

@@ -14,7 +14,7 @@ from edgekit.targets import evaluate, float_ops
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.openvino import graph
 from edgekit.targets.tflite import convert as tflite
-from edgekit.targets.tflite.rewritten import Rewritten
+from edgekit.targets.tflite.lowering import Rewritten
 
 SHAPE = (3, 16, 16)
 LAYERS = {

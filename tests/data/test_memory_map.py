@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError
-from edgekit.data import Data, Split, load, mapped, parse
+from edgekit.data import Data, Split, load, memory_map, parse
 from edgekit.data.image_cache import new_entry, open_entry
 from tests.data.sources.test_webdataset import pictured, shard
 
@@ -21,7 +21,7 @@ ROWS, SIDE = 3000, 400
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """A map of 3000 rows of 1.6 kB; whatever is above 1 MB stays on disk."""
-    monkeypatch.setenv(mapped.LIMIT, "1")
+    monkeypatch.setenv(memory_map.LIMIT, "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     path = tmp_path / "rows.npy"
     np.save(path, np.random.default_rng(0).random((ROWS, SIDE), np.float32))
@@ -36,13 +36,13 @@ def is_mapped(x: np.ndarray) -> bool:
 def test_a_large_part_is_a_map_and_a_small_one_is_not(rows: np.ndarray) -> None:
     order = np.random.default_rng(1).permutation(ROWS)
     for count, wanted in ((2500, True), (100, False)):
-        taken = mapped.take(rows, order[:count])
+        taken = memory_map.take(rows, order[:count])
         assert np.array_equal(taken, rows[order[:count]]) and taken.dtype == rows.dtype
         assert (isinstance(taken, np.memmap) and Path(str(taken.filename)).name == "samples.npy") is wanted
 
 
 def test_arrays_in_memory_stay_there(rows: np.ndarray, tmp_path: Path) -> None:
-    taken = mapped.take(np.array(rows), np.arange(ROWS))
+    taken = memory_map.take(np.array(rows), np.arange(ROWS))
     assert not isinstance(taken, np.memmap) and not (tmp_path / "home").exists()
 
 
@@ -60,37 +60,37 @@ def test_what_was_taken_is_taken_from_and_joined_again(rows: np.ndarray) -> None
 def test_a_part_of_a_map_is_another_than_the_whole(rows: np.ndarray) -> None:
     """What names the rows in the cache knows where in the file they begin."""
     order = np.arange(1000)
-    assert np.array_equal(mapped.take(rows[500:], order), rows[500:1500])
-    assert np.array_equal(mapped.take(rows, order), rows[:1000])
-    assert np.array_equal(mapped.take(rows[:, :200][::2], np.arange(1400)), rows[:2800:2, :200])
+    assert np.array_equal(memory_map.take(rows[500:], order), rows[500:1500])
+    assert np.array_equal(memory_map.take(rows, order), rows[:1000])
+    assert np.array_equal(memory_map.take(rows[:, :200][::2], np.arange(1400)), rows[:2800:2, :200])
 
 
 def test_it_is_written_once_and_made_anew_where_it_is_damaged(rows: np.ndarray) -> None:
     order = np.random.default_rng(1).permutation(ROWS)
-    path = Path(str(mapped.take(rows, order).filename))
+    path = Path(str(memory_map.take(rows, order).filename))
     written = path.stat().st_mtime_ns
-    assert Path(str(mapped.take(rows, order).filename)).stat().st_mtime_ns == written
+    assert Path(str(memory_map.take(rows, order).filename)).stat().st_mtime_ns == written
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.unlink()
     path.write_bytes(content)
-    assert np.array_equal(mapped.take(rows, order), rows[order])
+    assert np.array_equal(memory_map.take(rows, order), rows[order])
 
 
 def test_another_file_of_the_same_name_is_another_entry(rows: np.ndarray, tmp_path: Path) -> None:
     order = np.arange(ROWS)
-    before = np.array(mapped.take(rows, order))
+    before = np.array(memory_map.take(rows, order))
     (tmp_path / "rows.npy").unlink()
     np.save(tmp_path / "rows.npy", before + 1)
-    assert np.array_equal(mapped.take(np.load(tmp_path / "rows.npy", mmap_mode="r"), order), before + 1)
+    assert np.array_equal(memory_map.take(np.load(tmp_path / "rows.npy", mmap_mode="r"), order), before + 1)
 
 
 def test_a_wrong_limit_is_told(monkeypatch: pytest.MonkeyPatch, rows: np.ndarray) -> None:
-    monkeypatch.setenv(mapped.LIMIT, "2 GB")
+    monkeypatch.setenv(memory_map.LIMIT, "2 GB")
     with pytest.raises(
         ConfigError, match=r"^EDGEKIT_SPLIT_MB: got '2 GB'; give a whole number of megabytes, or unset it$"
     ):
-        mapped.take(rows, np.arange(ROWS))
+        memory_map.take(rows, np.arange(ROWS))
 
 
 def test_a_cache_without_room_is_an_error_of_resources(rows: np.ndarray, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -99,7 +99,7 @@ def test_a_cache_without_room_is_an_error_of_resources(rows: np.ndarray, tmp_pat
     with pytest.raises(
         ResourceError, match=r"^data\.cache: cannot write to .*; free some space there, or set data\.cache"
     ):
-        mapped.take(rows, np.arange(ROWS))
+        memory_map.take(rows, np.arange(ROWS))
 
 
 def divided(tmp_path: Path, cache: str = "cache") -> Data:
@@ -112,7 +112,7 @@ def test_the_same_samples_in_the_same_order_as_in_memory(tmp_path: Path, monkeyp
     for number in range(3):
         shard(tmp_path / "shards" / f"{number}.tar", pictured(300 * number, 300))
     whole = divided(tmp_path)
-    monkeypatch.setenv(mapped.LIMIT, "0")
+    monkeypatch.setenv(memory_map.LIMIT, "0")
     on_disk = divided(tmp_path)
     assert on_disk.digest == whole.digest
     for name in ("train", "calibration", "validation", "test"):
@@ -125,10 +125,10 @@ def test_processes_that_fill_and_read_one_cache_at_once_agree(tmp_path: Path) ->
     for number in range(2):
         shard(tmp_path / "shards" / f"{number}.tar", pictured(200 * number, 200))
     code = (
-        "import sys; from pathlib import Path; from tests.data.test_mapped import divided, is_mapped\n"
+        "import sys; from pathlib import Path; from tests.data.test_memory_map import divided, is_mapped\n"
         "data = divided(Path(sys.argv[1])); assert is_mapped(data.train.x); print(data.digest)"
     )
-    environment = {**os.environ, mapped.LIMIT: "0"}
+    environment = {**os.environ, memory_map.LIMIT: "0"}
     root = Path(__file__).parents[2]
     running = [
         subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=root, env=environment, stdout=subprocess.PIPE)
@@ -143,10 +143,10 @@ def test_processes_that_fill_and_read_one_cache_at_once_agree(tmp_path: Path) ->
 
 def test_rows_that_come_in_parts_are_stacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).integers(0, 255, (2000, 700), np.uint8)
-    monkeypatch.setenv(mapped.LIMIT, "1")
-    found = mapped.stacked((x[start : start + 300] for start in range(0, 2000, 300)), 2000, tmp_path)
+    monkeypatch.setenv(memory_map.LIMIT, "1")
+    found = memory_map.stacked((x[start : start + 300] for start in range(0, 2000, 300)), 2000, tmp_path)
     assert is_mapped(found) and np.array_equal(found, x)
-    small = mapped.stacked((x[:10], x[10:20]), 20, tmp_path)
+    small = memory_map.stacked((x[:10], x[10:20]), 20, tmp_path)
     assert not isinstance(small, np.memmap) and np.array_equal(small, x[:20])
 
 
