@@ -21,39 +21,6 @@ from torch import Tensor, nn
 
 from edgekit.models.eager import joined
 
-VECTOR_FLOATS = 16
-
-
-@contextmanager
-def strided_pointwise_as_slices(module: nn.Module) -> Iterator[None]:
-    """Inside, the convolutions concerned slice their input and have stride 1; afterwards they are as they were."""
-    changed: list[tuple[nn.Conv2d, Any, Any]] = []
-    for layer in module.modules():
-        if isinstance(layer, nn.Conv2d) and _concerned(layer):
-            changed.append((layer, layer.stride, layer.register_forward_pre_hook(_slicer(layer))))
-            layer.stride = (1, 1)
-    try:
-        yield
-    finally:
-        for layer, stride, hook in changed:
-            hook.remove()
-            layer.stride = stride
-
-
-def _concerned(layer: nn.Conv2d) -> bool:
-    pointwise = layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid")
-    return pointwise and layer.stride != (1, 1) and layer.in_channels // layer.groups < VECTOR_FLOATS
-
-
-def _slicer(layer: nn.Conv2d) -> Any:
-    rows, columns = layer.stride
-
-    def slice_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0][..., ::rows, ::columns],)
-
-    return slice_input
-
-
 CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
 """Axes of what channels last is defined for: (N, C, H, W)."""
@@ -180,3 +147,36 @@ def _has_image_weights(module: nn.Module) -> bool:
 def _sample(x: Tensor, layout: torch.memory_format) -> Tensor:
     """A copy, for a network may write on its input."""
     return x.clone(memory_format=layout) if x.ndim == IMAGE_AXES else x.clone()
+
+
+VECTOR_FLOATS = 16
+
+
+@contextmanager
+def strided_pointwise_as_slices(module: nn.Module) -> Iterator[None]:
+    """Inside, the convolutions concerned slice their input and have stride 1; afterwards they are as they were."""
+    changed: list[tuple[nn.Conv2d, Any, Any]] = []
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d) and _concerned(layer):
+            changed.append((layer, layer.stride, layer.register_forward_pre_hook(_slicer(layer))))
+            layer.stride = (1, 1)
+    try:
+        yield
+    finally:
+        for layer, stride, hook in changed:
+            hook.remove()
+            layer.stride = stride
+
+
+def _concerned(layer: nn.Conv2d) -> bool:
+    pointwise = layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid")
+    return pointwise and layer.stride != (1, 1) and layer.in_channels // layer.groups < VECTOR_FLOATS
+
+
+def _slicer(layer: nn.Conv2d) -> Any:
+    rows, columns = layer.stride
+
+    def slice_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][..., ::rows, ::columns],)
+
+    return slice_input

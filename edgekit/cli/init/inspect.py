@@ -29,23 +29,6 @@ if TYPE_CHECKING:
     from edgekit.core.tasks import Task
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """The source that reads the data, with its options, and a description in words.
-
-    `splits` are those that it has already, `comments` are for the config, by option. `labels` are those of arrays,
-    `classes` the names in them, or the folders'. `task` is the one that these data mean where none is named.
-    """
-
-    section: dict[str, Any]
-    words: str
-    splits: frozenset[str] = frozenset({"train"})
-    comments: dict[str, str] = field(default_factory=dict)
-    labels: np.ndarray | None = None
-    classes: tuple[str, ...] | None = None
-    task: Task = "classification"
-
-
 Source = folder_layout.Source
 MOST_OPENED = 200
 """Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
@@ -240,3 +223,20 @@ def _opened_with_names(plan: Layout, source: Source) -> Iterator[tuple[str, byte
             yield name, source.read(name)
         except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
             continue
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The source that reads the data, with its options, and a description in words.
+
+    `splits` are those that it has already, `comments` are for the config, by option. `labels` are those of arrays,
+    `classes` the names in them, or the folders'. `task` is the one that these data mean where none is named.
+    """
+
+    section: dict[str, Any]
+    words: str
+    splits: frozenset[str] = frozenset({"train"})
+    comments: dict[str, str] = field(default_factory=dict)
+    labels: np.ndarray | None = None
+    classes: tuple[str, ...] | None = None
+    task: Task = "classification"
