@@ -13,16 +13,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.targets.jobs import Files
-
-if TYPE_CHECKING:
-    from edgekit.targets.locate.bisect import Node
 
 INPUT = "INPUT"
 
@@ -71,6 +67,20 @@ EQUAL_DB = 200.0
 """Reported for equal tensors: JSON has no infinity."""
 NEARER_DB = 0.5
 """A later tensor of the network is taken for the counterpart only if it is so much nearer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A tensor that the PyTorch network computes.
+
+    `layer` is the module at work, `stem.0`; where a parent's own code computes, `blocks.1.forward (add)`. `inputs` are
+    places in the list that it stands in.
+    """
+
+    layer: str
+    operator: str
+    inputs: tuple[int, ...]
+    values: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from edgekit.models.eager import single_thread
 from edgekit.targets.float_ops import ONNX_MOVING, ONNX_WEIGHTED, OPENVINO_MOVING, OPENVINO_WEIGHTED, TFLITE_MOVING
 from edgekit.targets.float_ops import TFLITE_WEIGHTED as TFLITE_WEIGHTS
-from edgekit.targets.tensors import EQUAL_DB, INPUT, NONE, Match, Operator, Similarity, matches
+from edgekit.targets.tensors import EQUAL_DB, INPUT, NONE, Match, Node, Operator, Similarity, matches
 
 SOUND_DB = {"fp32": 60.0, "fp16": 30.0}
 ROUNDED_SOUND_DB = 12.0
@@ -263,19 +263,6 @@ class _Comparison:
 NETWORK_INPUT = "input"
 PARTING = {"split", "split_with_sizes", "chunk", "unbind"}
 """What gives several tensors that all go on; of others the first is the result."""
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """`layer` is the module at work, `stem.0`; where a parent's own code computes, `blocks.1.forward (add)`.
-
-    `inputs` are places in the list that `record` gives.
-    """
-
-    layer: str
-    operator: str
-    inputs: tuple[int, ...]
-    values: np.ndarray
 
 
 def record_nodes(module: nn.Module, inputs: np.ndarray) -> list[Node]:

@@ -182,7 +182,7 @@ def _failed(error: OSError) -> StoreError:
 
 CONNECT_S = 5
 STALL_S = 20
-"""Longest time without a byte; `in_time` limits the whole."""
+"""Longest time without a byte; `transfer.do_all` limits the whole."""
 RETRIES = 2
 CAUSES = (
     (r"169\.254\.|metadata", "there are no credentials in the environment"),
