@@ -25,7 +25,7 @@ FLOAT = "fp32"
 class ModelFile:
     """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself.
 
-    `wanted` says what it gives, and in which order its outputs come.
+    `needed` says what it gives, and in which order its outputs come.
     """
 
     path: Path

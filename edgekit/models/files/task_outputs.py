@@ -300,8 +300,8 @@ def ask(run: Run, batch: np.ndarray, size: int, needed: TaskOutputs) -> np.ndarr
     if not needed.is_plain:
         return _of_all(found, size)[:count].astype(np.float32)
     classes = needed.classes
-    sides, needed = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
-    if found.shape[:1] != (size,) or sides != needed:
+    sides, expected = ([side for side in shape if side != 1] for shape in (found.shape[1:], (classes,)))
+    if found.shape[:1] != (size,) or sides != expected:
         raise ModelError(
             f"gives {list(found.shape[1:])} for each sample; the data have {classes} classes, and a model file one "
             f"score for each{_instead(found, classes)}"

@@ -28,6 +28,7 @@ from edgekit.runner.input_vector import split
 from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
+from edgekit.targets.ranges import clip_ranges
 from edgekit.targets.tflite import graph as operator_graph
 from edgekit.targets.tflite import rewrites, sparse_weights
 from edgekit.targets.tflite.rewrites import flat_biases, keep_biases
@@ -141,7 +142,7 @@ def convert(
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     sources, results = _inputs(content, names), _outputs(content)
-    results = results if source_file is None else source_file.wanted.ordered(results)
+    results = results if source_file is None else source_file.needed.ordered(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     not_offered: tuple[str, ...] = ()
@@ -312,7 +313,7 @@ def _quantize(
     content = rewrites.finite_masks(content, ranges)
     found = ranges(content)
     if quantization.ranges == "percentile":
-        found = ranges.clip_ranges(content, samples, found)
+        found = clip_ranges(content, samples, found)
     if ends is not None and sources[0].name in found:  # layers kept in float may leave the input in float too
         known = found[sources[0].name]
         known.update({end: np.full_like(known[end], value) for end, value in zip(("min", "max"), ends, strict=True)})

@@ -81,7 +81,7 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
 
     if task == "multi_label":
         return lambda outputs, wanted: functional.binary_cross_entropy_with_logits(outputs, wanted.to(outputs.dtype))
-    by_task = {
+    by_task: dict[Task, Callable[..., Tensor]] = {
         "classification": functional.cross_entropy,
         "detection": task_losses.detection_loss,
         "segmentation": task_losses.segmentation_loss,
