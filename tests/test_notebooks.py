@@ -13,16 +13,16 @@ import papermill
 import pytest
 
 from edgekit.core.config import STAGES
-from edgekit.workbook import side_notebook
-from edgekit.workbook.parameters import COMMON_PARAMETERS
+from edgekit.workbook import notebook
+from edgekit.workbook.config_file import own_fields, parse_stage, shared_options, stage_config
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.sections import own_fields, parse_stage, shared_options, stage_config
+from edgekit.workbook.stage import COMMON_PARAMETERS
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = [ROOT / "notebooks" / f"{number:02d}_{stage}.ipynb" for number, stage in enumerate(STAGES, 1)]
-FIELD = ROOT / "notebooks" / side_notebook.FIELD
+FIELD = ROOT / "notebooks" / notebook.FIELD
 """No stage: it reads reports from devices, and takes no option of a config."""
-SEARCH = ROOT / "notebooks" / side_notebook.SEARCH
+SEARCH = ROOT / "notebooks" / notebook.SEARCH
 """No stage: it reads a study."""
 MOST_CELLS, MOST_LINES = 12, 15
 

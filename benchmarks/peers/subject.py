@@ -16,7 +16,7 @@ from edgekit.core import artifacts, tasks
 from edgekit.core.hashing import sha256_file
 from edgekit.models.files import flatbuffer
 from edgekit.targets.evaluate import network_inputs, spread
-from edgekit.training.evaluate import score_samples
+from edgekit.training.predict import score_samples
 from edgekit.training.teachers import model_file
 from edgekit.workbook.plan import load_plan, make_importable
 

@@ -25,8 +25,8 @@ def main(config: str, wanted: dict[str, Any]) -> None:
     from edgekit.core import tasks
     from edgekit.models import store
     from edgekit.models.from_artifact import spec_for
-    from edgekit.training.evaluate import answered
     from edgekit.training.fit import fit
+    from edgekit.training.predict import answered
     from edgekit.workbook.plan import load_plan, make_importable
 
     plan = load_plan(Path(config), wanted["settings"])

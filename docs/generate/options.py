@@ -30,8 +30,7 @@ from edgekit.stages.bundle.config import Smoothing, StreamOptions
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.training import augmentations, losses
 from edgekit.training.teachers.config import ModelFile
-from edgekit.workbook.run_config import RunConfig
-from edgekit.workbook.sections import stage_config
+from edgekit.workbook.config_file import RunConfig, stage_config
 
 Model = type[BaseModel]
 HEADER = ("option", "type and range", "default", "meaning")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +20,6 @@ from edgekit.cli.init.command import init
 from edgekit.cli.reproduce import reproduce
 from edgekit.cli.run import run
 from edgekit.cli.search.command import search
-from edgekit.cli.serve import FORWARDED, serve
 from edgekit.core import telemetry
 from edgekit.core.terminal_progress import watching
 
@@ -165,7 +164,7 @@ def bundle(
 ) -> None:
     """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
     with errors_as_exit_codes():
-        from edgekit.cli.bundle import make, options, states
+        from edgekit.cli.bundle import make, options
 
         request = options.Options(
             model=model,
@@ -189,7 +188,7 @@ def bundle(
             threshold=threshold,
             architectures=tuple(architecture or ()),
             tolerance=tolerance,
-            states=states.parse(state or ()),
+            states=options.parse_states(state or ()),
             columns=options.labels(columns, "--columns", "column"),
         )
         made = make.make(request, out, print)
@@ -223,7 +222,21 @@ def load(
         command.run(request, json_, print)
 
 
-app.command(**FORWARDED)(serve)
+FORWARDED: dict[str, Any] = {
+    "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    "add_help_option": False,
+}
+"""How a command is registered that parses nothing itself."""
+
+
+@app.command(**FORWARDED)
+def serve(context: typer.Context) -> None:
+    """Serve bundles over HTTP, by the Open Inference Protocol v2. The same as `edgerun serve`."""
+    from edgekit.runner.cli import main as run_on_device
+
+    raise typer.Exit(run_on_device(["serve", *context.args]))
+
+
 for command in (export, trust.sign, trust.verify):
     app.command()(command)
 app.add_typer(trust.app, name="trust")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def compare(
@@ -33,9 +37,7 @@ def compare(
 
         console = Console(width=None if sys.stdout.isatty() else 140)
         if Path(run_a).suffix == Path(run_b).suffix == ".json":
-            from edgekit.cli.field import compare as reports
-
-            reports.run(Path(run_a), Path(run_b), json_, console)
+            _compare_reports(Path(run_a), Path(run_b), json_, console)
             return
         if json_:
             raise ConfigError(
@@ -45,3 +47,16 @@ def compare(
         from edgekit.report import run as finished
 
         comparing.show(comparing.compare(finished.find(run_a, out), finished.find(run_b, out)), console)
+
+
+def _compare_reports(a: Path, b: Path, as_json: bool, console: Console) -> None:
+    """Print the comparison of two field reports, the earlier one first."""
+    from edgekit.report.field import show
+    from edgekit.report.field.compare import compare
+    from edgekit.report.field.reports import read
+
+    found = compare(read(a), read(b))
+    if as_json:
+        print(json.dumps(show.to_dict(found), sort_keys=True, allow_nan=False))
+    else:
+        show.show(found, console)

@@ -13,9 +13,9 @@ from edgekit.core import tasks
 from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
 from edgekit.core.terminal_progress import watching
 from edgekit.models.files import TITLES, detect
-from edgekit.workbook import deciding, preflight
+from edgekit.workbook import preflight
+from edgekit.workbook.config_file import own_fields
 from edgekit.workbook.plan import Plan
-from edgekit.workbook.sections import own_fields
 
 
 def show(plan: Plan, out: Path) -> None:
@@ -41,7 +41,7 @@ def show(plan: Plan, out: Path) -> None:
         "Task": f"{run_.task}: {tasks.named(run_.task).SAID}",
         "Targets": ", ".join(run_.targets),
         "Budget": ", ".join(limits),
-        **({"Decides": decides} if (decides := deciding.check(plan)) else {}),
+        **({"Decides": decides} if (decides := preflight.check_deciding(plan)) else {}),
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }

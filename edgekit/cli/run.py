@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
-from edgekit.cli.result import show_result
 from edgekit.cli.several import load_plans, run_all
-from edgekit.cli.training import training_processes
 from edgekit.core.config import STAGES, suggest
 from edgekit.core.errors import BudgetMissed, ConfigError
 from edgekit.core.terminal_progress import watching
+from edgekit.training.shares import environment
 from edgekit.workbook.plan import Plan
+
+if TYPE_CHECKING:
+    from edgekit.workbook.run import Ended
+
+
+def show_result(ended: Ended, folder: Path) -> None:
+    """The verdict with all its tables if a stage ran; a short summary if the run was finished already."""
+    if ended.anything_done:
+        from rich.console import Console
+
+        from edgekit.report import console as report
+
+        report.show(ended.result, folder, Console(width=None if sys.stdout.isatty() else 140), drawn=ended.drawn)
+        return
+    from edgekit.report import verdict
+
+    for line in verdict.finished_lines(ended.result, folder, drawn=ended.drawn):
+        print(line)
+
+
+@contextmanager
+def training_processes(asked: int | None, shares: int) -> Iterator[bool]:
+    """Inside, trainings have so many processes; None: as the environment says.
+
+    Gives False in a process of torchrun that has waited for the first one's trainings, and has nothing left to do.
+    ConfigError where a process would have no share.
+    """
+    started = environment.of_torchrun()
+    with environment.asking(None if started else asked):
+        there = environment.processes()
+        if there > shares:
+            raise ConfigError(
+                f"{'torchrun' if started else '--processes'} and training.shares disagree: got {there} processes and "
+                f"{shares} shares, and each process needs one; set training.shares={there}, or start at most {shares}"
+            )
+        if not started:
+            yield True
+            return
+        from edgekit.training.shares import torchrun
+
+        if environment.rank():
+            torchrun.follow()
+            yield False
+            return
+        with torchrun.leading():
+            yield True
 
 
 def run(

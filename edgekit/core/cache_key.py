@@ -31,7 +31,7 @@ ONLY_TIMED = {stage: ("edgekit.measure", "edgekit.targets") for stage in ("profi
 OF_ONE_TARGET = ("ai-edge-litert", "litert-converter", "litert-torch", "onnxruntime", "openvino")
 """What one target alone needs. A run that names no targets goes on without those that are not installed."""
 ONNX2TF = "1.29.24"
-"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/onnx2tf_install.py). The
+"""edgekit installs onnx2tf by itself when a run first needs it, in this version (models/files/compatibility.py). The
 version counts whether it is installed yet or not."""
 _SHOWN = 8
 """Hex digits of a digest that a reader is shown."""

@@ -11,7 +11,7 @@ from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, DataError
 from edgekit.core.tasks import Task
 from edgekit.core.tasks.labels import some
-from edgekit.data import mapped
+from edgekit.data import memory_map
 from edgekit.data.types import Data, Kind, Pools, Split
 from edgekit.runner.preprocess.steps import check as check_steps
 
@@ -91,7 +91,7 @@ def _floats(name: str, x: np.ndarray, kind: Kind) -> np.ndarray:
     # A float64 beyond float32's range turns into an infinity here, and is reported as one below.
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
-    for part in mapped.chunks(x):
+    for part in memory_map.chunks(x):
         finite = np.isfinite(x[part])
         if not finite.all():
             first, *place = (int(index) for index in np.unravel_index(np.argmin(finite), finite.shape))

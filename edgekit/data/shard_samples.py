@@ -14,11 +14,12 @@ import numpy as np
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest, sha256_file, write_json
 from edgekit.core.source_code import REPORTING, code_digest
-from edgekit.data import cache_folder, image_cache, image_decoding, shard_index, shards
-from edgekit.data.image_decoding import Shapes, decoded
+from edgekit.data import image_cache, shards
+from edgekit.data.cache_folder import default_folder
+from edgekit.data.image_cache import FORMAT as CACHE_FORMAT
+from edgekit.data.image_cache import Entry, Shapes, cached, decoded_in_order
 from edgekit.data.paths import expand, stamp
-from edgekit.data.shard_index import Found, Wanted
-from edgekit.data.shards import Reader
+from edgekit.data.shards import Reader, ShardIndex, Wanted
 from edgekit.data.splits import limited_indices
 from edgekit.data.types import Kind, Pools, Progress
 from edgekit.runner.errors import InputError
@@ -60,15 +61,15 @@ class Options(Protocol):
 
 def pools(config: Options, progress: Progress | None = None) -> Pools:
     """See `edgekit.data.sources.webdataset.read`."""
-    files = shards.find(config.path, "data.path")
+    files = shards.find_shards(config.path, "data.path")
 
-    def fill(entry: image_cache.Entry) -> None:
+    def fill(entry: Entry) -> None:
         _fill(config, files, entry, progress)
 
-    found = image_cache.cached(config.cache, _key(config, files), fill)
+    found = cached(config.cache, _key(config, files), fill)
     what = f"{ONE[config.kind]}s"
     origin = Path(config.path).name
-    image_decoding.check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, origin, what)
+    image_cache.check_corrupt(found.corrupt, found.total, config.max_corrupt_fraction, origin, what)
     steps = config.input_path
     if config.kind == "vector":  # the device takes the form that the shards may have
         shape = list(found.splits["train"].x.shape[1:])
@@ -80,7 +81,7 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
         found.splits.get("test"),
         found.classes,
         kind,
-        (*found.notes, *image_decoding.corrupt_notes(found.corrupt, found.total, what)),
+        (*found.notes, *image_cache.corrupt_notes(found.corrupt, found.total, what)),
         config.rate_hz if kind == "audio" else None,
         input_path=tuple(steps),
     )
@@ -88,17 +89,17 @@ def pools(config: Options, progress: Progress | None = None) -> Pools:
 
 def _key(config: Options, files: dict[str, list[Path]]) -> str:
     """Digest of all that decides about the decoded bytes, the decoder's version included."""
-    root = expand(config.cache, "data.cache") if config.cache else cache_folder.default_folder()
+    root = expand(config.cache, "data.cache") if config.cache else default_folder()
     return digest(
         {
-            "format": [FORMAT, image_cache.FORMAT],
+            "format": [FORMAT, CACHE_FORMAT],
             "content": {split: [[path.name, _sha256(root, path)] for path in mine] for split, mine in files.items()},
             "options": [config.kind, config.member, config.label, config.classes, config.raw_shape],
             "input_path": config.input_path,
             "code": code_digest(__name__, without=REPORTING),
             "limit": config.limit,
             "seed": None if config.limit is None else config.split_seed,
-            "pillow": image_decoding.DECODER,
+            "pillow": image_cache.DECODER,
         }
     )
 
@@ -125,9 +126,9 @@ def _sha256(root: Path, path: Path) -> str:
     return found
 
 
-def _fill(config: Options, files: dict[str, list[Path]], entry: image_cache.Entry, progress: Progress | None) -> None:
+def _fill(config: Options, files: dict[str, list[Path]], entry: Entry, progress: Progress | None) -> None:
     wanted = Wanted((config.member,) if config.member else EXTENSIONS[config.kind], ONE[config.kind], config.label)
-    found, labels, classes = shard_index.read(files, wanted, config.classes)
+    found, labels, classes = shards.read_index(files, wanted, config.classes)
     kept = limited_indices(labels, config.limit, config.split_seed)
     order = {split: kept.get(split, np.arange(len(each))) for split, each in found.items()}
     for split in order.keys() - {"train"}:  # train is mixed where it is divided; of these any prefix is a fair sample
@@ -157,13 +158,15 @@ def _fill(config: Options, files: dict[str, list[Path]], entry: image_cache.Entr
     entry.finish(classes, tuple(shapes.notes()), corrupt, total)
 
 
-def _samples(found: Found, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
+def _samples(found: ShardIndex, places: np.ndarray, decode: Decode) -> Iterator[np.ndarray | str]:
     with Reader() as reader:
         contents: Iterator[bytes | str] = (found.content(place, reader) for place in places.tolist())
-        yield from decoded(contents, lambda content: decode(content) if isinstance(content, bytes) else content)
+        yield from decoded_in_order(
+            contents, lambda content: decode(content) if isinstance(content, bytes) else content
+        )
 
 
-def _first(found: Found, places: np.ndarray, decode: Decode) -> np.ndarray:
+def _first(found: ShardIndex, places: np.ndarray, decode: Decode) -> np.ndarray:
     """The first sample of train that can be read: it says the shape of all."""
     reasons = []
     for sample in _samples(found, places[:SHOWN_EVERY], decode):
@@ -175,7 +178,7 @@ def _first(found: Found, places: np.ndarray, decode: Decode) -> np.ndarray:
 
 def _decoder(config: Options, shapes: Shapes) -> Decode:
     if config.kind == "image":
-        return lambda content: image_decoding.sample(content, shapes)
+        return lambda content: image_cache.decoded_sample(content, shapes)
     return _vector if config.kind == "vector" else lambda content: _sound(content, config)
 
 
@@ -183,7 +186,7 @@ def _vector(content: bytes) -> np.ndarray | str:
     try:
         found = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception as error:  # numpy passes on what Python's parser raises for a damaged header
-        return image_decoding.reason(error)
+        return image_cache.unreadable_reason(error)
     if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.name not in VECTOR_DTYPES:
         return "no array of floats with one axis"
     with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused by its place

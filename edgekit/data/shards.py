@@ -7,18 +7,25 @@ their place in the shard.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import tarfile
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
+from edgekit.core.config import truncated
 from edgekit.core.errors import DataError
+from edgekit.core.tasks.labels import some
 from edgekit.data.folder_layout import SPLITS
 from edgekit.data.paths import expand
+from edgekit.runner.errors import bounded_recursion
 
 LARGEST_LABEL_BYTES = 1 << 20
 BLOCK = 512
@@ -44,7 +51,7 @@ class Sample:
     members: dict[str, Member]
 
 
-def find(text: str, key: str) -> dict[str, list[Path]]:
+def find_shards(text: str, key: str) -> dict[str, list[Path]]:
     """The shards of each split: of a folder, or of a pattern such as `train-{000..099}.tar` or `*.tar`.
 
     A shard belongs to the split whose name is a word of its own, as in `cats-val-003.tar` or `test/003.tar`. Where none
@@ -58,7 +65,7 @@ def find(text: str, key: str) -> dict[str, list[Path]]:
             raise DataError(f"{key}: {packed[0]} is compressed; unpack it to .tar, so that samples can be found in it")
         raise DataError(f"{key}: no .tar at {path}; name a folder of shards, or a pattern as train-{{000..099}}.tar")
     if strange := [file for file in files if not file.is_file()]:  # a pipe or a device would be read without end
-        raise DataError(f"{key}: {shown(strange[0].name)} is no file; take it out, or name a pattern without it")
+        raise DataError(f"{key}: {shown_key(strange[0].name)} is no file; take it out, or name a pattern without it")
     return _by_split(home, files, key)
 
 
@@ -123,7 +130,7 @@ def _split_of(home: Path, file: Path) -> str | None:
     return meant[0] if meant else None
 
 
-def shown(name: str) -> str:
+def shown_key(name: str) -> str:
     """A name from a shard as messages show it: on one line, and with nothing that a terminal would obey."""
     return repr(name)[1:-1]
 
@@ -181,13 +188,13 @@ class Reader(AbstractContextManager["Reader"]):
         """The bytes of the member that holds a label; DataError where it is not there or no label."""
         member = sample.members.get(extension)
         if member is None:
-            has = shown(", ".join(f".{each}" for each in sorted(sample.members)))
+            has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
             raise DataError(
                 f"{shard.name}: sample {sample.key!r} has no label .{extension}, only {has}; write one, or name the "
                 "member that holds it in data.label"
             )
         if member.size > LARGEST_LABEL_BYTES:
-            called = shown(f"{sample.key}.{extension}")
+            called = shown_key(f"{sample.key}.{extension}")
             raise DataError(f"{shard.name}: {called} has {member.size:,} bytes; give a short label")
         return self.read(shard, member)
 
@@ -219,12 +226,12 @@ def _check_member(shard: Path, found: tarfile.TarInfo, end: int) -> None:
     """A header may claim anything: bytes that are not there, or bytes that do not stand one behind the other."""
     if found.issparse():
         raise DataError(
-            f"{shard.name}: {shown(found.name)} is stored with holes; write the shard without tar's --sparse"
+            f"{shard.name}: {shown_key(found.name)} is stored with holes; write the shard without tar's --sparse"
         )
     if not 0 <= found.size <= end - found.offset_data:
         raise DataError(
-            f"{shard.name}: is cut off or damaged: {shown(found.name)} has {found.size:,} bytes there, and the shard "
-            f"{end:,}; fetch or write it again"
+            f"{shard.name}: is cut off or damaged: {shown_key(found.name)} has {found.size:,} bytes there, "
+            f"and the shard {end:,}; fetch or write it again"
         )
 
 
@@ -238,3 +245,135 @@ def _check_end(shard: Path, offset: int) -> None:
         rest = (block.strip(b"\0") for block in iter(lambda: stream.read(1 << 20), b""))
         if any(end[BLOCK:]) or any(rest):
             raise DataError(f"{shard.name}: goes on behind its end, as joined archives do; keep each in its own file")
+
+
+Label = int | str
+LONGEST_LABEL = 200
+"""Characters of a class's name."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which member is the sample, one of `extensions`, and which the label: `cls`, or `json.KEY`."""
+
+    extensions: tuple[str, ...]
+    one: str
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class ShardIndex:
+    """The samples of one split, in the order of its shards: their places, and codes of their labels (n,)."""
+
+    files: list[Path]
+    shard: array[int] = field(default_factory=lambda: array("i"))
+    offset: array[int] = field(default_factory=lambda: array("q"))
+    size: array[int] = field(default_factory=lambda: array("q"))
+    code: array[int] = field(default_factory=lambda: array("i"))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def content(self, place: int, reader: Reader) -> bytes:
+        """The bytes of a sample."""
+        return reader.read(self.files[self.shard[place]], Member(self.offset[place], self.size[place]))
+
+    def called(self, place: int) -> str:
+        """Shard and key of a sample, for messages: the shard is read for it once more."""
+        path = self.files[self.shard[place]]
+        for sample in samples(path):
+            if any(member.offset == self.offset[place] for member in sample.members.values()):
+                return f"{path.name}: {shown_key(sample.key)}"
+        return path.name
+
+
+def read_index(files: dict[str, list[Path]], wanted: Wanted, names: Sequence[str] | None) -> tuple[
+    dict[str, ShardIndex], dict[str, np.ndarray], tuple[str, ...]
+]:  # fmt: skip
+    """The samples and the labels (n,) int64 of each split, and the classes; DataError for a shard that is not whole.
+
+    Whole numbers are places in `names`; without names they are classes by themselves, in their order.
+    """
+    codes: dict[Label, int] = {}
+    found = {split: _split(mine, wanted, codes) for split, mine in files.items()}
+    empty = next((split for split, each in found.items() if not len(each)), None)
+    if empty:
+        raise DataError(f"{empty}: no sample in {len(files[empty])} shards, the first is {files[empty][0].name}")
+    classes, order = _classes(list(codes), names)
+    labels = {split: order[np.frombuffer(each.code, np.int32)] for split, each in found.items()}
+    return found, labels, classes
+
+
+def _split(files: list[Path], wanted: Wanted, codes: dict[Label, int]) -> ShardIndex:
+    found = ShardIndex(files)
+    with Reader() as reader:
+        for number, path in enumerate(files):
+            for sample in samples(path):
+                member = _chosen(path, sample, wanted)
+                found.shard.append(number)
+                found.offset.append(member.offset)
+                found.size.append(member.size)
+                found.code.append(codes.setdefault(_label(path, sample, wanted.label, reader), len(codes)))
+    return found
+
+
+def _chosen(path: Path, sample: Sample, wanted: Wanted) -> Member:
+    fitting = [each for each in wanted.extensions if each in sample.members]
+    if len(fitting) == 1:
+        return sample.members[fitting[0]]
+    if fitting:
+        raise DataError(
+            f"{path.name}: sample {sample.key!r} has several {wanted.one}s, .{' and .'.join(fitting)}; "
+            "name one of them in data.member"
+        )
+    has = shown_key(", ".join(f".{each}" for each in sorted(sample.members)))
+    raise DataError(
+        f"{path.name}: sample {sample.key!r} has no {wanted.one} (.{', .'.join(wanted.extensions)}), only {has}; "
+        "name its extension in data.member, or take the sample out"
+    )
+
+
+def _label(path: Path, sample: Sample, label: str, reader: Reader) -> Label:
+    """The label of a sample: a whole number, or a name."""
+    extension, _, key = label.rpartition(".") if "." in label else (label, "", "")
+    where = f"{path.name}: the label of sample {sample.key!r}"
+    try:
+        value = reader.label(path, sample, extension).decode()
+        if key:
+            with bounded_recursion():
+                value = json.loads(value)[key]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        wanted = f"a JSON object with the key {key!r}" if key else "a text in UTF-8"
+        raise DataError(f"{where} is not {wanted} ({type(error).__name__}: {error}); write it anew") from None
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, bool) or not isinstance(text, int | str) or text == "":
+        raise DataError(f"{where} is {truncated(value)}; give a whole number or a name")
+    if isinstance(text, str) and len(text) > LONGEST_LABEL:
+        raise DataError(f"{where} is {truncated(text)}; give a name of at most {LONGEST_LABEL} characters")
+    try:
+        return int(text)
+    except ValueError:
+        return str(text)
+
+
+def _classes(found: list[Label], names: Sequence[str] | None) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names of the classes, and the class of each code."""
+    if names is not None:
+        place = {name: number for number, name in enumerate(names)}
+        strange = [
+            value for value in found if (value not in range(len(names)) if _whole(value) else value not in place)
+        ]
+        if strange:
+            raise DataError(
+                f"data.classes: a label is {strange[0]!r}, and there are {len(names)} classes, {some(names)}; "
+                "give each label its name, in the order of the numbers from 0"
+            )
+        return tuple(names), np.array([each if _whole(each) else place[str(each)] for each in found], np.int64)
+    numbers = all(_whole(value) for value in found)
+    ordered: list[Label] = sorted(found, key=lambda value: int(value) if numbers else str(value))
+    place_of = {value: number for number, value in enumerate(ordered)}
+    return tuple(map(str, ordered)), np.array([place_of[value] for value in found], np.int64)
+
+
+def _whole(value: Label) -> bool:
+    return isinstance(value, int)

@@ -2,19 +2,25 @@
 
 Samples with the same bytes always land in the same split, so no copy of a training sample is ever tested. So do the
 samples of one recording, if the source knows recordings.
+
+A recording goes to one split as a whole. Windows of one recording resemble one another, and neighbours may overlap. A
+network that was trained on some of them knows the others. If both splits had windows of one recording, every accuracy
+would be too high. Samples that `Split.groups` gives one number are one recording, and recordings that share a sample's
+content are one too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import DataError
 from edgekit.core.tasks import Task
-from edgekit.data import anomalies, overlap, recordings
 from edgekit.data.types import MOST_CALIBRATION, Data, Pools, SourceConfig, Split, digest_of
 
 Draw = Callable[[np.ndarray, np.ndarray, np.random.Generator, int], np.ndarray]
@@ -49,11 +55,11 @@ def limited_indices(labels: dict[str, np.ndarray], limit: int | None, seed: int)
 
 def divide(pools: Pools, config: SourceConfig) -> Data:
     """The four splits; what the source did not give is taken out of its train pool, validation maybe out of test."""
-    prints = {name: overlap.fingerprints(split.x) for name, split in pools.given().items()}
-    pools, prints = overlap.resolve(pools, prints, config.overlap)
+    prints = {name: fingerprints(split.x) for name, split in pools.given().items()}
+    pools, prints = resolve_overlap(pools, prints, config.overlap)
     if config.validation_from == "test":
         pools = _validation_out_of_test(pools, prints, config)
-    pool, copies = pools.train, overlap.same_as(prints["train"])
+    pool, copies = pools.train, same_as(prints["train"])
     strata = tasks.named(config.task).strata(pool.y)
     counts = np.bincount(strata)
     fractions = {"test": config.test_fraction, "validation": config.validation_fraction}
@@ -66,28 +72,28 @@ def divide(pools: Pools, config: SourceConfig) -> Data:
         later = 1 + len(wanted) - len(taken)  # the splits that are still to be made, train and calibration among them
         taken[name] = draw(left, sizes, _rng(config.split_seed, name), later)
         left = np.setdiff1d(left, taken[name])
-    notes = overlap.copies(strata, copies)
+    notes = copy_notes(strata, copies)
     if config.task == "anomaly":
-        left, moved = anomalies.leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
+        left, moved = anomalies_leave_train(left, strata, groups, taken, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
     taken["calibration"] = _calibration(left, strata, groups, config, draw)
     taken["train"] = np.setdiff1d(left, taken["calibration"])
     made = {name: pool.take(_mixed(indices, config.split_seed, name)) for name, indices in taken.items()}
     splits = {**pools.given(), **made}
     if config.task == "anomaly":
-        splits, moved = anomalies.share_with_validation(splits, _rng(config.split_seed, "anomalies"))
+        splits, moved = share_anomalies(splits, _rng(config.split_seed, "anomalies"))
         notes = (*notes, *moved)
-    return _sealed(pools, splits, (*notes, *recordings.describe(splits)), config.task)
+    return _sealed(pools, splits, (*notes, *recording_notes(splits)), config.task)
 
 
-def _validation_out_of_test(pools: Pools, prints: overlap.Prints, config: SourceConfig) -> Pools:
+def _validation_out_of_test(pools: Pools, prints: Prints, config: SourceConfig) -> Pools:
     test = pools.test
     if test is None or pools.validation is not None:
         has = "no test split" if test is None else "a validation split of its own"
         raise DataError(f"data.validation_from: got test, and the source has {has}; leave the option out")
-    groups, strata = overlap.same_as(prints["test"]), tasks.named(config.task).strata(test.y)
+    groups, strata = same_as(prints["test"]), tasks.named(config.task).strata(test.y)
     if test.groups is not None:
-        groups = recordings.connected_components(groups, test.groups)
+        groups = connected_components(groups, test.groups)
     sizes = proportional(np.bincount(strata), round(config.validation_fraction * len(test)))
     chosen = _pick(groups, strata[groups], sizes, _rng(config.split_seed, "validation"))
     parts = {"validation": chosen, "test": np.setdiff1d(np.arange(len(test)), chosen)}
@@ -103,8 +109,8 @@ def _drawing(
     marks = pools.train.groups
     if marks is None:
         return copies, lambda left, sizes, random, _: _pick_of(left, strata, copies, sizes, random)
-    groups = recordings.connected_components(copies, marks)
-    drawn = recordings.Drawn(strata, groups, recordings.needed(config.task, pools.classes))
+    groups = connected_components(copies, marks)
+    drawn = Drawn(strata, groups, needed_classes(config.task, pools.classes))
     drawn.check(marks, ["train", "calibration", *reversed(wanted)])
     return groups, drawn.pick
 
@@ -185,7 +191,7 @@ def _sealed(pools: Pools, splits: dict[str, Split], notes: tuple[str, ...], task
             "calibration: no sample can be taken out of train, for each class has one sample there, or copies of one; "
             "add samples"
         )
-    overlap.disjoint({name: split.x for name, split in splits.items()})
+    check_disjoint({name: split.x for name, split in splits.items()})
     ordered = {name: _read_only(splits[name]) for name in ("train", "calibration", "validation", "test")}
     return Data(
         train=ordered["train"],
@@ -230,3 +236,230 @@ def _mixed(indices: np.ndarray, seed: int, name: str) -> np.ndarray:
 
 def _rng(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, _STREAMS[name]])
+
+
+def connected_components(*equivalences: np.ndarray) -> np.ndarray:
+    """For each sample (n,) the first one that any chain of these equivalences, each (n,) of equal marks, leads to."""
+    labels = np.arange(len(equivalences[0]))
+    members = [np.unique(marks, return_inverse=True)[1] for marks in equivalences]
+    while True:
+        before = labels
+        for inverse in members:
+            least = np.full(len(labels), len(labels))
+            np.minimum.at(least, inverse, labels)
+            labels = least[inverse]
+        if np.array_equal(before, labels):
+            return labels
+
+
+def whole_recordings(shared: list[int], groups: np.ndarray | None) -> list[int]:
+    """These samples and, where recordings are known, all others of their recordings; ascending."""
+    if groups is None:
+        return shared
+    found: list[int] = np.flatnonzero(np.isin(groups, groups[shared])).tolist()
+    return found
+
+
+def needed_classes(task: str, classes: tuple[str, ...]) -> dict[str, int]:
+    """Strata, by name, of which every split needs a recording of its own: all classes, or what is normal.
+
+    Of values, and of several labels at once, a recording has many strata, and none must be everywhere.
+    """
+    if task == "classification":
+        return {name: label for label, name in enumerate(classes)}
+    return {"normal": 0} if task == "anomaly" else {}
+
+
+class Drawn:
+    """A pool out of which whole recordings are drawn: its strata and groups (n,), those of `connected_components`."""
+
+    def __init__(self, strata: np.ndarray, groups: np.ndarray, must: Mapping[str, int]) -> None:
+        self.strata, self.groups, self.must = strata, groups, must
+
+    def check(self, marks: np.ndarray, splits: Sequence[str]) -> None:
+        """DataError where there are fewer recordings than splits, each of which needs one; `marks` the source gave."""
+        apart, found = (self._holds(each, np.arange(len(marks)))[1].sum(axis=0) for each in (self.groups, marks))
+        short = [
+            f"{name} has {count}" + (f" ({known}, joined by samples of the same content)" if known > count else "")
+            for name, count, known in zip(map(repr, self.must) if self.must else ["train"], apart, found, strict=True)
+            if count < len(splits)
+        ]
+        if short:
+            more = f" and {len(short) - 5} more classes" if len(short) > 5 else ""
+            raise DataError(
+                f"too few recordings to divide: {', '.join(short[:5])}{more}; {', '.join(splits)} need one each"
+                f"{' of every class' if self.must else ''}, for samples of one recording stay together: record more, "
+                "take out what repeats, raise data.limit, or lay out validation and test yourself, from other "
+                "recordings than train's"
+            )
+
+    def pick(self, among: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, later: int) -> np.ndarray:
+        """Ascending indices out of `among`, recordings drawn at random, as near to each stratum's size as possible.
+
+        One recording at least is taken of each stratum that must be everywhere, and `later` are left.
+        """
+        inverse, holds = self._holds(self.groups[among], among)
+        counts = np.zeros((len(holds), len(sizes)), np.int64)
+        np.add.at(counts, (inverse, self.strata[among]), 1)
+        chosen, order = np.zeros(len(holds), bool), rng.permutation(len(holds))
+        while len(able := order[_spared(holds, chosen, later)[order]]):
+            now = counts[chosen].sum(axis=0)
+            fits = (now + counts[able] <= sizes).all(axis=1)
+            lacking = able[holds[able][:, ~holds[chosen].any(axis=0)].any(axis=1)]
+            if fits.any():
+                chosen[able[np.argmax(fits)]] = True
+                continue
+            # none fits: one that comes nearer though it is too large, or that a stratum has nothing without
+            nearest = lacking if len(lacking) else able
+            distances = np.abs(now + counts[nearest] - sizes).sum(axis=1)
+            if not len(lacking) and distances.min() >= np.abs(now - sizes).sum():
+                break
+            chosen[nearest[np.argmin(distances)]] = True
+        return among[np.flatnonzero(chosen[inverse])]
+
+    def _holds(self, marks: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each sample's recording; (recordings, strata) bool: which has which that must be everywhere."""
+        names, inverse = np.unique(marks, return_inverse=True)
+        if not self.must:
+            return inverse, np.ones((len(names), 1), bool)
+        found = np.zeros((len(names), int(self.strata.max()) + 1), bool)
+        found[inverse, self.strata[among]] = True
+        return inverse, found[:, list(self.must.values())]
+
+
+def recording_notes(splits: Mapping[str, Split]) -> tuple[str, ...]:
+    """A note on how few recordings the samples come from; none where that is not known."""
+    counts = {name: len(np.unique(split.groups)) for name, split in splits.items() if split.groups is not None}
+    if not counts:
+        return ()
+    shares = ", ".join(f"{name} {len(splits[name])} of {count}" for name, count in counts.items())
+    return (
+        f"samples of recordings: {shares}; none stands in two splits. Samples of one recording resemble one another, "
+        "so intervals of accuracies are narrower than so few recordings warrant",
+    )
+
+
+def _spared(holds: np.ndarray, chosen: np.ndarray, later: int) -> np.ndarray:
+    """Which recordings may still be taken, so that every class they have keeps `later` others."""
+    left = holds[~chosen].sum(axis=0)
+    spared: np.ndarray = ~chosen & ((left > later) | ~holds).all(axis=1)
+    return spared
+
+
+Prints = dict[str, list[bytes]]
+
+_EARLIER = (("train", ("validation", "test")), ("validation", ("test",)))
+_SHOWN = 5
+
+
+def fingerprints(x: np.ndarray) -> list[bytes]:
+    """16 bytes per sample that are equal where the samples' bytes are."""
+    rows = (np.ascontiguousarray(sample).data for sample in np.asarray(x))
+    return [hashlib.blake2b(row, digest_size=16).digest() for row in rows]
+
+
+def same_as(prints: list[bytes]) -> np.ndarray:
+    """For each sample the index of the first one with the same content, itself where it is the first."""
+    first: dict[bytes, int] = {}
+    return np.fromiter((first.setdefault(one, index) for index, one in enumerate(prints)), np.int64, len(prints))
+
+
+def resolve_overlap(pools: Pools, prints: Prints, rule: Literal["error", "drop"]) -> tuple[Pools, Prints]:
+    """Refuse, or drop from the earlier split, what stands in two given splits: test stays whole, then validation."""
+    splits, notes = pools.given(), []
+    for name, later in _EARLIER:
+        others = {one: other for other in later if other in prints for one in prints[other]}
+        shared = [index for index, one in enumerate(prints.get(name, ())) if one in others]
+        if not shared:
+            continue
+        where = " and ".join(sorted({others[prints[name][index]] for index in shared}))
+        problem = f"overlap: {len(shared)} of {len(prints[name])} samples of {name} are also in {where}"
+        first = ", ".join(map(str, shared[:_SHOWN])) + (", …" if len(shared) > _SHOWN else "")
+        if rule == "error":
+            raise DataError(
+                f"{problem} (same content; indices in {name}: {first}); "
+                f"remove them, or set data.overlap to drop, which takes them out of {name}"
+            )
+        dropped = whole_recordings(shared, splits[name].groups)
+        kept = np.setdiff1d(np.arange(len(prints[name])), dropped)
+        if not len(kept):
+            raise DataError(f"{problem}, and nothing of {name} is left without them; give other samples")
+        splits[name] = splits[name].take(kept)
+        prints = {**prints, name: [prints[name][index] for index in kept]}
+        along = f", and {len(dropped) - len(shared)} more of their recordings" if len(dropped) > len(shared) else ""
+        notes.append(f"{problem}; dropped from {name} (indices {first}){along}")
+    return (pools.with_splits(splits, *notes), prints) if notes else (pools, prints)
+
+
+def check_disjoint(samples: dict[str, np.ndarray]) -> None:
+    """DataError where a sample stands in two splits, however it came there; `samples` (n, *sample) by split."""
+    where: dict[bytes, tuple[str, int]] = {}
+    for name, x in samples.items():
+        prints = fingerprints(x)
+        leaked = [(index, *where[one]) for index, one in enumerate(prints) if one in where]
+        if leaked:
+            index, other, place = leaked[0]
+            raise DataError(
+                f"leak: {len(leaked)} of {len(x)} samples of {name} are also in another split (same content; "
+                f"the first is sample {index}, in {other} sample {place}); accuracies on {name} are too high: "
+                f"take them out of {name} or out of {other}"
+            )
+        for index, one in enumerate(prints):
+            where.setdefault(one, (name, index))
+
+
+def copy_notes(y: np.ndarray, groups: np.ndarray) -> tuple[str, ...]:
+    """Notes on samples of one pool that have the same content; `groups` as `same_as` gives them."""
+    later = np.flatnonzero(groups != np.arange(len(groups)))
+    torn = int((y[later] != y[groups[later]]).sum())
+    notes = []
+    if len(later):
+        notes.append(f"{len(later)} samples of the train pool are copies of another; copies stay in one split")
+    if torn:
+        notes.append(f"{torn} of these copies carry another label than their original")
+    return tuple(notes)
+
+
+Notes = tuple[str, ...]
+
+
+def anomalies_leave_train(
+    left: np.ndarray, y: np.ndarray, groups: np.ndarray, taken: dict[str, np.ndarray], random: np.random.Generator
+) -> tuple[np.ndarray, Notes]:
+    """What is left of the pool without its anomalies; they are added to `taken`, all indices into the pool.
+
+    y (n,) 0 or 1; groups (n,), equal for samples that must stay together.
+
+    What a train pool has of them goes to the splits that were taken out of it, half each where both were. Where it has
+    none, as in folders of train/normal and test/anomaly, validation is lent half of those of the given test split.
+    """
+    count = int((y[left] == 1).sum())
+    if not count:
+        return left, ()
+    leaving = left[np.isin(groups[left], groups[left[y[left] == 1]])]
+    normal, more = np.setdiff1d(left, leaving), len(leaving) - count
+    moved = f"{count} anomalies of train" + (f", with {more} normal samples of their recordings," if more else "")
+    if not taken:
+        return normal, (f"{moved} were left out: the network learns from normal samples alone",)
+    names = sorted(taken)
+    order = random.permutation(np.unique(groups[leaving]))
+    for place, name in enumerate(names):
+        mine = leaving[np.isin(groups[leaving], order[place :: len(names)])]
+        taken[name] = np.union1d(taken[name], mine)
+    return normal, (f"{moved} went to {' and '.join(names)}",)
+
+
+def share_anomalies(splits: dict[str, Split], random: np.random.Generator) -> tuple[dict[str, Split], Notes]:
+    """The splits, half of test's anomalies moved to a validation that has none."""
+    validation, test = splits["validation"], splits["test"]
+    groups = same_as(fingerprints(test.x))
+    if test.groups is not None:
+        groups = connected_components(groups, test.groups)
+    order = random.permutation(np.unique(groups[test.y == 1]))
+    if validation.y.any() or len(order) < 2:
+        return splits, ()
+    moved = np.isin(groups, order[: len(order) // 2])
+    joined = validation.joined(test.take(np.flatnonzero(moved)))
+    mixed = joined.take(random.permutation(len(joined)))
+    note = f"{int(test.y[moved].sum())} of test's {int(test.y.sum())} anomalies went to validation, which had none"
+    return {**splits, "validation": mixed, "test": test.take(np.flatnonzero(~moved))}, (note,)

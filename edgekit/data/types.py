@@ -93,19 +93,19 @@ class Split:
         return len(self.y)
 
     def take(self, indices: np.ndarray) -> Split:
-        """A copy of some samples, in the order of `indices`; of a large memory map it is on disk (`data/mapped.py`)."""
-        from edgekit.data import mapped
+        """A copy of some samples, in the order of `indices`; that of a large memory map is on disk."""
+        from edgekit.data import memory_map
 
         groups, starts = (None if each is None else each[indices] for each in (self.groups, self.starts))
-        return Split(mapped.take(self.x, indices), self.y[indices], groups, starts)
+        return Split(memory_map.take(self.x, indices), self.y[indices], groups, starts)
 
     def joined(self, other: Split) -> Split:
         """A copy of both, the other's samples behind; recordings and times are known where they are of both."""
         import numpy as np
 
-        from edgekit.data import mapped
+        from edgekit.data import memory_map
 
-        x, y = mapped.join(self.x, other.x), np.concatenate([self.y, other.y])
+        x, y = memory_map.join(self.x, other.x), np.concatenate([self.y, other.y])
         marks = ((getattr(self, name), getattr(other, name)) for name in ("groups", "starts"))
         groups, starts = (None if a is None or b is None else np.concatenate([a, b]) for a, b in marks)
         return Split(x, y, groups, starts)

@@ -101,8 +101,7 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
     import torch
 
     from edgekit.models import store
-    from edgekit.models.eager import eager_input
-    from edgekit.models.joined import joined
+    from edgekit.models.eager import eager_input, joined
 
     torch.set_num_threads(1)
 
@@ -132,7 +131,7 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
     """A file's own interpreter on one thread; Keras is imported as it is opened."""
     import numpy as np
 
-    from edgekit.models.files import input_layout, standalone, wanted
+    from edgekit.models.files import interface, standalone, task_outputs
     from edgekit.runner.preprocess.transform import pipeline
 
     assert spec.source is not None
@@ -154,9 +153,9 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
         return _class_answer(spec, int(found.argmax()), found.tolist())
 
     def load(folder: Path) -> Steps:
-        sample = input_layout.channels_last(spec.input_shape)
-        needed = wanted.of(spec.task, spec.num_classes, sample)
-        opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, wanted=needed)
+        sample = interface.channels_last(spec.input_shape)
+        needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
+        opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, needed=needed)
         arrange = opened.layout.arrange
         return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
 

@@ -12,7 +12,7 @@ import numpy as np
 from edgekit.core.budget import BASELINE, Budget
 from edgekit.core.tasks import Task
 from edgekit.data.paths import expand
-from edgekit.models.files import detect, standalone, wanted
+from edgekit.models.files import detect, standalone, task_outputs
 from edgekit.models.files.interface import Tensors
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training.teachers import model_file
@@ -37,7 +37,7 @@ class RivalFile:
     def call(self, raw: np.ndarray, threads: int = 1) -> Callable[[], object]:
         """One inference of `raw` (1, *sample), as the variants are called."""
         prepared = pipeline(self.preprocess)(raw)
-        needed = wanted.of(self.task, self.classes, prepared.shape[1:])
+        needed = task_outputs.for_task(self.task, self.classes, prepared.shape[1:])
         opened = standalone.open(Path(self.path), self.kind, prepared.shape[1:], threads, self.tensors, needed)
         return opened.call(prepared)
 

@@ -10,7 +10,7 @@ import numpy as np
 from torch import nn
 
 from edgekit.models.eager import eager_call
-from edgekit.models.files import input_layout, standalone, wanted
+from edgekit.models.files import interface, standalone, task_outputs
 from edgekit.models.spec import ModelSpec
 
 
@@ -26,6 +26,6 @@ def opener(
     assert spec.source is not None
     path, kind = folder / spec.source.file, spec.source.kind
     sample = x.transpose(0, 2, 3, 1) if x.ndim == 4 else x
-    shape = input_layout.channels_last(spec.input_shape)
-    needed = wanted.of(spec.task, spec.num_classes, shape)
+    shape = interface.channels_last(spec.input_shape)
+    needed = task_outputs.for_task(spec.task, spec.num_classes, shape)
     return lambda: standalone.open(path, kind, shape, threads, spec.tensors, needed).call(sample)

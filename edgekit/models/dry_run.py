@@ -14,9 +14,8 @@ from torch.utils.hooks import RemovableHandle
 
 from edgekit.core.errors import ModelError
 from edgekit.models import output_check, store
-from edgekit.models.eager import eager_input
-from edgekit.models.joined import joined
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.eager import eager_input, joined
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.reparameterize import is_mergeable, merge
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure

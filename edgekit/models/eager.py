@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from edgekit.models.joined import joined
+from edgekit.runner import output_vector
 from edgekit.runner.preprocess.transform import apply, to_layout
+
+
+def joined(outputs: Any) -> Tensor:
+    """One tensor (N, …) of a network's output, or of its several ones."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    if output_vector.alike([each.shape[1:] for each in outputs]):
+        return torch.cat(list(outputs), dim=-1)
+    return torch.cat([each.flatten(1) for each in outputs], dim=1)
 
 
 @contextmanager

@@ -2,18 +2,24 @@
 
 `x.view(-1, n)` behind a convolution, `as_strided` and the like are right on contiguous tensors alone, and so is a
 convolution over three axes. What was found out about a network is kept with it and with its copies.
+
+oneDNN in the torch 2.13 CPU build has a memory fault, which `strided_pointwise_as_slices` avoids. The weight gradient
+of a strided 1×1 convolution with fewer input channels than the vector width (16 floats) writes past its workspace
+(uxlfoundation/oneDNN issue 6035). Residual shortcuts of narrow or pruned ResNets crash in `backward`, or get wrong
+gradients. Slicing first and convolving with stride 1 computes the same, bit for bit.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.joined import joined
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.eager import joined
 
 CHANNELS_LAST, CONTIGUOUS = torch.channels_last, torch.contiguous_format
 IMAGE_AXES = 4
@@ -141,3 +147,36 @@ def _has_image_weights(module: nn.Module) -> bool:
 def _sample(x: Tensor, layout: torch.memory_format) -> Tensor:
     """A copy, for a network may write on its input."""
     return x.clone(memory_format=layout) if x.ndim == IMAGE_AXES else x.clone()
+
+
+VECTOR_FLOATS = 16
+
+
+@contextmanager
+def strided_pointwise_as_slices(module: nn.Module) -> Iterator[None]:
+    """Inside, the convolutions concerned slice their input and have stride 1; afterwards they are as they were."""
+    changed: list[tuple[nn.Conv2d, Any, Any]] = []
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d) and _concerned(layer):
+            changed.append((layer, layer.stride, layer.register_forward_pre_hook(_slicer(layer))))
+            layer.stride = (1, 1)
+    try:
+        yield
+    finally:
+        for layer, stride, hook in changed:
+            hook.remove()
+            layer.stride = stride
+
+
+def _concerned(layer: nn.Conv2d) -> bool:
+    pointwise = layer.kernel_size == (1, 1) and layer.padding in ((0, 0), "valid")
+    return pointwise and layer.stride != (1, 1) and layer.in_channels // layer.groups < VECTOR_FLOATS
+
+
+def _slicer(layer: nn.Conv2d) -> Any:
+    rows, columns = layer.stride
+
+    def slice_input(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (inputs[0][..., ::rows, ::columns],)
+
+    return slice_input

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError, with_article
 from edgekit.models.spec import ModelSpec
@@ -96,3 +96,24 @@ def _instead(out: Any) -> str:
     if out is None:
         return "let forward end with a return"
     return "return the tensor itself" if isinstance(out, tuple | list) else "return a tensor"
+
+
+SHARED_SCALE = (
+    "boxes and logits are one output, which int8 of TFLite and ONNX gives one scale: the wider range costs the other "
+    "its precision; let forward return (boxes, logits)"
+)
+
+
+def shared_scale_note(module: nn.Module, spec: ModelSpec, x: Tensor) -> str:
+    """What to do about a detector that joins its two outputs; an empty text for all other networks.
+
+    `x`: inputs (n, *input). The network is left in the mode that it was in.
+    """
+    if spec.task != "detection":
+        return ""
+    mode = module.training
+    try:
+        with torch.no_grad():
+            return SHARED_SCALE if isinstance(module.eval()(x[:1]), Tensor) else ""
+    finally:
+        module.train(mode)

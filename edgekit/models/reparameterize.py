@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ModelError
 from edgekit.models import memory_layout
-from edgekit.models.joined import joined
+from edgekit.models.eager import joined
 from edgekit.models.several_inputs import SeveralInputs
 from edgekit.models.spec import ModelSpec
 from edgekit.models.user_errors import FAULTS, failure

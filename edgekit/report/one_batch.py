@@ -45,7 +45,7 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
     x = eager_input(data.train.x[:BATCH], spec.preprocess)
     wanted = x if tasks.named(data.task).RECONSTRUCTS else torch.tensor(data.train.y[:BATCH])
     with torch.no_grad():
-        from edgekit.models.joined import joined
+        from edgekit.models.eager import joined
 
         return joined(student(x)), joined(teacher(x)), wanted
 
@@ -107,7 +107,7 @@ def quantized_weight(quantize: Artifact) -> QuantizedWeight:
 
     from edgekit.models import store
     from edgekit.models.quantized import rebuild
-    from edgekit.stages.quantize.layers import quantized_layers
+    from edgekit.stages.quantize.ptq import quantized_layers
 
     network = rebuild(quantize.path / "model", quantize.path / "nncf")
     spec = store.read_spec(quantize.file("model/model.json").parent)

@@ -19,9 +19,8 @@ from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file
 from edgekit.search.study import as_json, differing
 from edgekit.workbook import config_file
+from edgekit.workbook.config_file import RunConfig, beside
 from edgekit.workbook.plan import Plan, load_plan
-from edgekit.workbook.run_config import RunConfig
-from edgekit.workbook.sections import beside
 
 CACHE = "cache"
 """Beside study.json: where the trials' stages lie by their keys, so that a run of a taken config computes none anew."""

@@ -37,7 +37,7 @@ from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
 from edgekit.training import resume
-from edgekit.training.evaluate import answered
+from edgekit.training.predict import answered
 from edgekit.workbook import state
 from edgekit.workbook.config_file import join_settings
 from edgekit.workbook.plan import Plan, load_plan, make_importable

@@ -48,7 +48,7 @@ def torch_outputs(
     import torch
 
     from edgekit.models import store
-    from edgekit.models.joined import joined
+    from edgekit.models.eager import joined
     from edgekit.models.user_errors import running
 
     module, spec = store.load(model_folder)

@@ -6,10 +6,11 @@ a factor for each output channel, which folding changes, and up to the order ins
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Layer:
     weights: tuple[np.ndarray, ...]
 
 
-def read(model_folder: Path, names: Sequence[str]) -> list[Layer]:
+def read_layers(model_folder: Path, names: Sequence[str]) -> list[Layer]:
     """The named modules of a saved network; ConversionError for one that it has not or that holds no weights."""
     if not names:
         return []
@@ -79,3 +80,15 @@ def _same(weight: np.ndarray, constant: np.ndarray) -> bool:
     alive = (lengths[0] > 0) & (lengths[1] > 0)  # a factor of nothing leaves nothing to compare
     one, other = one[alive] / lengths[0][alive, None], other[alive] / lengths[1][alive, None]
     return bool(alive.any() and np.allclose(one, other, rtol=0, atol=EQUAL))
+
+
+Row = TypeVar("Row")
+
+
+def rows_or_none(what: str, read: Callable[[], Iterable[Row]]) -> tuple[Row, ...]:
+    """What `read` finds in a file; nothing, and a line on standard error, where it fails for whatever reason."""
+    try:
+        return tuple(read())
+    except Exception as error:  # parsers of files and interpreters raise what they like
+        print(f"{what} could not be read: {type(error).__name__}: {error}; the file is kept", file=sys.stderr)
+        return ()

@@ -11,9 +11,9 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models import files
-from edgekit.models.files import input_layout, wanted
+from edgekit.models.files import interface, task_outputs
 from edgekit.models.files.compatibility import file_refusal
-from edgekit.models.files.wanted import Wanted
+from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.models.spec import Source, read_spec
 
 QUANTIZED = "int8"
@@ -25,13 +25,13 @@ FLOAT = "fp32"
 class ModelFile:
     """The file at `path`; `input_shape` is (C, H, W) or (F,), whatever order it has itself.
 
-    `wanted` says what it gives, and in which order its outputs come.
+    `needed` says what it gives, and in which order its outputs come.
     """
 
     path: Path
     source: Source
     input_shape: tuple[int, ...]
-    wanted: Wanted = wanted.ANY
+    needed: TaskOutputs = task_outputs.ANY_OUTPUT
 
     @property
     def _module(self) -> Any:
@@ -66,16 +66,16 @@ class ModelFile:
 
     def layout(self, shape: Sequence[int]) -> str:
         """NHWC, NCHW or NC: how an input of that shape (batch first) stands."""
-        return input_layout.find(shape, self.sample_shape).order
+        return interface.find_layout(shape, self.sample_shape).order
 
     def arrange(self, x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """Samples (n, C, H, W) or (n, F) as an input of that shape takes them."""
-        return input_layout.find(shape, self.sample_shape).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
+        return interface.find_layout(shape, self.sample_shape).arrange(x.transpose(0, 2, 3, 1) if x.ndim == 4 else x)
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
         """(H, W, C), (F,) or (time, channels)."""
-        return input_layout.channels_last(self.input_shape)
+        return interface.channels_last(self.input_shape)
 
 
 def read(model_folder: Path) -> ModelFile | None:
@@ -83,7 +83,7 @@ def read(model_folder: Path) -> ModelFile | None:
     spec = read_spec(model_folder)
     if spec.source is None or spec.source.kind == "exported":
         return None
-    needed = wanted.of(spec.task, spec.num_classes, input_layout.channels_last(spec.input_shape))
+    needed = task_outputs.for_task(spec.task, spec.num_classes, interface.channels_last(spec.input_shape))
     return ModelFile(model_folder / spec.source.file, spec.source, spec.input_shape, needed)
 
 

@@ -101,9 +101,9 @@ def export(
 
 def _write(step: Step, target: str, folder: Path) -> list[Path]:
     """The files of a target, held against PyTorch."""
-    writer: Any = importlib.import_module(f"edgekit.targets.{target}.step")
+    writer: Any = importlib.import_module(f"edgekit.targets.{target}.convert")
     try:
-        paths: list[Path] = writer.write(step, folder)
+        paths: list[Path] = writer.write_step(step, folder)
     except (ConversionError, ModelError):
         raise
     except Exception as error:  # the converters' errors share no base class

@@ -19,24 +19,40 @@ from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.precision import resolved
 from edgekit.models import memory_layout
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training import batches, checkpoint, losses, memory
-from edgekit.training.ahead import ahead
-from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.moving_average import MovingAverage
+from edgekit.training import batches, checkpoint, losses, torch_settings
+from edgekit.training.batches import made_in_a_thread
+from edgekit.training.checkpoint import Checkpoint, MovingAverage
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.precision import computing_in
-from edgekit.training.predict import EVALUATION_BATCH, Steps, on, pick_device, scores_of, to_input
-from edgekit.training.prepared import Inputs
-from edgekit.training.reproducible import reproducible
-from edgekit.training.schedule import learning_rate_at
+from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, on, pick_device, scores_of, to_input
 from edgekit.training.shares.division import threads_of_a_share
 from edgekit.training.shares.sharing import check_positives, sharing
 from edgekit.training.shares.team import Team
+from edgekit.training.torch_settings import computing_in, reproducible
 
 if TYPE_CHECKING:
     from edgekit.data import Data
+
+
+def learning_rate_at(step: int, total: int, schedule: str = "cosine", warmup_share: float = 0.1) -> float:
+    """Factor of the peak rate at a step: linear over the warm-up's share, then half a cosine or a line down to zero.
+
+    `constant` stays at the peak.
+
+    Warm-up: Goyal et al. 2017, "Accurate, Large Minibatch SGD". Cosine: Loshchilov & Hutter, "SGDR: Stochastic Gradient
+    Descent with Warm Restarts", ICLR 2017, without restarts.
+    """
+    warm = max(1, round(total * warmup_share))
+    if step < warm:
+        return (step + 1) / warm
+    done = (step - warm) / max(1, total - warm)
+    if schedule == "constant":
+        return 1.0
+    if schedule == "linear":
+        return 1 - done
+    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
+
 
 ALONE = TrainingOptions.model_validate({})
 MOMENTUM, SETTLED_RATE = 0.9, 0.2
@@ -92,7 +108,7 @@ def fit(
     is saved after each epoch, and a training that was stopped resumes from there to the same bits. Then `on_epoch` is
     called for the new epochs only. It stops after `until` epochs, where that is fewer. With `training.shares` above 1
     the bits are others, and those of any number of processes: see `edgekit.training.shares`. So are they with another
-    `training.precision`: see `edgekit.training.precision`.
+    `training.precision`: see `edgekit.training.torch_settings`.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -111,7 +127,7 @@ def fit(
     home = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
     memory_layout.detect_for_training(module, on(home, example_made))
     with (
-        memory.kept(),
+        torch_settings.keep_freed_memory(),
         reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
         sharing(shares, module, distillation, data.task, example_made, where, seed, precision) as team_of,
         strided_pointwise_as_slices(module),
@@ -236,7 +252,7 @@ class _Loop:
         self.module.train()
         total = torch.zeros((), device=self.device)
         self.aim.begin(epoch, self.random)
-        with closing(ahead(self.batches.epoch(self.random))) as coming:
+        with closing(made_in_a_thread(self.batches.epoch(self.random))) as coming:
             for number, (made, labels) in enumerate(coming):
                 shown.at(epoch - 1 + number / self.steps_per_epoch)
                 loss = self._gradient(made, labels)

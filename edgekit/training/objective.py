@@ -19,9 +19,9 @@ from edgekit.core import tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ModelError
 from edgekit.core.tasks import Task
-from edgekit.data import mapped
+from edgekit.data import memory_map
+from edgekit.models.eager import joined
 from edgekit.models.features import Features
-from edgekit.models.joined import joined
 from edgekit.training import batches, losses
 from edgekit.training.losses import LossOptions, Outputs, hints, soft_targets
 from edgekit.training.teacher_cache import TeacherCache
@@ -224,7 +224,7 @@ def _ahead(
     """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
     count = sum(part.stop - part.start for part in batches.parts(len(data.train.y), options.batch_size))
     with tempfile.TemporaryDirectory(prefix="edgekit-epoch-") as folder:
-        samples = mapped.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
+        samples = memory_map.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
         return model_file.logits(
             teacher,
             samples,

@@ -8,6 +8,8 @@ on from its checkpoint. Threads are those of the key, for their number decides t
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import shutil
 import time
@@ -17,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from edgekit.core import progress, subprocesses
 from edgekit.core.config import TrainingOptions, TrainOptions
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.data import Data, handed
+from edgekit.data import Data, Split, memory_map
 from edgekit.models import dry_run, store
 from edgekit.models.spec import ModelSpec
 from edgekit.runner.files import make_folder
@@ -33,6 +36,70 @@ from edgekit.training.objective import Distillation
 from edgekit.training.teachers import ensemble
 from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.model_file import TeacherFile
+
+_FILE = "data.json"
+_SPLITS = ("train", "calibration", "validation")
+_ARRAYS = ("x", "y", "groups", "starts")
+_FACTS = (
+    "classes",
+    "kind",
+    "digest",
+    "notes",
+    "sample_rate_hz",
+    "columns",
+    "input_path",
+    "task",
+    "background",
+    "tensors",
+)
+_TUPLES = ("classes", "notes", "columns", "input_path", "tensors")
+
+
+def write_data(data: Data, folder: Path) -> None:
+    """Everything but the test split, which no training sees.
+
+    Arrays in memory are written once and mapped by every reader. Those that look into a mapped file go by their place.
+    """
+    folder.mkdir()
+    arrays = {
+        f"{split}_{name}": _written(getattr(getattr(data, split), name), folder / f"{split}_{name}.npy")
+        for split in _SPLITS
+        for name in _ARRAYS
+    }
+    members = {name: base64.b64encode(content).decode() for name, content in data.members.items()}
+    facts = {name: getattr(data, name) for name in _FACTS}
+    (folder / _FILE).write_text(json.dumps({"facts": facts, "members": members, "arrays": arrays}), encoding="utf-8")
+
+
+def read_data(folder: Path) -> Data:
+    """The data that were written there, without a test split."""
+    found: dict[str, Any] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = {
+        name: tuple(value) if name in _TUPLES and value is not None else value for name, value in found["facts"].items()
+    }
+    splits: dict[str, Any] = {
+        split: Split(*(_read(found["arrays"][f"{split}_{name}"], folder / f"{split}_{name}.npy") for name in _ARRAYS))
+        for split in _SPLITS
+    }
+    members = {name: base64.b64decode(content) for name, content in found["members"].items()}
+    return Data(**splits, **facts, members=members)
+
+
+def _written(x: np.ndarray | None, path: Path) -> Any:
+    """Where the array is: None, its place in a mapped file, or `path`, where it is now."""
+    if x is None:
+        return None
+    if (place := memory_map.place(x)) is not None:
+        return place
+    np.save(path, x, allow_pickle=False)
+    return "here"
+
+
+def _read(where: Any, path: Path) -> Any:
+    if where is None:
+        return None
+    return np.load(path, mmap_mode="r", allow_pickle=False) if where == "here" else memory_map.reopened(*where)
+
 
 PARALLEL = "EDGEKIT_PARALLEL"
 """Environment variable: how many trainings of a stage may run at once; `edgekit run --parallel` sets it."""
@@ -105,7 +172,7 @@ def ahead(trainings: Sequence[Training], data: Data, home: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a stage that was killed
     try:
         make_folder(folder)
-        handed.write(data, folder / "data")
+        write_data(data, folder / "data")
         _run(waiting, count, folder)
     except OSError as error:
         print(f"{count} side by side: {error.strerror or error}; the stage goes on with one after another")
@@ -214,4 +281,4 @@ class _Running:
 
 def train(fields: dict[str, Any], folder: str) -> None:
     """In the process: one training, to its end."""
-    _from_json(fields, Path(folder)).fit(handed.read(Path(folder) / "data"))
+    _from_json(fields, Path(folder)).fit(read_data(Path(folder) / "data"))

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, Resour
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
 from edgekit.runner.files import discard, make_folder, move, write_atomically
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.workbook import receipts
+from edgekit.workbook import state
 from edgekit.workbook.attempts import ENDED, last_begun
 from edgekit.workbook.plan import Plan, workbook_folder
 from edgekit.workbook.stage import COMMAND, FORCE
@@ -82,7 +82,7 @@ def execute(
     started = time.monotonic()
     try:
         make_folder(notebooks)
-        receipts.remove(notebooks, step.stage)
+        state.remove_receipt(notebooks, step.stage)
         failed.unlink(missing_ok=True)
         try:
             _papermill(step, working, failed, notebooks / f"{step.stage}.log", forced)
@@ -103,7 +103,7 @@ def execute(
 
 
 def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float) -> None:
-    receipts.write(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
+    state.write_receipt(notebooks, artifact, step.source, executed, exit_code, time.monotonic() - started)
 
 
 def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool) -> None:
@@ -213,3 +213,39 @@ def _kernel_environment(forced: str) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+FIELD = "08_field.ipynb"
+"""Reads field reports; parameter `reports`, a folder."""
+SEARCH = "00_search.ipynb"
+"""Reads a study; parameter `study`, its file or folder."""
+CELL_LIMIT_S = 600
+
+
+def execute_side_notebook(notebook: str, parameters: Mapping[str, str], out: Path) -> None:
+    """Write the executed copy to `out`; StageError where a cell fails, and then `out` is not touched."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    from edgekit.workbook.kernel import Kernel
+
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    make_folder(out.parent)
+    working = out.with_name(f".{out.stem}.partial.ipynb")
+    try:
+        with quiet_native():
+            papermill.execute_notebook(
+                workbook_folder("notebooks") / notebook,
+                working,
+                parameters=dict(parameters),
+                kernel_name="python3",
+                kernel_manager_class=Kernel,
+                execution_timeout=CELL_LIMIT_S,
+                progress_bar=False,
+            )
+    except PapermillExecutionError as error:
+        raise StageError(f"{notebook}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}") from None
+    else:
+        move(working, out)
+    finally:
+        discard(working)

@@ -26,10 +26,19 @@ from edgekit.data.paths import expand
 from edgekit.models.files import compatibility, detect
 from edgekit.runner.errors import RunnerError
 from edgekit.training.teachers.model_file import check_task
-from edgekit.workbook import config_file, references
-from edgekit.workbook.config_file import join_settings, split_settings
-from edgekit.workbook.run_config import RunConfig
-from edgekit.workbook.sections import beside, for_stage, is_scalar, own_fields, parse_stage, section_of, shared_options
+from edgekit.workbook import config_file
+from edgekit.workbook.config_file import (
+    RunConfig,
+    beside,
+    for_stage,
+    is_scalar,
+    join_settings,
+    own_fields,
+    parse_stage,
+    section_of,
+    shared_options,
+    split_settings,
+)
 
 
 def workbook_folder(name: str) -> Path:
@@ -133,7 +142,7 @@ def _sections(path: Path, given: dict[str, Any]) -> tuple[RunConfig, dict[str, S
     """Every section of a config, checked; ConfigError lists the faults of all of them."""
     faults = Faults()
     run: RunConfig = faults.of(lambda: check(RunConfig, given, "")) or _rest(given)
-    run = faults.of(lambda: references.looked_up(path, run)) or run
+    run = faults.of(lambda: config_file.referenced(path, run)) or run
     shared = shared_options(run)
     stages: dict[str, Any] = {}
     for stage in faults.of(lambda: stages_of(run)) or ():
@@ -179,7 +188,7 @@ def agree(plan: Plan) -> None:
         faults.add(f"preprocess: {error}")
     faults.of(lambda: _reached(plan))
     faults.of(lambda: _teach_together(plan))
-    faults.of(lambda: references.agree(plan.run.budget, plan.stages))
+    faults.of(lambda: config_file.agree_with_references(plan.run.budget, plan.stages))
     for config in plan.stages.values():
         faults.of(config.agree)
     faults.raise_all()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from edgekit.core import subprocesses
+from edgekit.core import replay, subprocesses
 from edgekit.core.errors import DataError, ModelError, ResourceError
 from edgekit.workbook.plan import Plan
 
@@ -50,3 +51,22 @@ def _not_checked(ended: subprocesses.Ended, at: str, limit_s: float) -> dict[str
     if not ended.code:
         raise kind(f"{at}: ends Python with exit code 0, as os._exit does; remove that call")
     return {NOT_CHECKED: ended.cause("the preflight process")}
+
+
+def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) -> str:
+    """In words, where latency is judged; ConfigError where the config names devices that no file does.
+
+    A run in `folder` that replays what was decided asks no device. `ask`: each must answer now, rather than after
+    hours of training; the error begins with the name of one that does not.
+    """
+    benchmark: Any = plan.stages["benchmark"]
+    if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
+        return ""
+    from edgekit.fleet.devices.deciding import deciding_hosts  # all that SSH needs, and most runs do without
+
+    found = deciding_hosts(benchmark.hosts, benchmark.where)
+    if ask:
+        from edgekit.fleet.devices.turns import greet
+
+        greet(found)
+    return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"

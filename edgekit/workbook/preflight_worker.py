@@ -15,9 +15,9 @@ from edgekit.data import load as load_data
 from edgekit.data.checks import preprocessed_shape
 from edgekit.runner.errors import RunnerError
 from edgekit.stages.bundle import streams
+from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.preflight import ACCURACY, AT
-from edgekit.workbook.sections import check_sample_counts
 
 SAMPLES = 4
 FILE_LIMIT_S = 60.0
@@ -91,7 +91,7 @@ def _file(plan: Plan, data: Data) -> str:
 
 
 def _baseline(plan: Plan, data: Data) -> str:
-    from edgekit.models import dry_run, shared_scale, store
+    from edgekit.models import dry_run, output_check, store
     from edgekit.models.eager import eager_input
     from edgekit.models.from_artifact import spec_for
 
@@ -103,7 +103,7 @@ def _baseline(plan: Plan, data: Data) -> str:
     dry_run.check(module, spec, x, trains=not plan.weights)
     parameters = sum(parameter.numel() for parameter in module.parameters())
     trained = f"weights of {plan.weights.name}" if plan.weights else "to be trained"
-    shared = shared_scale.note(module, spec, x)
+    shared = output_check.shared_scale_note(module, spec, x)
     return f"{parameters:,} parameters, {trained}; answers these samples{f'; {shared}' if shared else ''}"
 
 

@@ -22,9 +22,9 @@ from edgekit.data.types import MOST_CALIBRATION
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle import MANIFEST, Bundle
 from edgekit.runner.files import make_folder
+from edgekit.workbook.config_file import SAMPLES_OF, stage_config
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import run
-from edgekit.workbook.sections import SAMPLES_OF, stage_config
 
 RECORDED = {
     "config": dict,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from edgekit import __version__
 from edgekit.core import earlier_bundles, lock
-from edgekit.core.errors import (
-    BudgetMissed,
-    BudgetUnreachable,
-    ConfigError,
-    EdgekitError,
-    ResourceError,
-)
+from edgekit.core.errors import NO_RESOURCES, BudgetMissed, BudgetUnreachable, ConfigError, EdgekitError, ResourceError
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.result import FORMAT, SCHEMA, Result, check
 from edgekit.core.terminal_progress import Watch, watching
@@ -26,13 +23,13 @@ from edgekit.measure import lane
 from edgekit.report import html
 from edgekit.report import result as results
 from edgekit.report.result import RESULT, is_current
-from edgekit.workbook import attempts, deciding, run_guards, state
+from edgekit.runner.files import make_folder
+from edgekit.workbook import attempts, preflight, state
 from edgekit.workbook.attempts import next_command
 from edgekit.workbook.plan import Plan, agree, make_importable
 from edgekit.workbook.shared_cache.in_run import RunCaches
 from edgekit.workbook.stage import RUN_LOCK
-from edgekit.workbook.stage_states import StageStates
-from edgekit.workbook.state import DataDigest, StageState
+from edgekit.workbook.state import DataDigest, StageState, StageStates
 
 PLAN = ".plan.json"
 """Config and settings of the last run in a folder, for `edgekit status`."""
@@ -82,14 +79,14 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
         shared.give_finished(plan, folder, data.digest if data else None)
         return Ended(found, False, drawn)
     agree(plan)
-    run_guards.writable(folder)
+    writable(folder)
     with (
-        run_guards.lack_of_resources(folder),
+        lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
         lane.of_this_machine(),
-        run_guards.sigterm_as_interrupt(),
+        sigterm_as_interrupt(),
     ):
-        run_guards.tidy(folder)
+        tidy(folder)
         write_json(folder / PLAN, {"config": str(plan.path), "settings": plan.settings})
         with Watch(folder) as watch:
             shared.say = partial(watch.say, say=say)
@@ -187,7 +184,7 @@ def _run_stages(
     shared.take_all(states, force, watch)
     with watch.during("preflight checks of data and networks", quietly=True):
         if "benchmark" in force or states.of("benchmark").state != "done":
-            deciding.check(plan, folder, ask=True)
+            preflight.check_deciding(plan, folder, ask=True)
         _preflight(plan, states, force, say)
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
@@ -293,3 +290,56 @@ def write_result(plan: Plan, folder: Path) -> Result:
     check(result)
     write_json(folder / RESULT, result)
     return result
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: ends like Ctrl-C, with another exit code."""
+
+
+def writable(folder: Path) -> None:
+    """Make the folder; ResourceError where nothing can be written there."""
+    probe = folder / f".writable.{os.getpid()}.tmp"
+    try:
+        make_folder(folder / "notebooks")
+        probe.write_bytes(b"\0")
+        probe.unlink()
+    except OSError as error:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+        raise ResourceError(
+            f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
+        ) from None
+
+
+def tidy(folder: Path) -> None:
+    """Remove half-written files of a killed process; the lock shows that nobody is writing them now."""
+    patterns = (".*.tmp", "notebooks/.*.tmp", "notebooks/.*.partial.ipynb", f"{html.BESIDE}/.*.tmp")
+    for left in [path for pattern in patterns for path in folder.glob(pattern)]:
+        left.unlink(missing_ok=True)
+
+
+@contextmanager
+def lack_of_resources(folder: Path) -> Iterator[None]:
+    """Turn a refusal of the disk between two notebooks into a ResourceError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_RESOURCES:
+            raise
+        raise ResourceError(
+            f"{error.filename or folder}: {error.strerror or error}; free space or choose another folder with --out"
+        ) from None
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """`kill` ends a run as Ctrl-C does: the kernel is stopped, the lock given back, what is sealed stays."""
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -14,8 +14,8 @@ from typing import Any
 
 from edgekit.core.errors import BudgetMissed, ConfigError, EdgekitError
 from edgekit.core.hashing import sha256_file
-from edgekit.workbook import run_guards
 from edgekit.workbook.plan import Plan, load_plan
+from edgekit.workbook.run import sigterm_as_interrupt
 from edgekit.workbook.workers import Work, open_pool
 
 FUNCTION = f"{__name__}:run_one"
@@ -81,7 +81,7 @@ def run_several(
         )
         for plan in plans
     ]
-    with run_guards.sigterm_as_interrupt(), open_pool(workers, on, out, on_line) as pool:
+    with sigterm_as_interrupt(), open_pool(workers, on, out, on_line) as pool:
         results = pool.run(
             works,
             lambda number, result: on_end(_summary(plans[number], result)),

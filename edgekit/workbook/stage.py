@@ -5,6 +5,7 @@ A notebook run by hand, by plain papermill or by `edgekit run` goes through `ope
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import os
@@ -18,7 +19,7 @@ from typing import Any
 
 from edgekit.core import artifacts, cache_key, lock, progress, subprocesses, telemetry
 from edgekit.core.artifacts import Artifact
-from edgekit.core.config import STAGES, StageConfig
+from edgekit.core.config import STAGES, StageConfig, refuse_secrets, suggest
 from edgekit.core.errors import ConfigError, EdgekitError, StageError
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder
 from edgekit.data import Data, fingerprint
@@ -26,16 +27,99 @@ from edgekit.data import load as load_data
 from edgekit.measure import lane
 from edgekit.training import resume
 from edgekit.workbook import origin, state
-from edgekit.workbook.parameters import injected, overrides, read
-from edgekit.workbook.plan import Plan, load_plan, make_importable
-from edgekit.workbook.sections import (
+from edgekit.workbook.config_file import (
     beside,
     check_sample_counts,
     for_stage,
+    is_scalar,
     own_fields,
     parse_stage,
     shared_options,
+    stage_config,
 )
+from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, load_plan, make_importable
+
+COMMON_PARAMETERS = ("config", "out", "settings")
+PAPERMILLS_CELL = "# Parameters\n"
+_COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settings": ""}
+
+
+def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in a notebook's `globals()`; ConfigError for one that the stage does not have."""
+    allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
+    meant = _assigned_as_parameters(namespace.get("In"))
+    found = {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
+    }
+    if meant is not None:
+        found = {name: value for name, value in found.items() if name in meant or name in allowed}
+    refuse_secrets(found)
+    for name in found:
+        if name not in allowed:
+            raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
+    for name in COMMON_PARAMETERS:
+        if not isinstance(found.setdefault(name, _COMMON_DEFAULTS[name]), str):
+            raise ConfigError(f"{name}: got {found[name]!r}; a text is wanted")
+    return found
+
+
+def _assigned_as_parameters(history: Any) -> set[str] | None:
+    """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
+
+    These are the cells run before the stage was first opened, and any that assigns `config`. What later cells assign
+    is the notebook's own business, so a notebook can be run again from any cell.
+    """
+    if not isinstance(history, list):
+        return None
+    names: set[str] = set()
+    opened = False
+    for source in history:
+        assigned = _assigned(source)
+        if not opened or "config" in assigned:
+            names |= assigned
+        opened = opened or "open_stage(" in source
+    return names
+
+
+def injected(history: Any) -> set[str]:
+    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
+    cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
+    return set().union(*(_assigned(source) for source in cells))
+
+
+def _assigned(source: str) -> set[str]:
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:  # a magic
+        return set()
+    targets: list[ast.expr] = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    targets += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+def overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
+    """The parameters that win over the config; says where the two differ, and which is taken.
+
+    One that was passed to papermill (`explicit`) wins even if it equals the workbook's default.
+    """
+    untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
+    configured = plan.scalars(stage)
+    found = {}
+    for name, value in scalars.items():
+        here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
+        if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
+            continue
+        unmodified = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
+        if unmodified and name not in explicit:
+            print(f'{here}: the config wins, because the cell is unmodified (or force it with settings = "…")')
+            continue
+        if name in configured:
+            print(f"{here}: the cell wins")
+        found[name] = value
+    return found
+
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
 os.environ.update(subprocesses.openmp_wait())  # in one that `edgekit run` did not start
@@ -144,7 +228,7 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     StageError
         The stage before has not been run.
     """
-    scalars = read(stage, parameters)
+    scalars = read_parameters(stage, parameters)
     config_path, out = find_config(str(scalars.pop("config"))), Path(str(scalars.pop("out")))
     plan = load_plan(config_path, str(scalars.pop("settings")))
     make_importable(plan)

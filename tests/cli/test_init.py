@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from edgekit.cli import init
 from edgekit.cli.app import app
-from edgekit.cli.init import config, sizes, steps
+from edgekit.cli.init import config, sizes
 from edgekit.core.artifacts import load as load_artifact
 from edgekit.core.tasks import TASKS, accuracy_drop
 from edgekit.data import load
@@ -187,11 +187,11 @@ def test_sounds_and_windows_have_a_candidate_of_their_own(kind: str, builder: st
 
 
 def test_only_classes_are_learned_by_candidates() -> None:
-    from edgekit.cli.init import networks
+    from edgekit.cli.init import sizes
 
-    assert networks.candidates("embedding", "image", (64, 64, 3)) == []
-    assert networks.candidates("regression", "window", (128, 3)) == []
-    assert len(networks.candidates("multi_label", "image", (64, 64, 3))) == 2
+    assert sizes.network_candidates("embedding", "image", (64, 64, 3)) == []
+    assert sizes.network_candidates("regression", "window", (128, 3)) == []
+    assert len(sizes.network_candidates("multi_label", "image", (64, 64, 3))) == 2
 
 
 def test_what_was_found_is_said(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_spectrogram_of_any_rate_and_length_is_one(rate_hz: int, seconds: floa
     from edgekit.runner.preprocess.steps import check
 
     samples = round(seconds * rate_hz)
-    step = steps.log_mel(samples, rate_hz)
+    step = sizes.log_mel(samples, rate_hz)
     frames, mels, _ = check([step], (samples,), "float32")
     assert mels == 40 and frames <= 201
     assert seconds < 0.1 or frames >= 5

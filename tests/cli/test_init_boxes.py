@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgekit.cli.init.inspect_boxes import MOST_PIXELS, sample_size
+from edgekit.cli.init.inspect_annotations import MOST_PIXELS, sample_size
 from edgekit.core.tasks import detection
 from edgekit.data import load
 from edgekit.models import store

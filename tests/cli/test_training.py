@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from edgekit.cli.training import training_processes
+from edgekit.cli.run import training_processes
 from edgekit.core.errors import ConfigError
 from edgekit.training.shares.environment import PROCESSES, processes
 from tests.conftest import TINY, run_edgekit

@@ -107,7 +107,7 @@ def test_the_cache_follows_xdg(tmp_path, monkeypatch):
     assert len(list((tmp_path / "xdg" / "edgekit").iterdir())) == 1
 
 
-@pytest.mark.parametrize("part", ["runner/input_path.py", "data/listed_pictures.py", "data/folder_layout.py"])
+@pytest.mark.parametrize("part", ["runner/input_path.py", "data/labelled_pictures.py", "data/folder_layout.py"])
 @pytest.mark.parametrize("kind", ["boxes", "masks"])
 def test_pictures_are_read_anew_where_the_code_that_places_or_chooses_them_changes(
     kind: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

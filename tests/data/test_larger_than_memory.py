@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.data import mapped
+from edgekit.data import memory_map
 from tests import requirements
 
 FEATURES, SAMPLES = 12_288, 5120
@@ -29,7 +29,7 @@ from edgekit.data import load, parse
 from edgekit.models.mlp import mlp
 from edgekit.runner.preprocess.transform import apply
 from edgekit.stages.quantize import ptq
-from edgekit.training.evaluate import evaluate
+from edgekit.training.predict import evaluate
 from edgekit.training.fit import fit
 from tests.training.test_fit import blobs, data_of, options
 
@@ -79,7 +79,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def limited(home: Path, split_mb: int) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        mapped.LIMIT: str(split_mb),
+        memory_map.LIMIT: str(split_mb),
         "OMP_NUM_THREADS": "1",
         "MALLOC_MMAP_THRESHOLD_": "131072",
     }

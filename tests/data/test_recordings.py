@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.core.errors import DataError
-from edgekit.data import Data, Pools, Split, checks, recordings, splits
+from edgekit.data import Data, Pools, Split, checks, splits
 from edgekit.data.sources.digits import Config
 
 
@@ -217,8 +217,8 @@ def test_too_few_recordings_of_the_ordinary_are_told() -> None:
 
 def test_united_follows_chains() -> None:
     one, other = np.array([0, 0, 2, 3, 4, 5]), np.array([7, 8, 8, 9, 9, 6])
-    assert recordings.connected_components(one, other).tolist() == [0, 0, 0, 3, 3, 5]
-    assert recordings.connected_components(np.zeros(0, int), np.zeros(0, int)).tolist() == []
+    assert splits.connected_components(one, other).tolist() == [0, 0, 0, 3, 3, 5]
+    assert splits.connected_components(np.zeros(0, int), np.zeros(0, int)).tolist() == []
 
 
 @pytest.mark.parametrize("groups", [np.arange(5), np.zeros(8), np.zeros((8, 1), int)])

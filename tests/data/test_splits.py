@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from edgekit.core.errors import DataError
 from edgekit.data import Pools, Split, splits
-from edgekit.data.overlap import same_as
 from edgekit.data.sources.digits import Config
+from edgekit.data.splits import same_as
 from edgekit.data.types import digest_of
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=8).map(np.array)

@@ -27,9 +27,8 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import TASKS
 from edgekit.data import arrays, source_names
 from edgekit.training import augmentations, losses
+from edgekit.workbook.config_file import RunConfig, stage_config
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.run_config import RunConfig
-from edgekit.workbook.sections import stage_config
 from tests.conftest import ROOT
 from tests.runner.conftest import LABELS, samples
 

@@ -16,10 +16,10 @@ from edgekit.core.config import TrainOptions
 from edgekit.data import Data, load, parse
 from edgekit.models import dry_run, store
 from edgekit.models.from_artifact import spec_for
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet
 from edgekit.models.spec import ModelSpec
-from edgekit.stages.prune.importance import accumulate_gradients
+from edgekit.stages.prune.structured import accumulate_gradients
 from edgekit.training.fit import fit
 
 TRAIN = """

@@ -12,7 +12,7 @@ import torch
 import edgekit.models
 from edgekit.core.errors import ModelError
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
-from edgekit.models.joined import joined
+from edgekit.models.eager import joined
 from edgekit.models.store import ModelSpec, build, load, save
 from edgekit.stages.prune.structured import output_layers
 

@@ -26,7 +26,7 @@ from nbval.plugin import get_sanitize_patterns
 
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name
-from edgekit.workbook import side_notebook
+from edgekit.workbook.notebook import FIELD, SEARCH
 from edgekit.workbook.plan import Plan, load_plan, workbook_folder
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ def tags(cell: Any) -> list[str]:
     return list(cell.metadata.get("tags", []))
 
 
-SIDE = {"search": side_notebook.SEARCH, "field": side_notebook.FIELD}
+SIDE = {"search": SEARCH, "field": FIELD}
 """Notebooks 00 and 08, which are no stages and take their parameters as they stand."""
 ALL = ("search", *STAGES, "field")
 

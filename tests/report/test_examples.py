@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from edgekit.data import Data, load, parse
 from edgekit.report.figures import picture
 from edgekit.report.sections import examples, samples
-from edgekit.stages.benchmark import examples as stage_examples
+from edgekit.stages.benchmark import evidence
 from tests.data.boxed import CLASSES, WRITERS, scenes
 from tests.data.sources.test_boxes import options
 
@@ -46,7 +46,7 @@ def answers_of(data: Data) -> dict[str, np.ndarray]:
 def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     data = data_of(tmp_path)
     (tmp_path / "sealed/evidence").mkdir(parents=True)
-    stage_examples.write(tmp_path / "sealed", data, answers_of(data), ["student-int8-tflite"])
+    evidence.write_examples(tmp_path / "sealed", data, answers_of(data), ["student-int8-tflite"])
     found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
     assert found is not None and found.classes == CLASSES and found.places[0] == 0
     figure = examples.figure(found)

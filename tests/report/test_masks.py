@@ -11,7 +11,7 @@ import numpy as np
 from edgekit.core.tasks import segmentation
 from edgekit.data import load, parse
 from edgekit.report.sections import examples, samples
-from edgekit.stages.benchmark import examples as stage_examples
+from edgekit.stages.benchmark import evidence
 from tests.data.masked import CLASSES, WRITERS, scenes
 from tests.data.sources.test_masks import options
 from tests.report.test_examples import Sealed
@@ -26,7 +26,7 @@ def test_label_and_answers_are_drawn_side_by_side(tmp_path: Path) -> None:
     worse[1:, :12] = 2
     (tmp_path / "sealed/evidence").mkdir(parents=True)
     answers = {"baseline-eager": perfect, "student-int8-tflite": worse}
-    stage_examples.write(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
+    evidence.write_examples(tmp_path / "sealed", data, answers, ["student-int8-tflite"])
     found = examples.read(Sealed(tmp_path / "sealed"))  # type: ignore[arg-type]
     assert found is not None and (found.classes, found.places[0]) == (CLASSES, 0)
     titles = [axes.get_title("left") for axes in examples.figure(found).axes]

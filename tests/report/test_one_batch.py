@@ -22,7 +22,7 @@ from edgekit.report import one_batch
 from edgekit.stages.distill import Config as DistillConfig
 from edgekit.stages.prune import Config as PruneConfig
 from edgekit.stages.prune import structured
-from edgekit.stages.quantize.sensitivity import snr_db
+from edgekit.stages.quantize.studies import snr_db
 from edgekit.training.losses import hard
 from edgekit.training.losses.soft_targets import mixed
 

@@ -14,7 +14,7 @@ from edgekit.report.figures import spread_labels
 from edgekit.report.sections import classes as classes_section
 from edgekit.report.sections import distillation
 from edgekit.report.sections.distillation import LEAST_GAP, lines_up
-from edgekit.stages.benchmark.by_class import break_down
+from edgekit.stages.benchmark.evidence import break_down
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.99, 0.98, 0.97], [0.0, 0.01], [0.2, 0.8]])

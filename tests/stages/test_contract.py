@@ -13,8 +13,8 @@ import edgekit.stages
 from edgekit.core import artifacts, cache_key
 from edgekit.core.config import SHARED_FIELDS, STAGES, StageConfig
 from edgekit.core.run_folder import stage_folder
+from edgekit.workbook.config_file import own_fields
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.sections import own_fields
 from tests.conftest import TINY, FinishedRun
 
 FOUND = sorted(module.name for module in pkgutil.iter_modules(edgekit.stages.__path__))

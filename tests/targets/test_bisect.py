@@ -14,10 +14,10 @@ from edgekit.core.errors import ConversionError
 from edgekit.models import store
 from edgekit.models.spec import ModelSpec
 from edgekit.runner import input_path
-from edgekit.targets import similarity, tensors
-from edgekit.targets.activations import record
+from edgekit.targets import tensors
 from edgekit.targets.jobs import Files
 from edgekit.targets.locate import bisect, first_divergence
+from edgekit.targets.locate.bisect import record_nodes
 from edgekit.targets.openvino import convert
 from tests import requirements
 
@@ -45,7 +45,7 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Files]:
 
 
 def test_the_network_is_recorded_in_the_order_of_execution() -> None:
-    nodes = record(network(), INPUTS)
+    nodes = record_nodes(network(), INPUTS)
     layers = list(dict.fromkeys(node.layer for node in nodes[1:]))
     assert layers == ["stem.0", "stem.1", "stem.2", "deep.0", "deep.1", "deep.2", "pool", "forward (view)", "head"]
     assert nodes[0].values is INPUTS or np.array_equal(nodes[0].values, INPUTS)
@@ -59,7 +59,7 @@ def test_what_gives_several_tensors_is_recorded_with_all_of_them() -> None:
             first, second = x.chunk(2, dim=1)
             return first + 2 * second
 
-    nodes = record(Halves(), np.ones((2, 4), np.float32))
+    nodes = record_nodes(Halves(), np.ones((2, 4), np.float32))
     halves = [place for place, node in enumerate(nodes) if node.operator.startswith("split")]
     assert len(halves) == 2
     assert {taken for node in nodes for taken in node.inputs} >= set(halves)
@@ -67,9 +67,9 @@ def test_what_gives_several_tensors_is_recorded_with_all_of_them() -> None:
 
 def test_a_tensor_that_does_not_begin_with_the_samples_is_no_counterpart() -> None:
     """As in attention, whose matrices stand one behind the other."""
-    nodes = record(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
+    nodes = record_nodes(torch.nn.Flatten(0, 1), np.ones((2, 3, 4), np.float32))
     operator = tensors.Operator("x", "Reshape", (0,), np.ones((2, 4), np.float32))
-    assert similarity.matches(nodes[1:], [operator])[0].similarity == similarity.NONE
+    assert tensors.matches(nodes[1:], [operator])[0].similarity == tensors.NONE
 
 
 def test_a_sound_file_parts_nowhere(converted: Any) -> None:
@@ -124,7 +124,7 @@ def test_what_is_made_of_token_ids_has_its_counterpart(precision: str, tmp_path:
     ids = np.random.default_rng(0).integers(1, IDS, (16, TOKENS)).astype(np.int32)
     ids[np.arange(16)[:, None] % 9 + 3 < np.arange(TOKENS)] = 0
     files = convert.convert(tmp_path / "model", precision, ids, tmp_path / "file")
-    nodes, operators = record(module, ids), tensors.read("openvino", tmp_path / "file", files, ids)
+    nodes, operators = record_nodes(module, ids), tensors.read("openvino", tmp_path / "file", files, ids)
     mask = (ids != 0).astype(np.float32)
     for each in (nodes, operators):
         places = [place for place, one in enumerate(each) if np.array_equal(one.values, mask)]  # type: ignore[arg-type]
@@ -147,6 +147,6 @@ def test_a_file_that_cannot_be_read_is_an_error(converted: Any, tmp_path: Path) 
 
 def test_cosines_of_silence() -> None:
     one, silent = np.ones((2, 3)), np.zeros((2, 3))
-    assert similarity.cosines(one, -one).tolist() == [-1, -1]
-    assert similarity.cosines(silent, silent).tolist() == [1, 1]
-    assert similarity.cosines(one, silent).tolist() == [0, 0]
+    assert tensors.cosines(one, -one).tolist() == [-1, -1]
+    assert tensors.cosines(silent, silent).tolist() == [1, 1]
+    assert tensors.cosines(one, silent).tolist() == [0, 0]

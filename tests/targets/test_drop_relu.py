@@ -10,7 +10,7 @@ import pytest
 
 from edgekit.models import store
 from edgekit.targets import evaluate
-from edgekit.targets.openvino import convert, drop_relu
+from edgekit.targets.openvino import convert, rewrites
 
 SIDES = 3, 12, 12
 FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
@@ -45,7 +45,7 @@ def test_it_goes_only_where_its_answers_are_clamped_anyway(low: float, also: str
     x = np.array([[-3.0, -0.25, 0.0, 0.3, 1.7, 9.0]], dtype=np.float32)
     before = openvino.Core().compile_model(quantized(low, also), "CPU", FLOAT32)(x)
     model = quantized(low, also)
-    assert drop_relu.drop(model) == dropped
+    assert rewrites.drop_relus(model) == dropped
     assert ("Relu" in kinds(model)) == (not dropped)
     after = openvino.Core().compile_model(model, "CPU", FLOAT32)(x)
     assert all(np.array_equal(before[place], after[place]) for place in range(len(model.outputs)))
@@ -70,7 +70,7 @@ def test_a_network_gives_the_same_bits_without_them(
     sides = SIDES if residual else (3, 8, 8)
     inputs = np.random.default_rng(0).normal(size=(24, *sides)).astype(np.float32)
     files = convert.convert(folder, "int8", inputs, tmp_path / "short")
-    monkeypatch.setattr(drop_relu, "drop", lambda model: 0)
+    monkeypatch.setattr(rewrites, "drop_relus", lambda model: 0)
     assert convert.convert(folder, "int8", inputs, tmp_path / "long") == files
     short, long = (
         evaluate.file_outputs("it", "openvino", tmp_path / name, files, inputs) for name in ("short", "long")

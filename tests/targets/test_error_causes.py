@@ -9,7 +9,7 @@ import pytest
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx as source
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import error_causes, inputs
+from edgekit.targets import error_causes, jobs
 from edgekit.targets.error_causes import Failure
 from edgekit.targets.openvino import convert as openvino
 from edgekit.targets.tflite import convert as tflite
@@ -96,7 +96,7 @@ def test_a_row_for_a_record_holds_what_is_known() -> None:
 def test_inputs_that_are_not_the_samples_are_told_by_their_cause(takes: str, given: str, instead: str) -> None:
     found = [TensorSpec(name, (1, 2), "float32", "NC") for name in takes.split()]
     with pytest.raises(ConversionError, match=instead):
-        inputs.in_order(found, given.split())
+        jobs.inputs_in_order(found, given.split())
 
 
 def forest(path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.targets import evaluate
-from edgekit.targets.onnx import convert, float_answers
+from edgekit.targets.onnx import convert, rewrites
 from tests.targets.onnx_runs import kinds_run, run, with_choice
 
 LEVEL = np.float32(0.1)
@@ -49,12 +49,12 @@ def quantized(kind: str = "Gemm", also: str = "", floats: bool = False) -> bytes
 
 def test_answers_are_what_the_levels_were_made_of() -> None:
     before = quantized()
-    after = float_answers.keep(before)
+    after = rewrites.keep_float_answers(before)
     x = np.random.default_rng(1).normal(size=(1, 8)).astype(np.float32)
     one, other = run(before, x), run(after, x)
     assert np.abs(one - other).max() <= LEVEL * 0.501 and np.abs(one - other).max() > 0
     assert "QGemm" in kinds_run(after) and "Gemm" not in kinds_run(after)
-    assert len(after) < len(before) and float_answers.keep(after) == after
+    assert len(after) < len(before) and rewrites.keep_float_answers(after) == after
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_answers_are_what_the_levels_were_made_of() -> None:
 )
 def test_other_answers_stay(options: dict[str, Any]) -> None:
     content = quantized(**options)
-    assert float_answers.keep(content) == content
+    assert rewrites.keep_float_answers(content) == content
 
 
 def test_answers_that_an_inner_graph_takes_stay() -> None:
     content = with_choice(quantized(), "y")
-    assert float_answers.keep(content) == content
+    assert rewrites.keep_float_answers(content) == content
 
 
 def test_constants_of_inner_graphs_stay() -> None:
     content = with_choice(quantized(), "x")
-    after = float_answers.keep(content)
+    after = rewrites.keep_float_answers(content)
     x = np.random.default_rng(1).normal(size=(1, 8)).astype(np.float32)
     assert after != content and np.abs(run(content, x) - run(after, x)).max() <= LEVEL * 0.501
 
@@ -84,7 +84,7 @@ def test_a_network_is_nearer_to_its_float_self(
 ) -> None:
     inputs = np.random.default_rng(0).normal(size=(60, 3, 8, 8)).astype(np.float32)
     files = convert.convert(tiny_folder, "int8", inputs, tmp_path / "fine")
-    monkeypatch.setattr(float_answers, "keep", lambda content: content)
+    monkeypatch.setattr(rewrites, "keep_float_answers", lambda content: content)
     assert convert.convert(tiny_folder, "int8", inputs, tmp_path / "levels") == files
     wanted = evaluate.torch_outputs(tiny_folder, inputs)
     fine, levels = (evaluate.file_outputs("it", "onnx", tmp_path / name, files, inputs) for name in ("fine", "levels"))

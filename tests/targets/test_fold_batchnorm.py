@@ -7,7 +7,7 @@ from torch import nn
 
 from edgekit.models.conv1d import conv1d
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.targets.fold_batchnorm import fold_batchnorms
+from edgekit.targets.torch_graph import fold_batchnorms
 
 
 def trained(module: nn.Module, shape: tuple[int, ...]) -> nn.Module:

@@ -21,7 +21,7 @@ from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import evaluate, launch, precisions
 from edgekit.targets.jobs import Files, Job, Step
-from edgekit.targets.onnx import free_batch
+from edgekit.targets.onnx import inputs as onnx_inputs
 from edgekit.targets.onnx.convert import convert
 from tests.models.files import files as model_files
 
@@ -93,7 +93,7 @@ def test_alone_the_outputs_are_those_of_the_file_for_one_sample(
 ) -> None:
     made = make("odd")
     with monkeypatch.context() as change:
-        change.setattr(free_batch, "free", lambda content, _: content)
+        change.setattr(onnx_inputs, "free_batch", lambda content, _: content)
         files = convert(made.model, "fp32", None, tmp_path)
     fixed = Made(made.model, tmp_path, files, made.inputs)
     assert sides(fixed.content) == [1, 1] and not files.free_batch

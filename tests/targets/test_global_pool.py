@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgekit.targets.onnx import global_pool
+from edgekit.targets.onnx import rewrites
 from tests.targets.onnx_runs import kinds_run, run, with_choice
 
 SCALE = np.float32(0.05)
@@ -48,13 +48,13 @@ def quantized(axes: tuple[int, ...] = (2, 3), keepdims: int | None = 1, behind: 
 @pytest.mark.parametrize("behind", ["QuantizeLinear", "Reshape"])
 def test_answers_stay_within_a_level(axes: tuple[int, ...], behind: str) -> None:
     before = quantized(axes, 1 if behind == "Reshape" else None, behind)
-    after = global_pool.rename(before)
+    after = rewrites.rename_global_pools(before)
     x = np.random.default_rng(0).normal(size=(1, 8, 5, 5)).astype(np.float32)
     one, other = run(before, x), run(after, x)
     assert one.shape == other.shape == ((1, 8) if behind == "Reshape" else (1, 8, 1, 1))
     assert np.abs(one - other).max() <= SCALE * 1.001
     assert "QLinearGlobalAveragePool" in kinds_run(after) and "ReduceMean" in kinds_run(before)
-    assert len(after) < len(before) and global_pool.rename(after) == after  # its axes go
+    assert len(after) < len(before) and rewrites.rename_global_pools(after) == after  # its axes go
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_answers_stay_within_a_level(axes: tuple[int, ...], behind: str) -> None
 )
 def test_other_means_stay(options: dict[str, Any]) -> None:
     content = quantized(**options)
-    assert global_pool.rename(content) == content
+    assert rewrites.rename_global_pools(content) == content
 
 
 def test_constants_of_inner_graphs_stay() -> None:
     content = with_choice(quantized(), "y")
-    after = global_pool.rename(content)
+    after = rewrites.rename_global_pools(content)
     assert after != content
     x = np.random.default_rng(0).normal(size=(1, 8, 5, 5)).astype(np.float32)
     assert np.abs(run(content, x) - run(after, x)).max() <= SCALE * 1.001

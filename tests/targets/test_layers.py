@@ -11,7 +11,7 @@ from convert_runs import spec_of
 from edgekit.core.errors import ConversionError
 from edgekit.models import store
 from edgekit.targets import layers
-from edgekit.targets.percentiles import OUTSIDE, Tails
+from edgekit.targets.ranges import OUTSIDE, Tails
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("name", "said"), [("stem.9", "no such module"), ("pool", "without weights")])
 def test_a_name_that_means_no_layer_is_refused(folder: Path, name: str, said: str) -> None:
     with pytest.raises(ConversionError, match=rf"keep_float: got '{name}', .*{said}"):
-        layers.read(folder, [name])
+        layers.read_layers(folder, [name])
 
 
 def test_folding_and_layout_do_not_hide_a_layer(folder: Path) -> None:
-    [layer] = layers.read(folder, ["stem.0"])
+    [layer] = layers.read_layers(folder, ["stem.0"])
     [weight] = layer.weights
     random = np.random.default_rng(0)
     folded = weight * random.uniform(-2, 2, (len(weight), 1)).astype(np.float32)
@@ -38,21 +38,21 @@ def test_folding_and_layout_do_not_hide_a_layer(folder: Path) -> None:
 
 
 def test_a_module_of_several_layers_keeps_them_all(folder: Path) -> None:
-    [whole] = layers.read(folder, ["stem"])
+    [whole] = layers.read_layers(folder, ["stem"])
     assert len(whole.weights) == 1
-    [everything] = layers.read(folder, [""])
+    [everything] = layers.read_layers(folder, [""])
     constants = {str(place): weight for place, weight in enumerate(everything.weights)}
     assert layers.operators([everything], constants, "onnx") == ["0", "1", "2"]
 
 
 def test_a_layer_that_the_conversion_lost_is_named(folder: Path) -> None:
-    [layer] = layers.read(folder, ["head"])
+    [layer] = layers.read_layers(folder, ["head"])
     with pytest.raises(ConversionError, match=r"openvino has no operator with the weights of 'head'"):
         layers.operators([layer], {"other": layer.weights[0] + 1}, "openvino")
 
 
 def test_dead_channels_say_nothing(folder: Path) -> None:
-    [layer] = layers.read(folder, ["head"])
+    [layer] = layers.read_layers(folder, ["head"])
     [weight] = layer.weights
     half = weight.copy()
     half[0] = 0

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.generate import model_files
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import ConversionError
 from edgekit.models import files as sources
 from edgekit.models import store
-from edgekit.models.files import TITLES, support_table
+from edgekit.models.files import TITLES
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import evaluate, launch, model_file, precisions
 from edgekit.targets.jobs import Job, Step, plain_method
@@ -28,9 +29,9 @@ CELLS = [  # those that convert in every precision have `make zoo`, like the arc
         target,
         cell := row.cells[f"convert: {target}"],
         id=f"{row.kind}-{target}",
-        marks=[pytest.mark.zoo] if cell == support_table.YES else [],
+        marks=[pytest.mark.zoo] if cell == model_files.YES else [],
     )
-    for row in support_table.rows()
+    for row in model_files.rows()
     if row.kind
     for target in TARGETS
 ]
@@ -47,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_a_cell_of_the_table(kind: str, target: str, cell: str, models: dict[str, Path], tmp_path: Path) -> None:
     convert = importlib.import_module(f"edgekit.targets.{target}.convert").convert
     offered = model_file.offered(target, precisions(target), models[kind])
-    if cell != support_table.YES:
+    if cell != model_files.YES:
         assert offered == ()
         with pytest.raises(ConversionError, match=re.escape(cell.removeprefix("no: "))):
             convert(models[kind], "fp32", None, tmp_path)
@@ -100,7 +101,7 @@ def test_a_quantized_file_is_taken_as_it_is(tmp_path: Path, models: dict[str, Pa
 
 
 def test_the_reference_has_the_table() -> None:
-    assert support_table.as_markdown() in (ROOT / "docs" / "reference" / "model-files.md").read_text()
+    assert model_files.support() in (ROOT / "docs" / "reference" / "model-files.md").read_text()
 
 
 def test_what_is_quantized_already_is_seen_whatever_it_takes_and_gives(models: dict[str, Path], tmp_path: Path) -> None:

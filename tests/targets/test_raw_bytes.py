@@ -19,7 +19,7 @@ from edgekit.targets import fold_preprocess, profile, tensors
 from edgekit.targets.jobs import Files
 from edgekit.targets.onnx import convert as onnx_convert
 from edgekit.targets.openvino import convert as openvino_convert
-from edgekit.targets.openvino.raw_bytes import HALVED
+from edgekit.targets.openvino.rewrites import HALVED
 from tests.runner.conftest import Made, manifest_for, members_for
 
 CONVERT: dict[str, Any] = {"onnx": onnx_convert, "openvino": openvino_convert}

@@ -11,7 +11,7 @@ import torch
 
 from edgekit import data
 from edgekit.models import quantized, store
-from edgekit.stages.quantize import layers, ptq
+from edgekit.stages.quantize import ptq
 from edgekit.targets import evaluate, profile, tensors
 from edgekit.targets.jobs import Files
 from edgekit.targets.locate import first_divergence
@@ -120,7 +120,7 @@ def test_quantizers_stand_behind_each_input_and_the_network_is_rebuilt(
     module, spec = store.load(folder / "model")
     inputs = ptq.calibration_inputs(found.calibration.x, spec.preprocess, 40)
     made = ptq.quantize(module, inputs)
-    named = {layer.name: layer for layer in layers.quantized_layers(made, inputs[0])}
+    named = {layer.name: layer for layer in ptq.quantized_layers(made, inputs[0])}
     assert {"network.look.0", "network.read", "network.decide"} <= set(named)
     looks, reads = (set(named[f"network.{layer}"].inputs) for layer in ("look.0", "read"))
     assert looks and reads and not looks & reads

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from edgekit.models import store
 from edgekit.models.detector import Detector, detector
-from edgekit.models.joined import joined
-from edgekit.models.shared_scale import NOTE, note
+from edgekit.models.eager import joined
+from edgekit.models.output_check import SHARED_SCALE, shared_scale_note
 from edgekit.models.spec import ModelSpec
 from edgekit.targets import evaluate
 from edgekit.targets.onnx.convert import convert
@@ -60,11 +60,11 @@ def test_int8_of_one_output_costs_the_logits_what_two_outputs_keep(tmp_path: Pat
             raw={"kind": "image", "shape": [48, 64, 3], "dtype": "uint8"},
         )
         net = store.build(spec, 0)
-        told[name] = note(net, spec, torch.from_numpy(x))
+        told[name] = shared_scale_note(net, spec, torch.from_numpy(x))
         store.save(tmp_path / name, net, spec)
         files = convert(tmp_path / name, "int8", x, tmp_path / f"{name}-onnx")
         said = evaluate.file_outputs("int8", "onnx", tmp_path / f"{name}-onnx", files, x)
         off = said[..., 4:] - evaluate.torch_outputs(tmp_path / name, x)[..., 4:]
         errors[name] = float(np.sqrt(np.square(off).mean()))
-    assert told == {"apart": "", "together": NOTE}
+    assert told == {"apart": "", "together": SHARED_SCALE}
     assert errors["together"] > 2 * errors["apart"], errors

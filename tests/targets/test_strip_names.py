@@ -12,7 +12,7 @@ from edgekit.models import store
 from edgekit.models.files import flatbuffer
 from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files
-from edgekit.targets.tflite import convert, strip_names
+from edgekit.targets.tflite import convert, rewrites
 
 
 @pytest.fixture(scope="module", params=["fp32", "fp16", "int8", "w8", "dynamic"])
@@ -21,10 +21,10 @@ def both(request: Any, tiny_folder: Path, tmp_path_factory: pytest.TempPathFacto
     inputs = np.random.default_rng(0).normal(size=(8, 3, 8, 8)).astype(np.float32)
     out = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strip_names, "shorten", lambda content: content)
+        patch.setattr(rewrites, "strip_names", lambda content: content)
         files = convert.convert(tiny_folder, request.param, inputs, out)
     content = (out / convert.FILE).read_bytes()
-    return files, content, strip_names.shorten(content)
+    return files, content, rewrites.strip_names(content)
 
 
 def test_outputs_are_the_same_to_the_bit(both: tuple[Files, bytes, bytes], tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_outputs_are_the_same_to_the_bit(both: tuple[Files, bytes, bytes], tmp_p
 def test_bytes_go_and_no_more_go_the_second_time(both: tuple[Files, bytes, bytes]) -> None:
     _, content, short = both
     assert len(short) < len(content) - 1000
-    assert strip_names.shorten(content) == strip_names.shorten(short) == short
+    assert rewrites.strip_names(content) == rewrites.strip_names(short) == short
     assert b"torch" in content and b"torch" not in short
 
 
@@ -78,13 +78,13 @@ def test_buffers_that_lie_behind_the_table_come_along(tmp_path: Path) -> None:
     store.save(tmp_path / "model", store.build(spec, seed=1), spec)
     inputs = np.random.default_rng(0).normal(size=(4, 1, 32, 32)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strip_names, "shorten", lambda content: content)
+        patch.setattr(rewrites, "strip_names", lambda content: content)
         files = convert.convert(tmp_path / "model", "fp16", None, tmp_path / "long")
     content = (tmp_path / "long" / convert.FILE).read_bytes()
     table = schema.ModelT.InitFromPackedBuf(content, 0)
     assert any(buffer.offset for buffer in table.buffers), "no such file any more: this test has lost its point"
     (tmp_path / "short").mkdir()
-    (tmp_path / "short" / convert.FILE).write_bytes(strip_names.shorten(content))
+    (tmp_path / "short" / convert.FILE).write_bytes(rewrites.strip_names(content))
     long, short = (
         evaluate.file_outputs("test", "tflite", tmp_path / name, files, inputs) for name in ("long", "short")
     )

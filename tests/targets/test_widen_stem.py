@@ -14,7 +14,7 @@ from edgekit.models import store
 from edgekit.runner.backends import candidates, open_backend
 from edgekit.targets import tensors
 from edgekit.targets.jobs import Files
-from edgekit.targets.onnx import convert, widen_stem
+from edgekit.targets.onnx import convert, rewrites
 
 SIDES = 3, 12, 12
 
@@ -41,7 +41,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, bytes, bytes,
     spec = network()
     store.save(home / "model", store.build(spec, seed=1), spec)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(widen_stem, "widen", lambda content: content)
+        patch.setattr(rewrites, "widen_stem", lambda content: content)
         convert.convert(home / "model", "int8", samples(8), home / "plain")
     files = convert.convert(home / "model", "int8", samples(8), home / "wide")
     plain, wide = ((home / name / convert.FILE).read_bytes() for name in ("plain", "wide"))
@@ -85,7 +85,7 @@ def test_inner_tensors_can_still_be_read(both: tuple[Files, bytes, bytes, Path])
 
 
 def test_a_second_time_changes_nothing(both: tuple[Files, bytes, bytes, Path]) -> None:
-    assert widen_stem.widen(both[2]) == both[2] != widen_stem.widen(both[1])
+    assert rewrites.widen_stem(both[2]) == both[2] != rewrites.widen_stem(both[1])
 
 
 def quantized(
@@ -127,7 +127,7 @@ def quantized(
 
 
 def test_a_convolution_alone_is_widened() -> None:
-    assert stems(widen_stem.widen(quantized())) == [[16, 4, 3, 3]]
+    assert stems(rewrites.widen_stem(quantized())) == [[16, 4, 3, 3]]
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_a_convolution_alone_is_widened() -> None:
 )
 def test_what_the_kernel_is_not_for_stays(one: dict[str, Any]) -> None:
     content = quantized(**one)
-    assert widen_stem.widen(content) == content
+    assert rewrites.widen_stem(content) == content

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError
-from edgekit.training.augment import augment, augment_windows
+from edgekit.training.batches import augment, augment_windows
 
 IMAGES = np.random.default_rng(0).integers(1, 256, (64, 16, 8, 3), dtype=np.uint8)
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from edgekit.training import augmentations, batches
-from edgekit.training.chain import Chain
+from edgekit.training.batches import Chain
 from edgekit.training.fit import fit
 from edgekit.training.losses import soft_targets
 from edgekit.training.objective import Distillation

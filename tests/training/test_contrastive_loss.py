@@ -14,10 +14,10 @@ from edgekit.core.errors import ConfigError
 from edgekit.data import Data, load, parse
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.training import contrastive_loss, losses, positives
-from edgekit.training.evaluate import evaluate
+from edgekit.training import losses, positives, task_losses
 from edgekit.training.fit import fit
 from edgekit.training.losses import Outputs, soft_targets
+from edgekit.training.predict import evaluate
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
 
@@ -32,7 +32,7 @@ def by_hand(outputs: torch.Tensor, labels: torch.Tensor) -> float:
     for anchor in range(len(unit)):
         others = [place for place in range(len(unit)) if place != anchor]
         like = [place for place in others if labels[place] == labels[anchor]]
-        near = torch.stack([unit[anchor] @ unit[place] for place in others]) / contrastive_loss.TEMPERATURE
+        near = torch.stack([unit[anchor] @ unit[place] for place in others]) / task_losses.CONTRASTIVE_TEMPERATURE
         shares = dict(zip(others, near.log_softmax(0), strict=True))
         if like:
             found.append(-sum(float(shares[place]) for place in like) / len(like))
@@ -40,20 +40,20 @@ def by_hand(outputs: torch.Tensor, labels: torch.Tensor) -> float:
 
 
 def test_it_is_the_formula() -> None:
-    assert float(contrastive_loss.loss(vectors(0), LABELS)) == pytest.approx(by_hand(vectors(0), LABELS))
-    assert losses.hard("embedding") is contrastive_loss.loss
+    assert float(task_losses.contrastive_loss(vectors(0), LABELS)) == pytest.approx(by_hand(vectors(0), LABELS))
+    assert losses.hard("embedding") is task_losses.contrastive_loss
 
 
 def test_a_split_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = torch.arange(23) % 4
-    whole = contrastive_loss.loss(vectors(1, 23), labels)
-    monkeypatch.setattr(contrastive_loss, "ROWS", 5)
-    assert torch.allclose(contrastive_loss.loss(vectors(1, 23), labels), whole)
+    whole = task_losses.contrastive_loss(vectors(1, 23), labels)
+    monkeypatch.setattr(task_losses, "CONTRASTIVE_ROWS", 5)
+    assert torch.allclose(task_losses.contrastive_loss(vectors(1, 23), labels), whole)
 
 
 def test_a_batch_without_two_of_a_label_teaches_nothing_and_breaks_nothing() -> None:
     outputs = vectors(2).requires_grad_()
-    value = contrastive_loss.loss(outputs, torch.arange(6))
+    value = task_losses.contrastive_loss(outputs, torch.arange(6))
     value.backward()
     assert float(value.detach()) == 0 and outputs.grad is not None and not outputs.grad.any()
 
@@ -97,7 +97,7 @@ def test_the_distance_to_a_teacher_is_that_of_directions() -> None:
     options = soft_targets.Options(alpha=1.0)
     found = soft_targets.loss(Outputs(student * 3), Outputs(teacher / 7), LABELS, options, "embedding")
     assert torch.allclose(found, expected)
-    assert float(contrastive_loss.distance(student, student)) == pytest.approx(0, abs=1e-12)
+    assert float(task_losses.embedding_distance(student, student)) == pytest.approx(0, abs=1e-12)
 
 
 def test_a_network_learns_which_samples_are_alike(tmp_path: Path) -> None:

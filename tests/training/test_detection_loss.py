@@ -11,10 +11,10 @@ from edgekit.core.config import TrainOptions
 from edgekit.data import load, parse
 from edgekit.models.detector import detector
 from edgekit.runner.boxes import centres
-from edgekit.training import detection_loss
-from edgekit.training.augment import augment_boxes
-from edgekit.training.evaluate import answered
+from edgekit.training import task_losses
+from edgekit.training.batches import augment_boxes
 from edgekit.training.fit import fit
+from edgekit.training.predict import answered
 from tests.core.tasks.test_detection import CLASSES, HEIGHT, POINTS, WIDTH, labels
 from tests.data.boxed import WRITERS, scenes
 
@@ -22,7 +22,7 @@ from tests.data.boxed import WRITERS, scenes
 def perfect(y: torch.Tensor) -> torch.Tensor:
     """Outputs (n, points, 4 + classes) in which each point that answers for a box gives just that box, and is sure."""
     points, strides = (torch.from_numpy(each) for each in centres((HEIGHT, WIDTH), POINTS))
-    box_of = detection_loss.assigned(y[:, 1:], points, strides[:, 0])
+    box_of = task_losses.assigned(y[:, 1:], points, strides[:, 0])
     outputs = torch.zeros(len(y), POINTS, 4 + CLASSES)
     outputs[..., 4:] = -20
     for picture, rows in enumerate(box_of):
@@ -41,8 +41,8 @@ def wanted() -> torch.Tensor:
 
 def test_a_network_that_says_what_is_there_loses_nothing(wanted: torch.Tensor) -> None:
     outputs = perfect(wanted)
-    assert float(detection_loss.loss(outputs, wanted)) == pytest.approx(0, abs=1e-4)
-    assert float(detection_loss.distance(outputs, outputs, 2.0)) == pytest.approx(0, abs=1e-5)
+    assert float(task_losses.detection_loss(outputs, wanted)) == pytest.approx(0, abs=1e-4)
+    assert float(task_losses.detection_distance(outputs, outputs, 2.0)) == pytest.approx(0, abs=1e-5)
     found = tasks.named("detection").score_samples(outputs.numpy(), None, wanted.numpy())
     assert tasks.accuracy(found) > 0.85  # boxes that lie one upon the other share their points
 
@@ -52,7 +52,7 @@ def test_every_error_costs_and_has_a_slope(place: int, wanted: torch.Tensor) -> 
     outputs = perfect(wanted)
     outputs[..., place] -= 25 if place >= 4 else 3
     outputs.requires_grad_()
-    loss = detection_loss.loss(outputs, wanted)
+    loss = task_losses.detection_loss(outputs, wanted)
     loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss) > 0.01
     assert outputs.grad is not None and bool((outputs.grad[..., place] != 0).any())
@@ -64,7 +64,7 @@ def test_every_box_is_answered_for(wanted: torch.Tensor) -> None:
     y = torch.full((1, 3, 5), -1.0)
     y[0, 0] = torch.tensor([0.0, 8.0, 8.0, 18.0, 18.0])
     y[0, 1] = torch.tensor([1.0, 20.0, 4.0, 90.0, 60.0])
-    found = detection_loss.assigned(y, points, strides[:, 0])[0]
+    found = task_losses.assigned(y, points, strides[:, 0])[0]
     assert set(found.tolist()) == {-1, 0, 1}
     assert (strides[found == 0] == 8).all() and (strides[found == 1] == 16).all()
 
@@ -73,7 +73,7 @@ def test_pictures_without_a_thing_are_learnt_from(wanted: torch.Tensor) -> None:
     y = wanted.clone()
     y[:, 1:, 0] = -1
     outputs = torch.zeros(len(y), POINTS, 4 + CLASSES, requires_grad=True)
-    loss = detection_loss.loss(outputs, y)
+    loss = task_losses.detection_loss(outputs, y)
     loss.backward()  # type: ignore[no-untyped-call]
     assert float(loss) > 1 and outputs.grad is not None and bool((outputs.grad[..., 4:] > 0).all())
 

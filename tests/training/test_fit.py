@@ -9,11 +9,10 @@ from edgekit.core.config import TrainOptions
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.data import Data, Split
 from edgekit.models.conv1d import conv1d
-from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
 from edgekit.training.losses import hints, soft_targets
 from edgekit.training.objective import Distillation
-from edgekit.training.predict import logits, pick_device
+from edgekit.training.predict import evaluate, logits, pick_device
 
 SCALE = [{"step": "scale", "factor": 1 / 255}]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.training import memory
+from edgekit.training import torch_settings
 
 BLOCKS, BLOCK_BYTES = 4, 25 << 20
 PAGE = resource.getpagesize()
@@ -43,7 +43,7 @@ def resident_pages() -> int:
 
 def measured() -> tuple[int, int, int, int]:
     """Page faults of five steps inside and afterwards, and resident pages inside and afterwards."""
-    with memory.kept():
+    with torch_settings.keep_freed_memory():
         step()
         within = faults_of(5)
         inside = resident_pages()
@@ -53,7 +53,7 @@ def measured() -> tuple[int, int, int, int]:
 
 def measured_after_an_error() -> tuple[int, int]:
     """Resident pages inside and afterwards."""
-    with suppress(ValueError), memory.kept():
+    with suppress(ValueError), torch_settings.keep_freed_memory():
         step()
         inside = resident_pages()
         raise ValueError

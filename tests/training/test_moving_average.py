@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.evaluate import evaluate
+from edgekit.training.checkpoint import Checkpoint, MovingAverage
 from edgekit.training.fit import History, fit
-from edgekit.training.moving_average import MovingAverage
+from edgekit.training.predict import evaluate
 from tests.training.test_checkpoint import Stopped, stop_after
 from tests.training.test_fit import blobs, data_of, options, perceptron, same
 

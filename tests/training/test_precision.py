@@ -11,8 +11,8 @@ from edgekit.runner import cpu
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints
 from edgekit.training.objective import Distillation
-from edgekit.training.precision import computing_in
 from edgekit.training.shares.environment import asking
+from edgekit.training.torch_settings import computing_in
 from tests.training.shares.test_shares import trained
 from tests.training.test_fit import SCALE, bars, convolutions, data_of, options, same
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training import prepared
-from edgekit.training.prepared import Inputs
+from edgekit.training import predict
+from edgekit.training.predict import Inputs
 
 STEPS = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": [0.4], "std": [0.3]}]
 
@@ -21,7 +21,7 @@ def raw() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "_held", {})
+    monkeypatch.setattr(predict, "_held", {})
 
 
 @pytest.mark.parametrize("held_bytes", [0, 1 << 20])
@@ -35,13 +35,13 @@ def test_inputs_are_those_of_the_steps_in_any_order(raw: np.ndarray, held_bytes:
 
 def test_they_are_made_once_for_samples_of_the_same_content(raw: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    real = prepared.pipeline
+    real = predict.pipeline
 
     def counted(steps: list) -> object:
         run = real(steps)
         return lambda x: (calls.append(len(x)), run(x))[1]
 
-    monkeypatch.setattr(prepared, "pipeline", counted)
+    monkeypatch.setattr(predict, "pipeline", counted)
     Inputs(raw, STEPS).all()
     made = sum(calls)
     Inputs(raw, STEPS).all()
@@ -60,9 +60,9 @@ def test_what_does_not_fit_beside_the_others_is_not_held(raw: np.ndarray) -> Non
     one = 300 * 16 * 4
     other = raw[::-1].copy()
     Inputs(raw, STEPS, one + 1), Inputs(other, STEPS, one + 1)
-    assert [made.nbytes for _, made in prepared._held.values()] == [one]
+    assert [made.nbytes for _, made in predict._held.values()] == [one]
     Inputs(other, STEPS, 2 * one)
-    assert len(prepared._held) == 2
+    assert len(predict._held) == 2
 
 
 def test_they_go_with_their_samples(raw: np.ndarray) -> None:
@@ -70,11 +70,11 @@ def test_they_go_with_their_samples(raw: np.ndarray) -> None:
     Inputs(gone, STEPS)
     del gone
     gc.collect()
-    assert not prepared._held
+    assert not predict._held
     Inputs(raw, STEPS)
-    assert len(prepared._held) == 1
+    assert len(predict._held) == 1
 
 
 def test_without_steps_nothing_is_copied(raw: np.ndarray) -> None:
     Inputs(raw.astype(np.float32), [])
-    assert not prepared._held
+    assert not predict._held

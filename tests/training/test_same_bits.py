@@ -15,14 +15,13 @@ from edgekit.models.autoencoder import autoencoder
 from edgekit.models.conv1d import conv1d
 from edgekit.models.detector import detector
 from edgekit.models.ds_cnn import ds_cnn
-from edgekit.models.joined import joined
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.eager import joined
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.resnet import resnet8
 from edgekit.models.segmenter import segmenter
 from edgekit.runner.preprocess.transform import apply
-from edgekit.training import batches, losses, prepared
-from edgekit.training.fit import fit
-from edgekit.training.schedule import learning_rate_at
+from edgekit.training import batches, losses, predict
+from edgekit.training.fit import fit, learning_rate_at
 from tests.core.tasks.test_detection import labels as boxes
 
 SCALE = [{"step": "scale", "factor": 1 / 255}, {"step": "normalize", "mean": [0.4], "std": [0.3]}]
@@ -50,7 +49,7 @@ def case(name: str) -> tuple[Data, list[dict], Callable[[], nn.Module], str]:
     y = np.arange(COUNT) % 3
     if name in ("pictures", "pictures as they are"):
         data = data_of("classification", "image", pictures(random, *PICTURE), y)
-        # width 12: its strided 1x1 convolutions are those that edgekit.models.onednn changes
+        # width 12: its strided 1x1 convolutions are those that edgekit.models.memory_layout changes
         return data, SCALE, lambda: resnet8((1, 32, 32), 3, width=12), "shift_flip" if name == "pictures" else "none"
     if name == "sounds":
         x = random.uniform(-0.5, 0.5, (COUNT, 4000)).astype(np.float32)
@@ -145,6 +144,6 @@ def test_trained_weights_are_those_of_the_plain_loop(name: str) -> None:
 def test_inputs_too_large_to_be_held_give_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     data, steps, make, augment = case("sounds")
     held = trained(built(make), data, steps, options_of(augment))
-    monkeypatch.setattr(prepared.Inputs.__init__, "__defaults__", (0,))
-    assert prepared.Inputs(data.train.x, steps)._made is None
+    monkeypatch.setattr(predict.Inputs.__init__, "__defaults__", (0,))
+    assert predict.Inputs(data.train.x, steps)._made is None
     assert_same(trained(built(make), data, steps, options_of(augment)), held)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from edgekit.training.fit import fit
-from edgekit.training.schedule import learning_rate_at
+from edgekit.training.fit import fit, learning_rate_at
 from tests.training.test_fit import blobs, data_of, options, perceptron
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from edgekit.training import segmentation_loss
-from edgekit.training.augment import augment_masks
+from edgekit.training import task_losses
+from edgekit.training.batches import augment_masks
 
 
 def logits(wanted: torch.Tensor, side: int, sure: float) -> torch.Tensor:
@@ -27,37 +27,39 @@ def masks(seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("side", [1, 2])
 def test_what_is_surely_right_costs_nothing_and_what_is_wrong_costs_more(side: int) -> None:
     wanted = masks()
-    right, unsure, wrong = (float(segmentation_loss.loss(logits(wanted, side, sure), wanted)) for sure in (30, 1, -5))
+    right, unsure, wrong = (
+        float(task_losses.segmentation_loss(logits(wanted, side, sure), wanted)) for sure in (30, 1, -5)
+    )
     assert right < 1e-3 < unsure < wrong
 
 
 def test_the_first_part_is_cross_entropy_and_the_second_the_overlap() -> None:
     """Of one class alone that all pixels have, and equal logits: log 2, and 1 - 2·48 / (96 + 48), but for one pixel."""
     wanted = torch.zeros(1, 8, 12, dtype=torch.uint8)
-    found = float(segmentation_loss.loss(torch.zeros(1, 2, 4, 6), wanted))
+    found = float(task_losses.segmentation_loss(torch.zeros(1, 2, 4, 6), wanted))
     assert found == pytest.approx(np.log(2) + 1 - 97 / 145, abs=1e-6)
 
 
 def test_pixels_of_no_class_have_no_gradient() -> None:
     wanted = masks(1)
     outputs = torch.randn(4, 3, 8, 12, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    segmentation_loss.loss(outputs, wanted).backward()
+    task_losses.segmentation_loss(outputs, wanted).backward()
     slope = outputs.grad.abs().sum(dim=1)
     assert (slope[wanted == 255] == 0).all() and (slope[wanted != 255] > 0).all()
     nothing = torch.full_like(wanted, 255)
-    assert float(segmentation_loss.loss(outputs.detach(), nothing)) == 0
+    assert float(task_losses.segmentation_loss(outputs.detach(), nothing)) == 0
 
 
 def test_the_distance_to_a_teacher_is_zero_at_the_teacher_and_scales_with_no_size() -> None:
     teacher = torch.randn(2, 3, 4, 6, generator=torch.Generator().manual_seed(0))
-    assert float(segmentation_loss.distance(teacher, teacher, 2.0)) == pytest.approx(0, abs=1e-6)
+    assert float(task_losses.segmentation_distance(teacher, teacher, 2.0)) == pytest.approx(0, abs=1e-6)
     student = teacher.roll(1, dims=1)
-    once = float(segmentation_loss.distance(student, teacher, 2.0))
+    once = float(task_losses.segmentation_distance(student, teacher, 2.0))
     taught, learnt = (each.movedim(1, -1).reshape(-1, 3) / 2 for each in (teacher, student))
     expected = functional.kl_div(learnt.log_softmax(1), taught.softmax(1), reduction="batchmean") * 4
     assert once == pytest.approx(float(expected), rel=1e-5)
     tiled = (each.repeat(3, 1, 1, 1) for each in (student, teacher))
-    assert float(segmentation_loss.distance(*tiled, 2.0)) == pytest.approx(once, rel=1e-5)
+    assert float(task_losses.segmentation_distance(*tiled, 2.0)) == pytest.approx(once, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["none", "shift", "shift_flip"])

@@ -15,9 +15,10 @@ import pytest
 
 from edgekit.core.config import TrainingOptions
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.data import Data, Split, handed
+from edgekit.data import Data, Split
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
+from edgekit.training import side_by_side
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.losses import soft_targets
 from edgekit.training.objective import Distillation
@@ -109,7 +110,7 @@ def test_what_a_killed_stage_left_is_no_hindrance(
 ) -> None:
     made = trainings(data, tmp_path)
     (tmp_path / FOLDER).mkdir()
-    handed.write(data, tmp_path / FOLDER / "data")
+    side_by_side.write_data(data, tmp_path / FOLDER / "data")
     (tmp_path / FOLDER / "0").mkdir()
     (tmp_path / FOLDER / "0" / "job.json").write_text("{")
     ahead(made, data, tmp_path)
@@ -176,9 +177,9 @@ def test_data_are_handed_on_whole_and_a_mapped_split_by_its_place(data: Data, tm
     whole = np.load(tmp_path / "x.npy", mmap_mode="r")
     train = Split(whole[10:500:2, :100], np.arange(245), np.arange(245), None)
     given = replace(data, train=train, members={"a": b"\xff"}, notes=("n",), input_path=({"step": "decode_csv"},))
-    handed.write(given, tmp_path / "data")
+    side_by_side.write_data(given, tmp_path / "data")
     assert sum(path.stat().st_size for path in (tmp_path / "data").iterdir()) < 20_000
-    found = handed.read(tmp_path / "data")
+    found = side_by_side.read_data(tmp_path / "data")
     for split in ("train", "calibration", "validation"):
         one, other = getattr(given, split), getattr(found, split)
         assert np.array_equal(one.x, other.x) and np.array_equal(one.y, other.y) and not other.x.flags.writeable

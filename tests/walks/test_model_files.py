@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from docs.generate import model_files
 from edgekit.core.config import STAGES, TARGETS, TRAINING
-from edgekit.models.files import support_table
 from edgekit.targets import precisions
 from tests.conftest import FinishedRun, run_edgekit
 from tests.models.files import trained
@@ -36,8 +36,8 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
     assert result["seen_validation"]["name"] == model.name and not result["seen_validation"]["known"]
     made = {(row["target"], row["precision"]) for row in result["variants"][1:]}
     assert set(result["stages"]) == {"origin", *STAGES} - (set() if student else set(TRAINING))
-    [cells] = [row.cells for row in support_table.rows() if row.kind == kind]
-    targets = [target for target in TARGETS if cells[f"convert: {target}"] == support_table.YES]
+    [cells] = [row.cells for row in model_files.rows() if row.kind == kind]
+    targets = [target for target in TARGETS if cells[f"convert: {target}"] == model_files.YES]
     offered = {(target, each) for target in targets for each in precisions(target)} & {
         (target, each) for target in TARGETS for each in ("fp32", "fp16", "int8", "w8")
     }

@@ -12,10 +12,8 @@ from edgekit.core.config import PATTERN_ADVICE, STAGES, TRAINING, NetworkConfig,
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.runner import cpu
 from edgekit.training.predict import pick_device
-from edgekit.workbook.config_file import split_settings
+from edgekit.workbook.config_file import RunConfig, split_settings, stage_config
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.run_config import RunConfig
-from edgekit.workbook.sections import stage_config
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY
 from tests.runner.handmade import onnx

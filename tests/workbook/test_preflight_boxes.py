@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from edgekit.cli.app import app
 from edgekit.data import load
-from edgekit.models import shared_scale
+from edgekit.models import output_check
 from edgekit.models.detector import detector
-from edgekit.models.joined import joined
+from edgekit.models.eager import joined
 from edgekit.models.spec import ModelSpec
 from edgekit.report.sections import samples
 from edgekit.workbook import preflight_worker
@@ -82,7 +82,7 @@ def test_the_plan_tells_what_is_skipped_in_the_data_and_that_int8_has_one_scale_
         f"          {lines[begun + 1].strip()}",
     ]
     assert lines[begun + 1].strip().startswith("skipped 1 boxes, empty or outside: train2017/scene")
-    assert next(line for line in lines if line.startswith("Network:")).endswith(shared_scale.NOTE)
+    assert next(line for line in lines if line.startswith("Network:")).endswith(output_check.SHARED_SCALE)
 
 
 def test_outputs_apart_are_told_nothing_about_scales(config: Path) -> None:
@@ -121,7 +121,7 @@ def test_one_output_is_told_apart_from_two_and_the_network_stays_in_its_mode() -
     )
     both, x = Joining().train(), torch.zeros(2, 3, 32, 32)
     before = {name: value.clone() for name, value in both.state_dict().items()}
-    assert shared_scale.note(both, spec, x) == shared_scale.NOTE
+    assert output_check.shared_scale_note(both, spec, x) == output_check.SHARED_SCALE
     assert both.training and all(torch.equal(value, before[name]) for name, value in both.state_dict().items())
-    assert shared_scale.note(both.apart, spec, x) == ""
-    assert shared_scale.note(nn.Flatten(), spec.model_copy(update={"task": "classification"}), x) == ""
+    assert output_check.shared_scale_note(both.apart, spec, x) == ""
+    assert output_check.shared_scale_note(nn.Flatten(), spec.model_copy(update={"task": "classification"}), x) == ""

@@ -11,7 +11,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import StageError
-from edgekit.workbook import notebook, receipts, state
+from edgekit.workbook import notebook, state
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import run
 from tests.conftest import ROOT, TINY, FinishedRun
@@ -37,34 +37,34 @@ def notebooks(tmp_path: Path, source: Path) -> Path:
     folder.mkdir()
     executed = folder / source.name
     executed.write_text("the same with outputs")
-    receipts.write(folder, sealed(tmp_path / "profile"), source, executed, 3, 1.5)
+    state.write_receipt(folder, sealed(tmp_path / "profile"), source, executed, 3, 1.5)
     return folder
 
 
 def test_a_receipt_is_found_again(notebooks: Path, source: Path, tmp_path: Path) -> None:
-    found = receipts.find(notebooks, artifacts.load(tmp_path / "profile"), source)
+    found = state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source)
     assert found is not None
     assert (found.exit_code, found.seconds, found.executed) == (3, 1.5, source.name)
 
 
 def test_another_notebook_has_not_run(notebooks: Path, source: Path, tmp_path: Path) -> None:
     source.write_text("a notebook with one more check")
-    assert receipts.find(notebooks, artifacts.load(tmp_path / "profile"), source) is None
+    assert state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source) is None
 
 
 def test_an_edited_copy_proves_nothing(notebooks: Path, source: Path, tmp_path: Path) -> None:
     (notebooks / source.name).write_text("the same with nicer outputs")
-    assert receipts.find(notebooks, artifacts.load(tmp_path / "profile"), source) is None
+    assert state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source) is None
 
 
 def test_it_holds_for_no_other_artifact(notebooks: Path, source: Path, tmp_path: Path) -> None:
-    assert receipts.find(notebooks, sealed(tmp_path / "other", "other weights"), source) is None
+    assert state.find_receipt(notebooks, sealed(tmp_path / "other", "other weights"), source) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"key": 1}'])
 def test_a_broken_receipt_is_none(text: str, notebooks: Path, source: Path, tmp_path: Path) -> None:
     (notebooks / ".profile.receipt.json").write_text(text)
-    assert receipts.find(notebooks, artifacts.load(tmp_path / "profile"), source) is None
+    assert state.find_receipt(notebooks, artifacts.load(tmp_path / "profile"), source) is None
 
 
 def test_a_notebook_that_leaves_an_artifact_of_other_options_has_failed(

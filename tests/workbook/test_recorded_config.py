@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.cli.init import networks
+from edgekit.cli.init import sizes
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TRAINING
@@ -25,9 +25,9 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.stages.bundle.stage import origin_of
 from edgekit.workbook import origin
+from edgekit.workbook.config_file import check_sample_counts
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.reproduce import PATHS, compare_inputs, is_reference_network, reproduce
-from edgekit.workbook.sections import check_sample_counts
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.core.tasks import made
 
@@ -136,7 +136,7 @@ def test_the_record_of_few_samples_asks_for_no_more_than_there_are(tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["image", "vector", "audio", "window", "text", "tensors"])
 def test_a_network_that_init_names_is_called_without_being_allowed(kind: str) -> None:
-    model, student = networks.pair("classification", kind, (32, 32, 3))
+    model, student = sizes.network_pair("classification", kind, (32, 32, 3))
     assert is_reference_network(model["builder"]) and is_reference_network(student["builder"])
 
 

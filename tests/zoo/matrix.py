@@ -22,7 +22,7 @@ import numpy as np
 from edgekit.core.cache_key import library_versions
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import ModelError
-from edgekit.stages.convert.advice import Evidence, advice
+from edgekit.stages.convert.checker import Evidence, advice
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import error_causes, evaluate
 from edgekit.targets.locate import first_divergence

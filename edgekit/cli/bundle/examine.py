@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.cli.bundle import jobs, readers
-from edgekit.cli.bundle import states as state_pairs
+from edgekit.cli.bundle import options as state_pairs
 from edgekit.cli.bundle.infer import Tensor
 from edgekit.core import file_type
 from edgekit.core.errors import ModelError
@@ -67,7 +67,7 @@ def examine(
     for suffix, content in files.items():
         (home / f"{jobs.MODEL}{suffix}").write_bytes(content)
     facts = jobs.run("inspect", path, home, name=str(path), size=size, two_classes=two_classes)
-    fed_back = state_pairs.take(path, facts, states)
+    fed_back = state_pairs.take_states(path, facts, states)
     _check_outputs(path, facts, task)
     if not facts["inputs"]:
         raise ModelError(f"{path}: has no input besides its states; a bundle's model takes a sample")

@@ -7,9 +7,9 @@ from typing import Any
 
 from edgekit.cli.bundle.options import Options
 from edgekit.core.errors import ConfigError, ModelError
-from edgekit.models.files.integer_range import Grid
+from edgekit.models.files.interface import Grid
 from edgekit.models.files.onnx_batch import CHANNELS, spatial
-from edgekit.models.files.outputs import TWO_SCORES
+from edgekit.models.files.task_outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
 from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES

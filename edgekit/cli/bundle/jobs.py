@@ -16,7 +16,7 @@ from edgekit.cli.bundle import readers
 from edgekit.cli.bundle.readers import TARGETS, Size
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceError
-from edgekit.models.files.integer_range import Grid, fault
+from edgekit.models.files.interface import Grid, range_fault
 from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.encode import passes_through
@@ -182,13 +182,15 @@ def _check_dtype(sample: np.ndarray, raw: RawSpec) -> None:
 def _check_input_range(grid: Grid, samples: np.ndarray, manifest: Manifest, place: int) -> None:
     if tensors := manifest.raw.tensors:
         part = input_vector.split(samples, [each["shape"] for each in tensors])[place]
-        holds = "" if tensors[place]["dtype"] != "float32" else fault(grid, part, "float32", (), "the samples hold")
+        holds = (
+            "" if tensors[place]["dtype"] != "float32" else range_fault(grid, part, "float32", (), "the samples hold")
+        )
         if holds:
             raise ConfigError(f"--golden: tensor {tensors[place]['name']}: the model {holds}")
         return
     if passes_through(manifest.preprocess, manifest.raw.dtype, manifest.input.dtype):
         return
-    problem = fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
+    problem = range_fault(grid, apply(manifest.preprocess, samples), manifest.raw.dtype, manifest.preprocess)
     if problem:
         own = "" if manifest.raw.dtype != "float32" else f"; for the model's own integers give --dtype {grid.dtype}"
         raise ConfigError(f"--preprocess: the model {problem}{own}")

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from edgekit import __version__
-from edgekit.cli.bundle import golden_outputs, infer, outputs, several_inputs
+from edgekit.cli.bundle import golden_outputs, infer, specs
 from edgekit.cli.bundle.examine import ModelFacts, examine
 from edgekit.cli.bundle.options import Options
-from edgekit.cli.bundle.settle import settled
 from edgekit.core import golden
 from edgekit.core.cache_key import installed_versions
 from edgekit.core.errors import ConfigError
@@ -21,15 +20,84 @@ from edgekit.runner import backends, boxes
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.encode import passes_through
+from edgekit.runner.errors import InputError
 from edgekit.runner.files import make_folder, write_atomically
+from edgekit.runner.inputs import table
 from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
+
+Say = Callable[[str], None]
+SHOWN = 8
+
+
+def settled(options: Options, found: ModelFacts, say: Say) -> Options:
+    """The options with a task, and with labels and columns where model and inputs name them; what was found is said."""
+    task = options.task
+    if task == "auto":
+        task = "regression" if found.is_regressor else "classification"
+    own = _own_labels(task, found)
+    if own and not options.labels:
+        say(f"labels      {_some(own)}: the model's own names")
+    elif sorted(own) == sorted(options.labels) and own != options.labels:
+        raise ConfigError(
+            f"--labels: {_some(options.labels)}; the model's own order is {_some(own)}: give that, or leave them out"
+        )
+    columns = options.columns or _columns(options, found, say)
+    return replace(options, task=task, labels=options.labels or own, columns=columns)
+
+
+def _own_labels(task: str, found: ModelFacts) -> tuple[str, ...]:
+    """Those that a classic model names: its classes, or what its one value is called."""
+    if task == "classification":
+        return found.classes
+    single = found.is_regressor and found.output.shape[1:] == (1,)
+    return (found.output.name,) if task == "regression" and single else ()
+
+
+def _columns(options: Options, found: ModelFacts, say: Say) -> tuple[str, ...]:
+    """The columns that a vector's features have in the first table among the inputs; none where there is no table."""
+    if (
+        len(found.inputs) > 1
+        or len(found.input.shape) != 2
+        or options.kind not in (None, "vector")
+        or options.sample_rate_hz
+    ):
+        return ()
+    paths = [each for given in options.golden for each in (sorted(given.rglob("*.csv")) if given.is_dir() else [given])]
+    path = next((each for each in paths if each.suffix.lower() == ".csv" and each.is_file()), None)
+    if path is None:
+        return ()
+    features = found.input.shape[1]
+    header, numbers = _header(path)
+    columns = header if len(header) == features else numbers
+    if len(columns) != features:
+        raise ConfigError(
+            f"--columns: {path} has {len(header)} columns ({_some(header)}), the model takes {features} features; "
+            "name its columns, in the order in which the model was trained"
+        )
+    say(f"columns     {_some(columns)}: those of {path.name}, in this order")
+    return columns
+
+
+def _header(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """All names of a table, and those of columns with a number in the first row."""
+    try:
+        with open(path, "rb") as stream:
+            first = next(table.pieces(str(path), stream.read(table.LARGEST_BYTES), 1))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    row = first.rows[0] if first.rows else [""] * len(first.header)
+    numbers = [name for name, cell in zip(first.header, row, strict=True) if table.is_number(cell)]
+    return first.header, tuple(numbers)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:SHOWN]) + (f", … ({len(names)})" if len(names) > SHOWN else "")
+
 
 TOLERANCE_FLOAT, TOLERANCE_INTEGER = 0.005, 0.05
 """Allowed difference, share of the outputs' range; the bundle stage's defaults."""
 SURE = 0.5
 """The least probability of a box, unless one is asked for: it is there more likely than not."""
-
-Say = Callable[[str], None]
 
 
 def make(options: Options, out: Path, say: Say) -> Path:
@@ -45,7 +113,7 @@ def make(options: Options, out: Path, say: Say) -> Path:
         _print_facts(options, draft, found, say)
         paths = golden_outputs.candidates(options, draft.raw, bool(found.states))
         samples, answers, by = golden_outputs.record(options, draft, found, paths, home)
-        outputs.check(draft, answers, say)
+        specs.check_outputs(draft, answers, say)
         kept = golden_outputs.keep("stream" if found.states else options.task, answers, options.samples)
         say(f"golden      {len(kept)} of {len(answers)} inputs that were run on {by['interpreter']} {by['version']}")
         if by["label"]:
@@ -85,7 +153,7 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
         variant=f"ready-made-{found.target}",
         raw=raw,
         inputs=sources,
-        outputs=outputs.specs(options, found, raw),
+        outputs=specs.output_specs(options, found, raw),
         preprocess=[dict(step) for step in options.preprocess],
         labels=list(options.labels),
         model_files=sorted(found.files),
@@ -101,8 +169,8 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
 
 def _input_specs(options: Options, found: ModelFacts) -> tuple[tuple[TensorSpec, ...], RawSpec]:
     if len(found.inputs) > 1:
-        return several_inputs.specs(options, found)
-    several_inputs.check_one(options)
+        return specs.input_specs(options, found)
+    specs.check_one(options)
     source = infer.input_spec(found.input, options.layout)
     return (source,), infer.raw_spec(options, source, golden_outputs.dtype_seen(options), bool(found.states))
 
@@ -118,7 +186,7 @@ def _print_facts(options: Options, draft: Manifest, found: ModelFacts, say: Say)
     for state in found.states:
         say(f"state       {state.input} {state.dtype}{list(state.shape)}, fed back from {state.output}")
     if not is_one:
-        for line in several_inputs.lines(options, found, raw):
+        for line in specs.input_lines(options, found, raw):
             say(line)
         return
     as_is = passes_through(draft.preprocess, raw.dtype, source.dtype)

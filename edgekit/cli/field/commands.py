@@ -1,4 +1,4 @@
-"""The group `edgekit field`: options, and the work handed on."""
+"""The group `edgekit field`: pack kept samples, and report what devices saw."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import bare_switches
+from edgekit.core.errors import ConfigError
 
 KEPT = "the files that were there stay"
 app = typer.Typer(no_args_is_help=True, help="Take kept samples and field reports from devices back to the desk.")
@@ -58,9 +59,18 @@ def report(
     Exit codes: 0 written; 4 no field reports; 6 a cell of the notebook failed.
     """
     with errors_as_exit_codes(KEPT):
-        from edgekit.cli.field import report as command
+        from edgekit.report.field import advice, history
+        from edgekit.report.field.reports import folder as read_folder
+        from edgekit.workbook import notebook
 
-        command.run(folder, out, print)
+        if out.suffix != ".ipynb":
+            raise ConfigError(f"--out {out}: name a file that ends in .ipynb")
+        found = history.of(read_folder(folder))  # first, because a notebook's traceback tells a reader less
+        notebook.execute_side_notebook(notebook.FIELD, {"reports": str(folder.resolve())}, out)
+        print(f"reports     {len(found.reports)}; then: {found.then.name}, now: {found.now.name}")
+        for step in advice.steps(found.now, found.comparison):
+            print(f"next        {step.action}: {step.why}. To do: {step.how}.")
+        print(f"wrote       {out}")
 
 
 bare_switches(app)

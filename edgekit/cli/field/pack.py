@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ConfigError
-from edgekit.data import field_pack, field_samples
+from edgekit.data import field_samples
 from edgekit.data.field_samples import Kept, Sample
 from edgekit.runner.files import make_folder, write_atomically
 
@@ -61,15 +61,15 @@ def run(request: Request, say: Callable[[str], object]) -> None:
 
 def _packed(
     request: Request, found: Kept, labels: Mapping[str, str] | None, say: Callable[[str], object]
-) -> field_pack.Packed | None:
+) -> field_samples.Packed | None:
     """None where answers are no labels, and the table alone is written."""
     if found.task == "embedding" and labels is None:
         say(f"next        write the labels into {request.out.with_suffix('.csv')}: answers of an embedding are none")
         return None
-    return field_pack.pack(found, labels, request.add_classes, request.older)
+    return field_samples.pack(found, labels, request.add_classes, request.older)
 
 
-def _say_packed(request: Request, packed: field_pack.Packed, table: Path, say: Callable[[str], object]) -> None:
+def _say_packed(request: Request, packed: field_samples.Packed, table: Path, say: Callable[[str], object]) -> None:
     count = len(packed.arrays["y_train"]) - packed.older + sum(packed.tested.values())
     behind = f" behind {packed.older:,} of {request.older}" if request.older else ""
     say(f"wrote       {request.out}: {count:,} samples{behind}")

@@ -13,7 +13,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import TASKS, named
 from edgekit.data.paths import expand
 from edgekit.runner.files import make_folder, write_atomically
-from edgekit.workbook.run_config import RunConfig
+from edgekit.workbook.config_file import RunConfig
 
 if TYPE_CHECKING:
     from edgekit.data import Data
@@ -29,7 +29,7 @@ def start(name: str, task: str | None, data: str | None, out: Path, *, force: bo
 
     Raises ConfigError for a name, a task or a place that will not do, DataError for data that no source reads.
     """
-    from edgekit.cli.init import dry_run, notebook, sizes, task_fit
+    from edgekit.cli.init import dry_run, notebook, sizes
     from edgekit.cli.init.config import describe_sizes
     from edgekit.cli.init.detect import detect
 
@@ -44,7 +44,7 @@ def start(name: str, task: str | None, data: str | None, out: Path, *, force: bo
     if data is not None and path is not None and (inside := os.path.relpath(found.section["path"], path)) != ".":
         data, path = os.path.join(data, inside), path / inside  # a table in the folder that was named
     task = task or found.task
-    task_fit.check(task, found)
+    dry_run.check_task(task, found)
     draft = dry_run.draft(name, task, found, _written(data, path, out))
     text = draft.text()
     dry_run.check(text, found.section, draft.data)

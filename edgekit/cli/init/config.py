@@ -9,9 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.cli.init import networks, steps
-from edgekit.cli.init.findings import Findings
-from edgekit.cli.init.sizes import CONFIDENCE, Sizes, small_validation_warning
+from edgekit.cli.init.inspect import Findings
+from edgekit.cli.init.sizes import (
+    CONFIDENCE,
+    Sizes,
+    measured_steps,
+    network_candidates,
+    network_pair,
+    small_validation_warning,
+)
 from edgekit.core import tasks
 from edgekit.core.tasks import accuracy_drop
 from edgekit.data import Data
@@ -50,7 +56,7 @@ class Draft:
 
     def text(self) -> str:
         """The config, as YAML."""
-        model, _ = networks.pair(self.task, self.data.kind, self.data.raw_shape)
+        model, _ = network_pair(self.task, self.data.kind, self.data.raw_shape)
         sizes = self.sizes
         rate = self._rate()
         training: dict[str, Any] = {"epochs": sizes.epochs, "batch_size": sizes.batch, "learning_rate": rate}
@@ -102,7 +108,7 @@ class Draft:
         return "\n".join(lines) + "\n"
 
     def _preprocess(self) -> list[str]:
-        found = steps.measured(self.data)
+        found = measured_steps(self.data)
         if not found:
             several = "the network scales each tensor by itself"
             why = several if self.data.tensors else "token ids are names, not numbers: there is nothing to scale"
@@ -111,8 +117,8 @@ class Draft:
 
     def _students(self) -> list[str]:
         """The student, or the networks that it is chosen from: all are timed, and few of them trained."""
-        _, student = networks.pair(self.task, self.data.kind, self.data.raw_shape)
-        others = networks.candidates(self.task, self.data.kind, self.data.raw_shape)
+        _, student = network_pair(self.task, self.data.kind, self.data.raw_shape)
+        others = network_candidates(self.task, self.data.kind, self.data.raw_shape)
         if not others:
             return ["  student: # the same network, half as wide", *_entries(student, indent=4)]
         return [

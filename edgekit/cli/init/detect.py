@@ -7,11 +7,11 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from edgekit.cli.init import inspect, inspect_boxes, inspect_masks, inspect_rows, inspect_texts, inspect_tracks
-from edgekit.cli.init.findings import Findings
+from edgekit.cli.init import inspect, inspect_annotations, inspect_tables, inspect_tracks
+from edgekit.cli.init.inspect import Findings
 from edgekit.core.errors import DataError
 from edgekit.core.file_type import describe
-from edgekit.data import archives, file_list, folder_layout
+from edgekit.data import archives, folder_layout
 
 EXPECTED = """edgekit init takes one of
   an .npz file with x_train, y_train and, if there, x_validation, y_validation, x_test, y_test, classes;
@@ -33,12 +33,12 @@ ARCHIVE = "zip archives: unpack them, or give --data one of them"
 MOST_FILES = 60
 HEAD_BYTES = 2**16
 """A table's first line names every channel, which may be many."""
-Source = file_list.Source
+Source = folder_layout.Source
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff")
 WANTED = {"picture": folder_layout.PICTURES, "sound": folder_layout.SOUNDS, "recording": folder_layout.RECORDINGS,
           "text": folder_layout.TEXTS}  # fmt: skip
 INSPECTORS = {"picture": inspect.pictures, "sound": inspect.sounds, "recording": inspect.recordings,
-              "text": inspect_texts.texts}  # fmt: skip
+              "text": inspect_tables.texts}  # fmt: skip
 
 
 def detect(path: Path | None, task: str | None = None) -> Findings:
@@ -51,10 +51,10 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
     if not path.exists():
         raise DataError(f"--data: nothing at {path}; name a file or a folder that is there, or leave --data out")
     if path.is_dir():
-        return inspect_rows.rows(path) if inspect_rows.is_rows(path) else _tree(path, "a folder", task)
+        return inspect_tables.row_table(path) if inspect_tables.is_rows(path) else _tree(path, "a folder", task)
     if not path.is_file():
         raise DataError(f"{path}: neither a file nor a folder; {EXPECTED}")
-    if _may_hold_texts(path) and (found := inspect_texts.table(path)):
+    if _may_hold_texts(path) and (found := inspect_tables.text_table(path)):
         return found
     if not zipfile.is_zipfile(path):
         if found := _one_file(path, task):
@@ -69,7 +69,7 @@ def detect(path: Path | None, task: str | None = None) -> Findings:
 
 def _may_hold_texts(path: Path) -> bool:
     """Whether it is a table, and none of files."""
-    return path.suffix.lower() in inspect_texts.TABLES and file_list.FILE not in inspect.header(_start(path))
+    return path.suffix.lower() in inspect_tables.TABLES and folder_layout.FILE not in inspect.header(_start(path))
 
 
 def _one_file(path: Path, task: str | None) -> Findings | None:
@@ -77,33 +77,33 @@ def _one_file(path: Path, task: str | None) -> Findings | None:
     kind = kind_of(_start(path))
     if path.suffix.lower() == ".csv":
         names = inspect.header(_start(path))
-        if file_list.FILE in names and (file_list.LABEL in names or kind != "recording"):
+        if folder_layout.FILE in names and (folder_layout.LABEL in names or kind != "recording"):
             return _tree(path, "a table")
         if kind == "recording":
-            return inspect_rows.rows(path)
+            return inspect_tables.row_table(path)
     if kind == "sound" and inspect_tracks.has_track(path):
         return inspect_tracks.recordings(path, task)
     return None
 
 
 def _tree(path: Path, where: str, task: str | None = None) -> Findings:
-    with file_list.opened(path) as source:
+    with folder_layout.open_source(path) as source:
         listing = source.listing()
-        if not isinstance(source, file_list.Listed):
-            masked = inspect_masks.layout(source)
-            forms = [] if masked and task == "segmentation" else inspect_boxes.formats(source)
+        if not isinstance(source, folder_layout.Listed):
+            masked = inspect_annotations.layout(source)
+            forms = [] if masked and task == "segmentation" else inspect_annotations.formats(source)
             if forms:
-                return inspect_boxes.boxes(path, where, source, forms)
+                return inspect_annotations.boxes(path, where, source, forms)
             if masked:
-                return inspect_masks.masks(path, where, source, masked)
+                return inspect_annotations.masks(path, where, source, masked)
             if task in (None, "segmentation"):
-                inspect_masks.refuse_other_names(path, source)
+                inspect_annotations.refuse_other_names(path, source)
         kind, seen = _kind(path, source, listing.files)
         if kind != "recording" and not _has_classes(listing.files) and (table := _table_in(path)):
             return _tree(table, "a table")
         if kind == "sound" and path.is_dir() and inspect_tracks.has_track(path):
             return inspect_tracks.recordings(path, task)
-        if kind == "recording" and isinstance(source, file_list.Listed):
+        if kind == "recording" and isinstance(source, folder_layout.Listed):
             raise DataError(f"{path}: lists recordings in .csv, which are laid out in folders; {EXPECTED}")
         wanted = WANTED[kind]
         strays = [name for name in seen if not name.lower().endswith(wanted.suffixes)]
@@ -112,7 +112,7 @@ def _tree(path: Path, where: str, task: str | None = None) -> Findings:
                 f"{path}: {strays[0]!r} is a {kind} by its content, and its name does not end in {wanted.endings}; "
                 f"rename the files, or convert them to what their names say; {wanted.expected}"
             )
-        plan = file_list.layout(source, path.name, wanted)
+        plan = folder_layout.layout_of(source, path.name, wanted)
         return INSPECTORS[kind](path, where, plan, source)
 
 
@@ -124,7 +124,7 @@ def _has_classes(names: tuple[str, ...]) -> bool:
 def _table_in(folder: Path) -> Path | None:
     """The table of `file,label` that lies in a folder; DataError where several do, and none is called labels.csv."""
     tables = [each for each in sorted(folder.iterdir()) if each.suffix.lower() == ".csv"] if folder.is_dir() else []
-    found = [each for each in tables if {file_list.FILE, file_list.LABEL} <= {*inspect.header(_start(each))}]
+    found = [each for each in tables if {folder_layout.FILE, folder_layout.LABEL} <= {*inspect.header(_start(each))}]
     named = [each for each in found if each.name.lower() == "labels.csv"] or found
     if len(named) > 1:
         raise DataError(f"{folder}: {', '.join(each.name for each in named)} all list files; give --data one of them")
@@ -140,7 +140,7 @@ def _kind(path: Path, source: Source, names: tuple[str, ...]) -> tuple[str, list
         start = _start(path / name) if path.is_dir() else _inside(source, name)
         kind = kind_of(start, columns=1 if name.lower().endswith(folder_layout.RECORDINGS.suffixes) else 2)
         if kind in (None, "recording") and name.lower().endswith(folder_layout.TEXTS.suffixes):
-            kind = "text" if inspect_texts.is_text(start) else None  # a text may well look like a table
+            kind = "text" if inspect_tables.is_text(start) else None  # a text may well look like a table
         if kind:
             found.setdefault(kind, []).append(name)
         else:

@@ -10,21 +10,26 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
-from edgekit.cli.init.findings import Findings
 from edgekit.core.errors import DataError
-from edgekit.data import file_list
+from edgekit.data import folder_layout
 from edgekit.data.folder_layout import Layout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
 from edgekit.runner.inputs.table import with_points
 
-Source = file_list.Source
+if TYPE_CHECKING:
+    from edgekit.core.tasks import Task
+
+
+Source = folder_layout.Source
 MOST_OPENED = 200
 """Files of a folder that are opened; the source reads all of them later, and refuses what differs."""
 LARGEST_SIDE = 64
@@ -218,3 +223,20 @@ def _opened_with_names(plan: Layout, source: Source) -> Iterator[tuple[str, byte
             yield name, source.read(name)
         except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error):
             continue
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The source that reads the data, with its options, and a description in words.
+
+    `splits` are those that it has already, `comments` are for the config, by option. `labels` are those of arrays,
+    `classes` the names in them, or the folders'. `task` is the one that these data mean where none is named.
+    """
+
+    section: dict[str, Any]
+    words: str
+    splits: frozenset[str] = frozenset({"train"})
+    comments: dict[str, str] = field(default_factory=dict)
+    labels: np.ndarray | None = None
+    classes: tuple[str, ...] | None = None
+    task: Task = "classification"

@@ -6,12 +6,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgekit.cli.init import steps
-from edgekit.cli.init.findings import Findings
+from edgekit.cli.init import sizes
+from edgekit.cli.init.inspect import Findings
 from edgekit.core.errors import DataError
-from edgekit.data import label_track
-from edgekit.data.label_track import Stretch
-from edgekit.data.sources.wav_track import TRACK
+from edgekit.data.sources import wav_track
+from edgekit.data.sources.wav_track import TRACK, Stretch
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 
@@ -43,7 +42,7 @@ def recordings(path: Path, task: str | None = None) -> Findings:
                 sound = wav.headers(str(each), stream, os.fstat(stream.fileno()).st_size)
         except InputError as error:
             raise DataError(str(error)) from None
-        found, _ = label_track.parse(track.name, track.read_bytes())
+        found, _ = wav_track.parse_track(track.name, track.read_bytes())
         stretches += found
         rates.append(sound.rate_hz)
         length_s = sound.samples / max(1, sound.rate_hz)
@@ -88,5 +87,5 @@ def _window_s(lengths_s: Sequence[float], rate_hz: int) -> float:
 
 def _stride_samples(samples: int, rate_hz: int) -> int:
     """Half of a window, less what is no whole hop of its log-mel: a stream then computes the new frames alone."""
-    hop: int = steps.log_mel(samples, rate_hz)["hop_samples"]
+    hop: int = sizes.log_mel(samples, rate_hz)["hop_samples"]
     return max(hop, samples // 2 // hop * hop)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from edgekit.cli.search import words
 from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.progress import to_stderr
@@ -22,18 +22,40 @@ from edgekit.core.schema.study import StudyRow
 from edgekit.core.terminal_progress import Watch
 from edgekit.report.search import page, show
 from edgekit.report.search.studies import FILE, read
+from edgekit.report.search.words import STATES
 from edgekit.runner.files import make_folder, write_atomically
 from edgekit.search import builtin_spaces, progress
 from edgekit.search.evaluate import Evaluator
 from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
 from edgekit.search.study import Study, Subject, search
-from edgekit.workbook import run_guards
 from edgekit.workbook.plan import Plan, load_plan, make_importable
+from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
 from edgekit.workbook.shared_cache.in_run import urls
 from edgekit.workbook.workers import open_pool, with_cores
 from edgekit.workbook.workers.scheduler import parse
+
+
+def batch_line(row: StudyRow) -> Iterator[str]:
+    """The last batch: how its trials ended, and the front."""
+    last = row["batches"][-1]
+    trials = [trial for trial in row["trials"] if trial["batch"] == last["number"]]
+    found = Counter(trial["state"] for trial in trials)
+    ended = ", ".join(f"{number} {STATES[state]}" for state, number in found.items())
+    points = f"{len(row['front'])} {'point' if len(row['front']) == 1 else 'points'} on the front"
+    yield f"batch {last['number'] + 1}: {ended}; {points}; digest {last['digest'][:16]}"
+    for trial in trials:
+        if trial["state"] == "failed":
+            yield f"  trial {trial['number']} failed: {trial['reason']}"
+    if last["disturbed"]:
+        yield "  its measuring was disturbed each time; the intervals tell less than they say"
+
+
+def study_lines(row: StudyRow, digest: str, folder: Path) -> str:
+    """Where everything is, and the digest."""
+    return f"study     {folder / 'study.json'}, {len(row['trials'])} trials, digest {digest}"
+
 
 TRIALS = 32
 """Where neither trials nor minutes are given."""
@@ -93,11 +115,11 @@ def run(request: Request, say: Say) -> bool:
         raise ResourceError(
             f"{folder}: cannot write here ({error.strerror}); choose another folder with --out"
         ) from None
-    with run_guards.lack_of_resources(folder), run_guards.sigterm_as_interrupt(), Watch(folder) as watch:
+    with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
     show.show(read(folder), Console(width=None if sys.stdout.isatty() else 120))
-    say(words.study(study.row, study.digest, folder))
+    say(study_lines(study.row, study.digest, folder))
     return bool(study.row["front"])
 
 
@@ -135,7 +157,7 @@ def _on_batch(folder: Path, text: str, told: progress.Reporter, say: Say, row: S
     if not (folder / SPACE).is_file():
         write_atomically(folder / SPACE, (HEAD + text).encode())
     told(row)
-    for line in words.batch(row):
+    for line in batch_line(row):
         say(line)
     page.draw(folder / FILE, say)
 

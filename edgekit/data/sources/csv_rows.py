@@ -7,7 +7,8 @@ is read as the device reads it (`edgekit.runner.inputs.table`). An empty cell is
 from __future__ import annotations
 
 import zipfile
-import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,7 @@ from pydantic import Field, model_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing, stamps
+from edgekit.data.tables import floats, number_columns, read_table
 from edgekit.data.types import Pools, Progress, SourceConfig
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ def _tables(path: Path) -> dict[str, Table]:
     from edgekit.data import archives
 
     if path.is_file() and not zipfile.is_zipfile(path):
-        return {"train": _parsed(path.name, path.read_bytes())}
+        return {"train": _table(path.name, path.read_bytes)}
     with archives.Folder(path) if path.is_dir() else archives.Zip(path) as source:
         names = [name for name in source.listing().files if "/" not in name and name.lower() in FILES]
         found: dict[str, Table] = {}
@@ -102,25 +104,14 @@ def _tables(path: Path) -> dict[str, Table]:
             split = FILES[name.lower()]
             if split in found:
                 raise DataError(f"{path.name}: {found[split].name} and {name} are both {split}; keep one of them")
-            try:
-                found[split] = _parsed(name, source.read(name))
-            except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-                raise DataError(f"{name}: cannot be read ({error}); copy it again") from None
+            found[split] = _table(name, partial(source.read, name))
     if "train" not in found:
         raise DataError(f"{path.name}: holds no train.csv; name the table itself, or call it train.csv")
     return found
 
 
-def _parsed(name: str, content: bytes) -> Table:
-    from edgekit.runner.errors import InputError
-    from edgekit.runner.inputs import table
-
-    if len(content) > table.LARGEST_BYTES:
-        raise DataError(f"{name}: more than {table.LARGEST_BYTES:,} bytes; give the samples as npz")
-    try:
-        found = table.parse(name, content)
-    except InputError as error:
-        raise DataError(str(error)) from None
+def _table(name: str, read: Callable[[], bytes]) -> Table:
+    found = read_table(name, read, "give the samples as npz")
     if not found.rows:
         raise DataError(f"{name}: no row behind its header; export it again")
     return found
@@ -128,18 +119,13 @@ def _parsed(name: str, content: bytes) -> Table:
 
 def _features(table: Table, config: Config) -> tuple[list[str], list[str]]:
     """The columns of the features, and a note on which were taken where the config names none."""
-    from edgekit.runner.inputs.table import is_number
-
     if config.columns:
         return config.columns, []
-    other = [*config.labels, config.group]
-    places = [(place, name) for place, name in enumerate(table.header) if name and name not in other]
-    columns = [name for place, name in places if any(is_number(row[place]) for row in table.rows)]
+    columns, texts = number_columns(table, [*config.labels, config.group])
     if not columns:
         raise DataError(
             f"{table.name}: no column beside {config.labels[0]!r} holds a number; write decimals with a point"
         )
-    texts = [name for _, name in places if name not in columns]
     passed = f"; skipped, for they hold no numbers: {', '.join(texts)}" if texts else ""
     notes = [f"features: {', '.join(columns)}{passed}"]
     if counts := [name for name in columns if numbers_rows(table, name)]:
@@ -193,9 +179,9 @@ def _split(
 
     from edgekit.data.types import Split
 
-    x = _floats(table, columns)
+    x = floats(table, columns)
     if config.task in NAMED_BY_COLUMNS:
-        y = _floats(table, config.labels)
+        y = floats(table, config.labels)
         if config.task == "multi_label":
             y = _whole(table, y, config.labels)
     else:
@@ -203,16 +189,6 @@ def _split(
         y = np.array([index[cell] for cell in _texts(table, config.labels[0], "label")], np.int64)
     order = np.random.default_rng(0).permutation(len(x))
     return Split(x[order], y[order], None if groups is None else groups[order])
-
-
-def _floats(table: Table, columns: list[str]) -> np.ndarray:
-    from edgekit.runner.errors import InputError
-    from edgekit.runner.inputs import table as tables
-
-    try:
-        return tables.floats(table, columns)
-    except InputError as error:
-        raise DataError(str(error)) from None
 
 
 def _whole(table: Table, y: np.ndarray, columns: list[str]) -> np.ndarray:

@@ -8,18 +8,17 @@ split: they are alike, and may overlap. All are held in memory: 3 KB for 128 mom
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, field_validator
 
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
+from edgekit.data import tables
 from edgekit.data.paths import PathText, existing, stamps
 from edgekit.data.types import Pools, Progress, SourceConfig
 from edgekit.runner import input_path
-from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +112,7 @@ class _Cutter:
         """(n, window, columns) float32 of a recording, a view of its rows; n is 0 where it is too short."""
         import numpy as np
 
-        from edgekit.runner.inputs import table, windows
+        from edgekit.runner.inputs import windows
 
         found = self._table(name)
         if self._header and found.header != self._header:
@@ -121,10 +120,7 @@ class _Cutter:
                 f"{name}: its header is {', '.join(map(repr, found.header))}, the first recording's "
                 f"{', '.join(map(repr, self._header))}; give all the same, or name those that all have in data.columns"
             )
-        try:
-            values = table.floats(found, self.columns)
-        except InputError as error:
-            raise DataError(str(error)) from None
+        values = tables.floats(found, self.columns)
         self.longest = max(self.longest, len(values))
         step = self._config.windows
         if not windows.count(len(values), step):
@@ -158,31 +154,17 @@ class _Cutter:
 
     def _numeric(self, names: list[str]) -> list[str]:
         """Columns of the first recording with rows that hold a number in any of them; all must have its header."""
-        from edgekit.runner.inputs.table import is_number
-
         first = next((found for found in map(self._table, names) if found.rows), None)
         if first is None:
             raise DataError("no recording has a row behind its header; export them again")
         self._header = first.header
-        named = [(place, name) for place, name in enumerate(first.header) if name]
-        columns = [name for place, name in named if any(is_number(row[place]) for row in first.rows)]
-        self._texts = [name for _, name in named if name not in columns]
+        columns, self._texts = tables.number_columns(first)
         if not columns:
             raise DataError(f"{first.name}: no column that has a name holds a number; write decimals with a point")
         return columns
 
     def _table(self, name: str) -> Table:
-        from edgekit.runner.inputs import table
-
-        try:
-            content = self._source.read(name)
-            if len(content) > table.LARGEST_BYTES:
-                raise DataError(f"{name}: more than {table.LARGEST_BYTES:,} bytes; part the recording")
-            return table.parse(name, content)
-        except InputError as error:
-            raise DataError(str(error)) from None
-        except (OSError, ValueError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DataError(f"{name}: cannot be read ({error}); copy it again") from None
+        return tables.read_table(name, partial(self._source.read, name), "part the recording")
 
 
 def _mixed(recordings: list[np.ndarray], labels: np.ndarray, first: int, stride: int) -> Split:

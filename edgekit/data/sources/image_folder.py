@@ -51,13 +51,13 @@ class Config(SourceConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it; and the decoder."""
-    from edgekit.data import file_list
+    from edgekit.data import folder_layout
 
-    return [digest(file_list.signs(existing(config.path, "data.path"))), library_versions(("pillow",))]
+    return [digest(folder_layout.file_signs(existing(config.path, "data.path"))), library_versions(("pillow",))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools as memory-mapped arrays. With `limit`, only the pictures that it keeps are decoded."""
-    from edgekit.data.image_decoding import pools
+    from edgekit.data.image_cache import pools
 
     return pools(config, progress)

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from edgekit.core.errors import DataError
 from edgekit.core.hashing import digest
 from edgekit.data.paths import PathText, existing
-from edgekit.data.sound_options import SoundConfig
+from edgekit.data.source_options import SoundConfig
 from edgekit.data.types import Pools, Progress
 from edgekit.runner import input_path
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from edgekit.runner.inputs.wav import Sound
-
 
 TASKS = ("classification", "embedding", "anomaly")
 
@@ -54,22 +53,22 @@ class Config(SoundConfig):
 
 def identity(config: Config) -> list[object]:
     """The zip, or every file of the folder, by what the file system says of it."""
-    from edgekit.data import file_list
+    from edgekit.data import folder_layout
 
-    return [digest(file_list.signs(existing(config.path, "data.path")))]
+    return [digest(folder_layout.file_signs(existing(config.path, "data.path")))]
 
 
 def read(config: Config, progress: Progress | None = None) -> Pools:
     """Pools of (n, samples) float32. With `limit`, only the sounds that it keeps are read."""
     import numpy as np
 
-    from edgekit.data import file_list, folder_layout
+    from edgekit.data import folder_layout
     from edgekit.data.splits import limited_indices
     from edgekit.data.types import Split
 
     path = existing(config.path, "data.path")
-    with file_list.opened(path) as source:
-        plan = file_list.layout(source, path.name, folder_layout.SOUNDS)
+    with folder_layout.open_source(path) as source:
+        plan = folder_layout.layout_of(source, path.name, folder_layout.SOUNDS)
         kept = limited_indices(plan.labels, config.limit, config.split_seed)
         splits, done, changed = {}, 0, _Changed(config)
         total = sum(len(kept.get(split, names)) for split, names in plan.names.items())

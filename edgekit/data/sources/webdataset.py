@@ -95,7 +95,7 @@ def identity(config: Config) -> list[object]:
     """Every shard by what the file system says of it, and what decodes its samples."""
     from edgekit.data import shards
 
-    files = shards.find(config.path, "data.path")
+    files = shards.find_shards(config.path, "data.path")
     signs = [[split, path.name, *stamp(path)] for split, mine in files.items() for path in mine]
     return [digest(signs), library_versions(("pillow",))]
 

@@ -62,7 +62,7 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     from edgekit.core import artifacts
     from edgekit.measure.load.drive import Subject
     from edgekit.models.eager import eager_input
-    from edgekit.models.files import input_layout, standalone, wanted
+    from edgekit.models.files import interface, standalone, task_outputs
     from edgekit.models.from_artifact import open_model
     from edgekit.runner.preprocess.transform import pipeline
 
@@ -71,9 +71,9 @@ def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     module, spec = open_model(source)
     module = module.cpu().eval()
     if not spec.is_torch and spec.source is not None:
-        sample, prepare = input_layout.channels_last(spec.input_shape), pipeline(spec.preprocess)
+        sample, prepare = interface.channels_last(spec.input_shape), pipeline(spec.preprocess)
         path, kind = source.path / "model" / spec.source.file, spec.source.kind
-        needed = wanted.of(spec.task, spec.num_classes, sample)
+        needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
         file = standalone.open(path, kind, sample, threads, spec.tensors, needed)
         run, arrange = file.run, file.layout.arrange
         return Subject(

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgekit.models.files import input_layout, module, outputs
+from edgekit.models.files import interface, module, task_outputs
 from edgekit.models.files.interface import Run, Tensors
 from edgekit.models.files.op_count import OpCount
-from edgekit.models.files.wanted import Wanted
+from edgekit.models.files.task_outputs import TaskOutputs
 from edgekit.runner.native_stderr import quiet_native
 
 NOTHING = OpCount()
@@ -25,10 +25,10 @@ THREADS = 1
 
 
 def network(
-    path: Path, kind: str, input_shape: tuple[int, ...], wanted: Wanted, counted: OpCount, tensors: Tensors = ()
+    path: Path, kind: str, input_shape: tuple[int, ...], needed: TaskOutputs, counted: OpCount, tensors: Tensors = ()
 ) -> nn.Module:
     """The file as a network whose one layer is called `model`."""
-    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, wanted, counted, tensors))).eval()
+    return nn.Sequential(OrderedDict(model=FileModule(path, kind, input_shape, needed, counted, tensors))).eval()
 
 
 class FileModule(nn.Module):
@@ -43,17 +43,17 @@ class FileModule(nn.Module):
         path: Path,
         kind: str,
         input_shape: tuple[int, ...],
-        wanted: Wanted,
+        needed: TaskOutputs,
         counted: OpCount = NOTHING,
         tensors: Tensors = (),
     ) -> None:
         super().__init__()
-        self.path, self.kind, self.input_shape, self.wanted = path, kind, input_shape, wanted
+        self.path, self.kind, self.input_shape, self.needed = path, kind, input_shape, needed
         self.tensors = tensors
         self.counted = counted
         with quiet_native():
-            self._opened = module(kind).open(path, THREADS, tensors, wanted)
-        self._layout = input_layout.find(self._opened.shape, input_layout.channels_last(input_shape))
+            self._opened = module(kind).open(path, THREADS, tensors, needed)
+        self._layout = interface.find_layout(self._opened.shape, interface.channels_last(input_shape))
         self._least = max(self._opened.shape[0], 1)
         self._alone: Run = self._opened.sized((self._least, *self._layout.sides))
         self._many: tuple[Run, int] | None = None
@@ -62,14 +62,16 @@ class FileModule(nn.Module):
         given = x.detach().cpu().numpy()
         arranged = self._layout.arrange(given.transpose(0, 2, 3, 1) if given.ndim == 4 else given)
         if len(arranged) <= self._least:
-            return torch.from_numpy(outputs.ask(self._alone, arranged, self._least, self.wanted))
+            return torch.from_numpy(task_outputs.ask(self._alone, arranged, self._least, self.needed))
         if self._many is None:
-            self._many = outputs.fastest(self._opened, self._layout, arranged[: outputs.BATCH], self.wanted)
+            self._many = task_outputs.fastest(self._opened, self._layout, arranged[: task_outputs.BATCH], self.needed)
         run, size = self._many
         starts = range(0, len(arranged), size)
         return torch.from_numpy(
-            np.concatenate([outputs.ask(run, arranged[start : start + size], size, self.wanted) for start in starts])
+            np.concatenate(
+                [task_outputs.ask(run, arranged[start : start + size], size, self.needed) for start in starts]
+            )
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FileModule:
-        return FileModule(self.path, self.kind, self.input_shape, self.wanted, self.counted, self.tensors)
+        return FileModule(self.path, self.kind, self.input_shape, self.needed, self.counted, self.tensors)

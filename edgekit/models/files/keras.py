@@ -17,7 +17,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError, ModelError
 from edgekit.models.files.interface import Opened, Run, Taken, Tensors, check_ends, feed, shape_of
-from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 
 NOT: dict[str, str] = {}
 TFLITE = ("fp16", "int8", "dynamic")
@@ -39,7 +39,7 @@ def quantized(path: Path) -> bool:
     return False
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
     """The model at `path`; what would run code from the file is refused.
 
     TensorFlow takes a number of threads before it has done anything, or never; 0 leaves it as it is.
@@ -50,7 +50,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
     model = _read(path)
     inputs = [Taken(each.name, [-1 if side is None else int(side) for side in each.shape], each.dtype)
               for each in model.inputs]  # fmt: skip
-    check_ends([each.name for each in inputs], len(model.outputs), tensors, wanted.most)
+    check_ends([each.name for each in inputs], len(model.outputs), tensors, needed.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         sides = {each["name"]: (shape[0], *each["shape"]) for each in tensors}
@@ -58,7 +58,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
 
         def run(x: np.ndarray) -> np.ndarray:
             found = answer(*map(tf.constant, feed(x, inputs, tensors).values()))
-            return wanted.join([each.numpy() for each in tf.nest.flatten(found)])
+            return needed.join([each.numpy() for each in tf.nest.flatten(found)])
 
         return run
 

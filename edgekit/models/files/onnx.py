@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import input_layout, onnx2tf_install, onnx_batch, onnx_classic
+from edgekit.models.files import compatibility, interface, onnx_batch, onnx_classic
 from edgekit.models.files.detect import ONNX_WEIGHTS, members
 from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
 from edgekit.models.files.openvino import batch_of_one
-from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends import onnxruntime as runner
 from edgekit.runner.backends.onnxruntime import DTYPES, QUIET
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -36,7 +36,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ONE_FILE = "python -c \"import onnx; onnx.save(onnx.load('MODEL.onnx'), 'one-file.onnx')\""
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
     """The model at `path`, from memory, with the weights that PyTorch puts beside it; other files are not read."""
     import onnxruntime
 
@@ -51,13 +51,13 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
         options.add_external_initializers_from_files_in_memory([beside.name], [weights], [len(weights)])
     session = runner.session(content, options)
     inputs = [_taken(each) for each in session.get_inputs()]
-    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors, wanted.most)
+    check_ends([each.name for each in inputs], len(session.get_outputs()), tensors, needed.most)
     for each in inputs:
         if each.dtype not in DTYPES.values():
             raise ModelError(f"its input is {each.dtype}; a model file may take {', '.join(DTYPES.values())}")
 
     def run(x: np.ndarray) -> np.ndarray:
-        return wanted.join(session.run(None, feed(x, inputs, tensors)))
+        return needed.join(session.run(None, feed(x, inputs, tensors)))
 
     def sized(shape: tuple[int, ...]) -> Run:
         return run  # it refuses what it cannot take when it is called
@@ -70,7 +70,7 @@ def _taken(port: Any) -> Taken:
     return Taken(port.name, sides, DTYPES.get(port.type, port.type))
 
 
-def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
     """The file as the runner opens it; made one piece, and its open batch one."""
     content = _scores_alone(path)
     model = _parsed(content)
@@ -79,12 +79,12 @@ def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevi
         content = onnx(path)
         model = _parsed(content)
     ends = onnx_batch.ports(model)
-    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors, wanted.most)
+    check_ends([each["name"] for each in ends["inputs"]], len(ends["outputs"]), tensors, needed.most)
     sources, results = (
         [TensorSpec(port["name"], tuple(port["shape"]), port["dtype"], "ANY") for port in ends[side]]
         for side in ("inputs", "outputs")
     )
-    return OnDevice({path.name: content}, sources, wanted.ordered(results))
+    return OnDevice({path.name: content}, sources, needed.ordered(results))
 
 
 def refusal(path: Path, target: str) -> str:
@@ -120,10 +120,10 @@ def _parsed(content: bytes) -> Any:
 
 def _check_weights(path: Path, model: Any, beside: Sequence[Path]) -> None:
     """ModelError for weights that are not there, or not where they may be."""
-    wanted, usual = onnx_batch.locations(model), path.name + ONNX_WEIGHTS
-    if wanted - {usual}:
+    external_files, usual = onnx_batch.locations(model), path.name + ONNX_WEIGHTS
+    if external_files - {usual}:
         raise ModelError(f"keeps its weights in other files than {usual}; make one file of it: {ONE_FILE}")
-    if wanted and not beside:
+    if external_files and not beside:
         raise ModelError(f"its weights are missing; put {usual} beside it")
 
 
@@ -158,7 +158,7 @@ def tflite(
 
     ModelError where onnx2tf cannot be installed. It downloads pictures to try its work on, unless it finds some.
     """
-    onnx2tf_install.ensure()
+    compatibility.ensure_onnx2tf()
     before = os.environ.get(LEGACY)
     try:
         import onnx2tf
@@ -184,7 +184,7 @@ def tflite(
 def _by_onnx2tf(onnx2tf: Any, content: bytes, sample_shape: tuple[int, ...]) -> bytes:
     said = io.StringIO()
     sources = onnx_batch.ports(_parsed(content))["inputs"]
-    first = len(sources) == 1 and input_layout.find(sources[0]["shape"], sample_shape).order == "NCHW"
+    first = len(sources) == 1 and interface.find_layout(sources[0]["shape"], sample_shape).order == "NCHW"
     kept = [each["name"].replace(":", "__") for each in sources]
     with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
         generator = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""ONNX files: their inputs and outputs, and open sides set to what is known of them: a batch of 1, a picture's size."""
+"""ONNX files: their inputs, outputs and names, and open sides set to what is known: a batch of 1, a picture's size."""
 
 from __future__ import annotations
 
@@ -129,3 +129,11 @@ def _of_nodes(nodes: Any) -> Iterator[Any]:
             yield from (attribute.t, *attribute.tensors)
             for inner in (attribute.g, *attribute.graphs):
                 yield from _tensors(inner)
+
+
+def unused_name(name: str, known: set[str]) -> str:
+    """`name`, or with as many `_` behind it as make it new; it is added to `known`."""
+    while name in known:
+        name += "_"
+    known.add(name)
+    return name

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.core.errors import ModelError
+from edgekit.models.files.onnx_batch import unused_name
 from edgekit.runner.backends.onnxruntime import errors
 
 DOMAIN = "ai.onnx.ml"
@@ -199,7 +200,7 @@ def _both_columns(model: Any, named: bool) -> list[str]:
     is_probability = _is_probability(output.name, _makers(graph))
     if not (is_probability or named):
         return []
-    both, other, one = (_unused(f"{output.name}_{what}", known) for what in ("both", "other", "one"))
+    both, other, one = (unused_name(f"{output.name}_{what}", known) for what in ("both", "other", "one"))
     if is_probability:
         graph.initializer.append(numpy_helper.from_array(np.ones(1, np.float32), one))
         graph.node.append(helper.make_node("Sub", [one, output.name], [other]))
@@ -337,7 +338,7 @@ def _negate(model: Any) -> str:
     graph = model.graph
     known = {name for node in graph.node for name in (*node.input, *node.output)}
     output = graph.output[0]
-    name = _unused(f"{output.name}_negated", known)
+    name = unused_name(f"{output.name}_negated", known)
     graph.node.append(helper.make_node("Neg", [output.name], [name]))
     said = f"its scores ({output.name}) were negated, because their order was the opposite of its label"
     output.name = name
@@ -360,13 +361,6 @@ def _is_probability(name: str, makers: dict[str, Any]) -> bool:
 
 def _makers(graph: Any) -> dict[str, Any]:
     return {name: node for node in graph.node for name in node.output}
-
-
-def _unused(name: str, known: set[str]) -> str:
-    while name in known:
-        name += "_"
-    known.add(name)
-    return name
 
 
 def _drop_unused(graph: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, check_ends, feed, shape_of
-from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.bundle.manifest import TensorSpec
 
@@ -22,7 +22,7 @@ NOT = {
 }
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
     """The model at `path`, reshaped and compiled for each size. Its arithmetic stays float32 on every CPU."""
     import openvino
 
@@ -33,7 +33,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
         raise ModelError("its input may have any number of sides; convert it with --input and a shape")
     names = [each["name"] for each in tensors]
     inputs = [_taken(port, names) for port in model.inputs]
-    check_ends([each.name for each in inputs], len(model.outputs), tensors, wanted.most)
+    check_ends([each.name for each in inputs], len(model.outputs), tensors, needed.most)
 
     def sized(shape: tuple[int, ...]) -> Run:
         resized = core.read_model(*files)
@@ -45,7 +45,7 @@ def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) 
 
         def run(x: np.ndarray) -> np.ndarray:
             found = compiled(list(feed(x, inputs, tensors).values()))
-            return wanted.join([found[place] for place in range(len(model.outputs))])
+            return needed.join([found[place] for place in range(len(model.outputs))])
 
         return run
 
@@ -63,20 +63,20 @@ def _taken(port: Any, names: Sequence[str]) -> Taken:
     return Taken(called(port, names), sides, _dtype(port))
 
 
-def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
     """The files as the runner opens them; for a batch of one where it is open."""
     import openvino as library
 
     files = {path.name: path.read_bytes(), path.with_suffix(".bin").name: path.with_suffix(".bin").read_bytes()}
     model = library.Core().read_model(*files.values())
     names = [each["name"] for each in tensors]
-    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors, wanted.most)
+    check_ends([called(port, names) for port in model.inputs], len(model.outputs), tensors, needed.most)
     if model.is_dynamic():
         model = batch_of_one(model)
         with tempfile.TemporaryDirectory() as folder:
             library.save_model(model, Path(folder) / "model.xml", compress_to_fp16=False)
             files = {each.name: each.read_bytes() for each in sorted(Path(folder).iterdir())}
-    results = wanted.ordered([_spec(port) for port in model.outputs])
+    results = needed.ordered([_spec(port) for port in model.outputs])
     return OnDevice(files, [_spec(port, names) for port in model.inputs], results)
 
 

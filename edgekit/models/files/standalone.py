@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from edgekit.device.measure.execution import execution
-from edgekit.models.files import input_layout, module
-from edgekit.models.files.input_layout import Layout
-from edgekit.models.files.interface import Run, Tensors
-from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.models.files import interface, module
+from edgekit.models.files.interface import Layout, Run, Tensors
+from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.errors import BackendError
 from edgekit.runner.native_stderr import quiet_native
@@ -40,7 +39,12 @@ class StandaloneModel:
 
 
 def open(
-    path: Path, kind: str, sample: Sequence[int], threads: int = 1, tensors: Tensors = (), wanted: Wanted = ANY
+    path: Path,
+    kind: str,
+    sample: Sequence[int],
+    threads: int = 1,
+    tensors: Tensors = (),
+    needed: TaskOutputs = ANY_OUTPUT,
 ) -> StandaloneModel:
     """The file at `path` for samples of that shape, channels last.
 
@@ -48,20 +52,20 @@ def open(
     as Keras, and files that the backend cannot open unmodified, such as one with an output of unknown shape.
     """
     with quiet_native():
-        backend = _backend(path, kind, threads, tensors, wanted)
+        backend = _backend(path, kind, threads, tensors, needed)
         if backend is not None:
-            return StandaloneModel(backend.run, input_layout.find(backend.shape, sample), backend)
-        opened = module(kind).open(path, threads, tensors, wanted)
-        placed = input_layout.find(opened.shape, sample)
+            return StandaloneModel(backend.run, interface.find_layout(backend.shape, sample), backend)
+        opened = module(kind).open(path, threads, tensors, needed)
+        placed = interface.find_layout(opened.shape, sample)
         return StandaloneModel(opened.sized((1, *placed.sides)), placed)
 
 
-def _backend(path: Path, kind: str, threads: int, tensors: Tensors, wanted: Wanted) -> Backend | None:
+def _backend(path: Path, kind: str, threads: int, tensors: Tensors, needed: TaskOutputs) -> Backend | None:
     on_device = getattr(module(kind), "on_device", None)
     if on_device is None:
         return None
     try:
-        files, found, results = on_device(path, tensors, wanted)
+        files, found, results = on_device(path, tensors, needed)
         by_name = {each.name: each for each in found}
         sources = [by_name[each["name"]] for each in tensors] or found
         return open_backend(kind, files, sources, results, threads, module(kind).INTERPRETER)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from edgekit.models.files import flatbuffer
-from edgekit.models.files.integer_range import Grid
-from edgekit.models.files.interface import OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
+from edgekit.models.files.interface import Grid, OnDevice, Opened, Run, Taken, Tensors, cast, check_ends, shape_of
 from edgekit.models.files.openvino import batch_of_one
-from edgekit.models.files.wanted import ANY, Wanted
+from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
 from edgekit.runner.backends.tflite import TfliteBackend
 from edgekit.runner.bundle.manifest import TensorSpec
 
@@ -21,23 +20,23 @@ INTERPRETER = "litert"
 NOT = {"onnx": "no maintained converter turns a TFLite model into ONNX; give the model that it was converted from"}
 
 
-def open(path: Path, threads: int, tensors: Tensors = (), wanted: Wanted = ANY) -> Opened:
+def open(path: Path, threads: int, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> Opened:
     """The model at `path`; each size gets an interpreter of its own."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=threads)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, wanted.most)
+    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
     if tensors:
-        return _of_several(data, first, threads, tensors, wanted)
+        return _of_several(data, first, threads, tensors, needed)
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
         interpreter.resize_tensor_input(inputs[0]["index"], shape)
         interpreter.allocate_tensors()
         [source] = interpreter.get_input_details()
-        results = wanted.ordered([_spec(each) for each in interpreter.get_output_details()])
+        results = needed.ordered([_spec(each) for each in interpreter.get_output_details()])
         run = TfliteBackend("litert", interpreter, (_spec(source),), results).run
         plain = not len(source["quantization_parameters"]["scales"])
         return (lambda x: run(cast(x, source["dtype"]).astype(np.float32))) if plain else run
@@ -50,14 +49,14 @@ def _named(path: Path, tensors: Tensors) -> bytes:
     return flatbuffer.named(path.read_bytes(), [each["name"] for each in tensors])
 
 
-def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, wanted: Wanted) -> Opened:
+def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, needed: TaskOutputs) -> Opened:
     """Each size gets an interpreter of its own, which takes every input as the runner does."""
     from ai_edge_litert.interpreter import Interpreter
 
     details = {each["name"]: each for each in first.get_input_details()}
     taken = [Taken(name, _signature(each), np.dtype(each["dtype"]).name) for name, each in details.items()]
     specs = [_spec(details[each["name"]]) for each in tensors]
-    results = wanted.ordered([_spec(each) for each in first.get_output_details()])
+    results = needed.ordered([_spec(each) for each in first.get_output_details()])
 
     def sized(shape: tuple[int, ...]) -> Run:
         interpreter = Interpreter(model_content=data, num_threads=threads)
@@ -68,15 +67,15 @@ def _of_several(data: bytes, first: Any, threads: int, tensors: Tensors, wanted:
     return Opened(shape_of(taken, tensors), sized, _step(first.get_output_details()[0]), grids=grids)
 
 
-def on_device(path: Path, tensors: Tensors = (), wanted: Wanted = ANY) -> OnDevice:
+def on_device(path: Path, tensors: Tensors = (), needed: TaskOutputs = ANY_OUTPUT) -> OnDevice:
     """The file as the runner opens it; an open batch is one there by itself."""
     from ai_edge_litert.interpreter import Interpreter
 
     data = _named(path, tensors)
     first = Interpreter(model_content=data, num_threads=1)
     inputs, outputs = first.get_input_details(), first.get_output_details()
-    check_ends([each["name"] for each in inputs], len(outputs), tensors, wanted.most)
-    results = wanted.ordered([_spec(each) for each in outputs])
+    check_ends([each["name"] for each in inputs], len(outputs), tensors, needed.most)
+    results = needed.ordered([_spec(each) for each in outputs])
     return OnDevice({path.name: data}, [_spec(each) for each in inputs], results)
 
 

@@ -16,7 +16,7 @@ from edgekit.core.schema.pruning import CutRow, Latencies, Pattern, PruneStep, S
 from edgekit.report.figures import ACCENT, COLOUR, DARK, FILL, MARKER, MID, STYLE, Look, done, lowest
 from edgekit.report.formatting import at_most, count, faster, milliseconds, percent, points, span, speedup, times
 from edgekit.report.tables import Table
-from edgekit.stages.benchmark.sparsity import DECISION
+from edgekit.stages.benchmark.winners import SPARSITY_DECISION
 
 NOTHING = "–"
 """In the place of what was not timed."""
@@ -136,7 +136,7 @@ def zeros_table(artifact: Artifact) -> Table:
 
 def gained_table(benchmark: Artifact) -> Table:
     """Every sparse variant that ships beside its dense counterpart, and whether it is faster or smaller."""
-    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == DECISION), None)
+    decision = next((each for each in benchmark.metrics["decisions"] if each["decision"] == SPARSITY_DECISION), None)
     out = decision["chosen"] if decision else ()
     rows = [
         (

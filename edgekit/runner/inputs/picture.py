@@ -2,7 +2,7 @@
 
 A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow's bilinear filter
 resizes it to the bundle's height and width. The input path declares these steps, and training runs the same code
-(`edgekit/data/image_decoding.py`). A transparent layer is dropped.
+(`edgekit/data/image_cache.py`). A transparent layer is dropped.
 """
 
 from __future__ import annotations

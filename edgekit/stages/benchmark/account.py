@@ -19,7 +19,7 @@ from edgekit.core.schema.variants import (
 )
 from edgekit.device.measure.intervals import Ratio
 from edgekit.measure.forecast import way_of
-from edgekit.stages.benchmark import limit
+from edgekit.stages.benchmark import winners
 from edgekit.stages.benchmark.timings import Timings
 
 ANCESTORS = {
@@ -131,9 +131,9 @@ def nearest_miss(
     def excess(row: CheckedVariant) -> float:
         over = [(row["bound_pp"] - budget.accuracy_drop_pp) / max(budget.accuracy_drop_pp, 1.0)]
         if row["name"] in too_slow:
-            over.append(limit.excess(row, rows, timings, budget, devices))
+            over.append(winners.excess(row, rows, timings, budget, devices))
         limits = budget.limits(row["target"])
-        most = limits.most_bytes(limit.baseline_bytes(row["target"], rows, limits))
+        most = limits.most_bytes(winners.baseline_bytes(row["target"], rows, limits))
         over += [row["bytes"] / most - 1] if most else []
         return sum(max(share, 0.0) for share in over)
 
@@ -141,7 +141,7 @@ def nearest_miss(
     if not ranked:
         return None
     name = ranked[0]["name"]
-    held = limit.limits_field(ranked[0], rows, deciding, budget)
+    held = winners.limits_field(ranked[0], rows, deciding, budget)
     nearest = {**ranked[0], "p50_ms": timings.p50_ms(name), **device_field(devices, name), **held}
     return cast("NearestMiss", nearest)
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 from edgekit.core import replay
 from edgekit.core.config import Budget
+from edgekit.core.errors import StageError
 from edgekit.core.schema.decisions import AgainstDense
 from edgekit.core.schema.decisions import Decision as DecisionRow
 from edgekit.core.schema.devices import DeviceClass
 from edgekit.core.schema.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
 from edgekit.device.measure.intervals import RESOLUTION, too_wide
-from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.account import (
     device_field,
     nearest_miss,
@@ -23,18 +23,22 @@ from edgekit.stages.benchmark.account import (
     waterfall,
     with_interval,
 )
-from edgekit.stages.benchmark.replayed import check
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import (
     OVER_ALL,
     RECORDED,
+    SPARSITY_DECISION,
     Choice,
     ClassTimings,
     OpenComparison,
     Outcome,
     against_limit,
+    baseline_bytes,
     choose,
     decision_row,
+    limit_words,
+    limits_field,
+    no_speedup_reason,
     outcome_of,
     with_ends,
 )
@@ -79,7 +83,7 @@ def decide(
     baseline = cast("BaselineFacts", first)
     checked = check_all(variants, budget)
     if recorded is not None:
-        check(recorded, checked, budget, targets)
+        check_recorded(recorded, checked, budget, targets)
     found = outcome_of(checked, deciding, budget, targets)
     before = recorded.get(replay.OF_DEVICES) if recorded else None
     if before:
@@ -91,8 +95,8 @@ def decide(
     winners, slow, nothing = measured["winners"], measured["too_slow"], measured["buys_nothing"]
 
     replaying = recorded is not None
-    compared = next((row["candidates"] for row in decisions if row["decision"] == sparsity.DECISION), [])
-    reasons = {name: sparsity.reason(name, cast("list[AgainstDense]", compared), replaying) for name in nothing}
+    compared = next((row["candidates"] for row in decisions if row["decision"] == SPARSITY_DECISION), [])
+    reasons = {name: no_speedup_reason(name, cast("list[AgainstDense]", compared), replaying) for name in nothing}
     source = f"{_on(devices)}{', as recorded' if replaying else ''}"
     shown = [
         _with_measured(row, _over(row, budget) + source if row["name"] in slow else "", reasons) for row in checked
@@ -117,7 +121,7 @@ def decide(
         "rows": [
             {**baseline, **timings.latencies[baseline["name"]]},
             *(
-                _timed(row, baseline["name"], timings, devices, limit.limits_field(row, checked, told, budget))
+                _timed(row, baseline["name"], timings, devices, limits_field(row, checked, told, budget))
                 for row in shown
             ),
         ],
@@ -164,7 +168,7 @@ def _decisions(
     over_all = choose([by_name[name] for name in measured["winners"].values()], deciding.timings)
     today_overall = choose([by_name[name] for name in today.values()], deciding.timings).chosen
     decisions.append(decision_row(OVER_ALL, over_all, over_all.chosen, today_overall))
-    if words := limit.words(budget, list(found.choices)):
+    if words := limit_words(budget, list(found.choices)):
         timed = deciding.timed(checked)
         against = [against_limit(row, timed, deciding.timings, budget, found.too_slow) for row in timed]
         limited = Choice(None, ABOVE_LIMIT, against)
@@ -174,7 +178,7 @@ def _decisions(
     if found.compared or measured["buys_nothing"]:
         beside = Choice(None, BUYS_NOTHING, found.compared)
         nothing = measured["buys_nothing"]
-        decisions.append(decision_row(sparsity.DECISION, beside, nothing, found.buys_nothing, replaying))
+        decisions.append(decision_row(SPARSITY_DECISION, beside, nothing, found.buys_nothing, replaying))
     if deciding.record is None:
         return decisions
     named = {"where": deciding.record["where"], "host": deciding.record["slowest"]}
@@ -204,7 +208,7 @@ def check_limits(row: Mapping[str, Any], budget: Budget, rows: Sequence[Mapping[
     refused = refusal(drop, budget.accuracy_drop_pp)
     broken = [refused] if refused else []
     limits = budget.limits(row["target"])
-    theirs = limit.baseline_bytes(row["target"], rows, limits)
+    theirs = baseline_bytes(row["target"], rows, limits)
     most = limits.most_bytes(theirs)
     if most is not None and row["bytes"] > most:
         broken.append(f"{row['bytes']:,} bytes are over {limits.size_words(theirs, unit='')}")
@@ -266,3 +270,49 @@ def _timed(
     name = row["name"]
     gain = with_interval("speedup", timings.ratio(baseline, name))
     return cast("VariantRow", {**row, **timings.latencies[name], **gain, **device_field(devices, name), **held})
+
+
+FIX_RECORD = (
+    "an earlier stage gave another result than the recorded one; compare their digests, or run without the record"
+)
+
+
+def check_recorded(
+    recorded: dict[str, Any], rows: Sequence[CheckedVariant], budget: Budget, targets: Sequence[str]
+) -> None:
+    """StageError where a recorded winner is not there to win, or breaks a limit that needs no clock."""
+    names = [row["name"] for row in rows]
+    held = {row["name"]: budget.limits(row["target"]) for row in rows}
+    for name in recorded["too_slow"]:
+        if name not in names:
+            raise StageError(
+                f"the recorded decision calls {name!r} too slow, which is not among {_list(names)}; {FIX_RECORD}"
+            )
+        if not held[name].on_latency:
+            raise StageError(f"the recorded decision calls {name!r} too slow, but the budget has no latency_p50_ms")
+    for name in recorded["buys_nothing"]:
+        if name not in names:
+            raise StageError(
+                f"the recorded decision says that {name!r} gives no speed-up, which is not among {_list(names)}; "
+                f"{FIX_RECORD}"
+            )
+    for target, name in recorded["winners"].items():
+        if target not in targets:
+            raise StageError(f"the recorded winner {name!r} is for target {target!r}; this run has {_list(targets)}")
+        row = next((row for row in rows if row["name"] == name and row["target"] == target), None)
+        if row is None:
+            own = [row["name"] for row in rows if row["target"] == target]
+            raise StageError(
+                f"the recorded winner of {target} is {name!r}, which is not among {_list(own)}; {FIX_RECORD}"
+            )
+        if not row["inside_budget"]:
+            reasons = "; ".join(row["reasons"])
+            raise StageError(f"the recorded winner of {target}, {name}, is outside the budget: {reasons}; {FIX_RECORD}")
+        if name in recorded["too_slow"]:
+            raise StageError(f"the record contradicts itself: {name} wins {target} and is too slow; remove it")
+        if name in recorded["buys_nothing"]:
+            raise StageError(f"the record contradicts itself: {name} wins {target} and gives no speed-up; remove it")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -26,10 +26,9 @@ from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.benchmark import limit
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.timings import Timings
-from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, too_close_to_call, winners
+from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, references, too_close_to_call, winners
 
 VERSION = "0"
 FLOAT_TOLERANCE, INT8_TOLERANCE = 1e-3, 0.05
@@ -61,7 +60,7 @@ def time_on_devices(
     if not inside:
         nothing = Timings({}, config.rounds, config.confidence, config.tie_margin)
         return Timed(ClassTimings(nothing, record={"where": config.where, "slowest": "", "devices": []}), {}, [])
-    beside = limit.references(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
+    beside = references(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
     named = deciding_hosts(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
     sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside | beside]

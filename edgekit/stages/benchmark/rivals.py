@@ -18,7 +18,7 @@ from edgekit.data.paths import expand
 from edgekit.measure.references import of_data
 from edgekit.models.files import detect
 from edgekit.stages.benchmark.account import with_interval
-from edgekit.stages.benchmark.file_answers import answered, seen_by
+from edgekit.stages.benchmark.leakage import answered, seen_by
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training.teachers import model_file
 from edgekit.training.teachers.config import ModelFile

@@ -29,18 +29,18 @@ from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.benchmark import by_class, devices, examples
+from edgekit.stages.benchmark import devices
 from edgekit.stages.benchmark.config import LIBRARIES, Config
 from edgekit.stages.benchmark.cost import measure_costs, source_of
 from edgekit.stages.benchmark.decide import check_all
-from edgekit.stages.benchmark.file_answers import seen_by_teacher
-from edgekit.stages.benchmark.leakage import check_leakage
+from edgekit.stages.benchmark.evidence import break_down, shown, write_evidence, write_examples
+from edgekit.stages.benchmark.leakage import check_leakage, seen_by_teacher
 from edgekit.stages.benchmark.loads import measure_loads
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import predict
-from edgekit.training.evaluate import finite
+from edgekit.training.predict import finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
@@ -71,9 +71,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     finally:
         torch.set_num_threads(threads_before)
     won = decision.metrics["winner"]
-    breakdown = by_class.break_down(
-        data.task, data.validation.y, data.classes, answers, by_class.shown(decision.metrics)
-    )
+    breakdown = break_down(data.task, data.validation.y, data.classes, answers, shown(decision.metrics))
     loads = measure_loads(source, data, config, rows[0]["name"], decision.metrics["winners"].values(), won)
 
     artifacts.write_json(out / "decision.json", decision.content)
@@ -88,8 +86,8 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     np.savez(out / artifacts.EVIDENCE / "cpu_ms.npz", allow_pickle=False, **timings.cpu_ms)
     if on_devices and on_devices.samples_ms:
         np.savez(out / artifacts.EVIDENCE / "devices_ms.npz", allow_pickle=False, **on_devices.samples_ms)
-    by_class.write_evidence(out, data, answers, breakdown.places)
-    examples.write(out, data, answers, by_class.shown(decision.metrics))
+    write_evidence(out, data, answers, breakdown.places)
+    write_examples(out, data, answers, shown(decision.metrics))
     return artifacts.seal(
         out,
         stage="benchmark",

@@ -6,16 +6,18 @@ and a tie goes to the fewest bytes, then to the first name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+from edgekit.core.budget import BASELINE, Limits
 from edgekit.core.config import Budget
+from edgekit.core.errors import StageError
 from edgekit.core.schema.decisions import AgainstDense, AgainstLimit, Candidate, is_choice
 from edgekit.core.schema.decisions import Decision as DecisionRow
-from edgekit.core.schema.devices import DeviceClass
+from edgekit.core.schema.devices import DeviceClass, on_deciding
+from edgekit.core.schema.limits import BesideReference, RowLimits
 from edgekit.core.schema.variants import CheckedVariant
-from edgekit.stages.benchmark import limit, sparsity
 from edgekit.stages.benchmark.timings import Timings
 
 FASTEST = "fastest"
@@ -77,8 +79,8 @@ def outcome_of(
     """What these latencies decide of variants whose other limits are checked."""
     rows = deciding.timed(rows)
     slow = too_slow(rows, deciding, budget)
-    compared = sparsity.against_dense(rows, slow, deciding.timings)
-    nothing = sparsity.without_speedup(compared)
+    compared = against_dense(rows, slow, deciding.timings)
+    nothing = without_speedup(compared)
     out = {*slow, *nothing}
     choices = {target: choose(_inside(rows, out, target), deciding.timings) for target in targets}
     return Outcome(slow, compared, nothing, choices)
@@ -99,7 +101,7 @@ def _is_late(row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timin
         return False
 
     def ratio_low(of: str) -> float:
-        return timings.ratio(name, limit.reference(of, row["target"], rows)).low
+        return timings.ratio(name, reference(of, row["target"], rows)).low
 
     return limits.is_late(timings.median(name).low_ms, ratio_low)
 
@@ -192,10 +194,162 @@ def against_limit(
         "low_ms": median.low_ms,
         "high_ms": median.high_ms,
         "too_slow": row["name"] in slow,
-        **limit.beside_field(row, rows, timings, budget),
+        **beside_field(row, rows, timings, budget),
     }
     return cast("AgainstLimit", found)
 
 
 def _inside(rows: Iterable[CheckedVariant], out: Iterable[str], target: str) -> list[CheckedVariant]:
     return [row for row in rows if row["target"] == target and row["inside_budget"] and row["name"] not in out]
+
+
+OWN = "the limit of its target"
+
+
+def reference(of: str, target: str, rows: Iterable[Mapping[str, Any]]) -> str:
+    """The name under which a reference was timed; StageError for a baseline without a float file on the target."""
+    return str(_float_baseline(target, rows)["name"]) if of == BASELINE else of
+
+
+def references(rows: Sequence[Mapping[str, Any]], budget: Budget, targets: Iterable[str]) -> set[str]:
+    """What must be timed beside the variants of these targets, by the names of rows and rivals."""
+    held = {target: budget.limits(target).latency_p50 for target in targets}
+    return {reference(limit.of, target, rows) for target, limit in held.items() if limit is not None}
+
+
+def baseline_bytes(target: str, rows: Iterable[Mapping[str, Any]], limits: Limits) -> int | None:
+    """Of the baseline's float file on the target, where its size is what limits it."""
+    if limits.size is None or limits.size.of != BASELINE:
+        return None
+    return int(_float_baseline(target, rows)["bytes"])
+
+
+def beside_field(
+    row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings, budget: Budget
+) -> dict[str, BesideReference]:
+    """`beside` of a row whose limit is relative: how its p50 compares with the reference's in the same rounds."""
+    relative = budget.limits(row["target"]).latency_p50
+    if relative is None:
+        return {}
+    name = reference(relative.of, row["target"], rows)
+    if not {row["name"], name} <= timings.samples_ms.keys():  # devices are sent only what may win
+        return {}
+    found = timings.ratio(row["name"], name)
+    figures = {"ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high}
+    return {"beside": {"name": name, "limit": relative.ratio, **figures}}  # type: ignore[typeddict-item]
+
+
+def limits_field(
+    row: CheckedVariant, rows: Sequence[CheckedVariant], timings: Timings | None, budget: Budget
+) -> dict[str, RowLimits]:
+    """`limits` of a row: what it was held to, where the budget's two numbers do not say it.
+
+    Without `timings` nobody knows the ratio, as where devices decided in another run.
+    """
+    if budget.is_plain:
+        return {}
+    limits = budget.limits(row["target"])
+    most = limits.most_bytes(baseline_bytes(row["target"], rows, limits))
+    beside = beside_field(row, rows, timings, budget) if timings else {}
+    return {"limits": {"latency_p50_ms": limits.latency_p50_ms, "size_bytes": most, **beside}}  # type: ignore[typeddict-item]
+
+
+def excess(
+    row: CheckedVariant,
+    rows: Sequence[CheckedVariant],
+    timings: Timings,
+    budget: Budget,
+    devices: DeviceClass | None,
+) -> float:
+    """By what share its p50 is over its limit; below 0 where it is not. Devices' p50s count where they decided."""
+
+    def deciding_ms(name: str) -> float:
+        there_ms = on_deciding(devices, name)["p50_ms"] if devices else None
+        return timings.p50_ms(name) if there_ms is None else there_ms
+
+    limits = budget.limits(row["target"])
+    if limits.latency_p50 is not None:
+        name = reference(limits.latency_p50.of, row["target"], rows)
+        ratio = deciding_ms(row["name"]) / deciding_ms(name) if devices else timings.ratio(row["name"], name).ratio
+        return ratio / limits.latency_p50.ratio - 1
+    return deciding_ms(row["name"]) / limits.latency_p50_ms - 1 if limits.latency_p50_ms else 0.0
+
+
+def limit_words(budget: Budget, targets: Iterable[str]) -> str:
+    """The limit of latency as a decision names it: `0.052 ms`; empty where no target has one."""
+    found = {budget.limits(target).latency_words() for target in targets}
+    return OWN if len(found) > 1 else found.pop() if found else ""
+
+
+def _float_baseline(target: str, rows: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    wanted = (BASELINE, "fp32", target)
+    found = next((row for row in rows if (row["model"], row["precision"], row["target"]) == wanted), None)
+    if found is None:
+        raise StageError(
+            f"budget: a limit of {target} is relative to the baseline, and there is no float file of it; see in "
+            f"notebook 05 why, or give {target} an absolute limit in budget.targets"
+        )
+    return found
+
+
+SPARSITY_DECISION = "sparsity without speed-up"
+"""Name of the decision in the result."""
+DENSE = {"sparse": "student"}
+"""The network that a sparse one was made from."""
+
+
+def against_dense(rows: Sequence[CheckedVariant], slow: Collection[str], timings: Timings) -> list[AgainstDense]:
+    """Each sparse variant beside its dense counterpart, of the same precision and target: is it faster?
+
+    A counterpart that is outside the budget itself is none: nobody could take it instead.
+
+    Zeros shorten a call only where the kernels skip them, and a file only where it stores them as such (as
+    `convert.sparse_weights` does) or somebody compresses it, which a bundle does not. A sparse variant is rejected that
+    is neither surely faster nor, at the same speed, smaller, each by `tie_margin`. Its compressed size is reported.
+    """
+    dense = {
+        (row["model"], row["precision"], row["target"]): row
+        for row in rows
+        if row["inside_budget"] and row["name"] not in slow
+    }
+    return [
+        _beside(row, dense[key], timings)
+        for row in rows
+        if (key := (DENSE.get(row["model"], ""), row["precision"], row["target"])) in dense
+    ]
+
+
+def without_speedup(compared: Iterable[AgainstDense]) -> list[str]:
+    """Names of the sparse variants that are neither faster nor smaller, sorted."""
+    return sorted(row["name"] for row in compared if not row["buys"])
+
+
+def no_speedup_reason(name: str, compared: Iterable[AgainstDense], replaying: bool) -> str:
+    """Why a variant without speed-up is rejected, with today's figures."""
+    recorded = ", as recorded" if replaying else ""
+    row = next((row for row in compared if row["name"] == name), None)
+    if row is None:
+        return f"no speed-up{recorded}"
+    interval = f"{row['ratio_low']:.2f}–{row['ratio_high']:.2f}"
+    return (
+        f"no speed-up{recorded}: {row['ratio']:.2f}× ({interval}) as fast as {row['dense']}, "
+        f"{100 * row['bytes_share']:.0f} % of its bytes, compressed {100 * row['zipped_share']:.0f} %"
+    )
+
+
+def _beside(row: CheckedVariant, dense: CheckedVariant, timings: Timings) -> AgainstDense:
+    """`ratio`: how many times as fast as the dense one; both shares: bytes, and compressed ones, of that one's."""
+    ratio = timings.ratio(dense["name"], row["name"])
+    is_smaller = row["bytes"] * (1 + timings.tie_margin) < dense["bytes"]
+    is_slower = timings.is_slower(timings.ratio(row["name"], dense["name"]))
+    return {
+        "name": row["name"],
+        "dense": dense["name"],
+        "ratio": ratio.ratio,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "bytes_share": row["bytes"] / dense["bytes"],
+        "zipped_bytes": row["zipped_bytes"],
+        "zipped_share": row["zipped_bytes"] / dense["zipped_bytes"],
+        "buys": timings.is_slower(ratio) or (is_smaller and not is_slower),
+    }

@@ -24,11 +24,11 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.boxes import Options
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.bundle import provenance, sbom, smoothing, streams
+from edgekit.stages.bundle import provenance, streams
 from edgekit.stages.bundle.config import LIBRARIES, Config
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
-from edgekit.stages.bundle.story import told_of_stream
-from edgekit.training.predict import EVALUATION_BATCH, inputs
+from edgekit.stages.bundle.streams import told_of_stream
+from edgekit.training.predict import EVALUATION_BATCH, prepared_inputs
 
 WATCHED = 10_000
 """Validation samples that a reference is made of, at most."""
@@ -61,7 +61,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         for target in progress.each(list(winners), "bundle", "packing {}".format)
     }
     with progress.step("software bill of materials (SBOM)"):
-        sbom.write(out)
+        provenance.write_sbom(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])
         for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
@@ -186,7 +186,9 @@ def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, 
     scores = []
     for start in range(0, len(places), EVALUATION_BATCH):  # what it gives back is as large as the samples
         normal = np.asarray(data.validation.x[places[start : start + EVALUATION_BATCH]])
-        scores.append(anomaly.errors(_outputs(convert, variant, normal, spec), inputs(normal, spec.preprocess)))
+        scores.append(
+            anomaly.errors(_outputs(convert, variant, normal, spec), prepared_inputs(normal, spec.preprocess))
+        )
     return float(np.quantile(np.concatenate(scores), 1 - config.false_alarms))
 
 
@@ -207,8 +209,8 @@ def _stream(
         return None
     raw = np.asarray(data.validation.x)[played.places]
     outputs = _outputs(convert, variant, raw, spec)
-    samples = inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
-    return smoothing.evaluate(played, outputs, samples, manifest, config)
+    samples = prepared_inputs(raw, spec.preprocess) if spec.task == "anomaly" else None
+    return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
 
 
 def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:

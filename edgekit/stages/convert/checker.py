@@ -14,11 +14,10 @@ import numpy as np
 from edgekit.core.errors import ConversionError
 from edgekit.core.schema.conversion import Agreement, ConvertedVariant, LeftBehind
 from edgekit.core.schema.variants import LeftOut
-from edgekit.stages.convert import conditioning, left_out, numerics
-from edgekit.stages.convert.advice import CONVERTER, Evidence, advice, of_a_layer
+from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import Config
 from edgekit.stages.convert.plan import Network
-from edgekit.targets import CARRY_RANGES, FURTHER, evaluate, launch
+from edgekit.targets import CARRY_RANGES, FEW_BITS, FURTHER, evaluate, launch, layers, model_file
 from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job, Step
 from edgekit.targets.locate import first_divergence
@@ -82,7 +81,7 @@ class Checker:
             except _Rejected as wrong:
                 shutil.rmtree(step.out, ignore_errors=True)
                 lost = step if step.precision == FLOAT else lost
-                yield left_out.row(job.model, job.target, step.precision, wrong.failure)
+                yield plan.left_out_row(job.model, job.target, step.precision, wrong.failure)
                 continue
             boundaries = [*before, last] if float_model and step.method != "qat" else [last]
             if step.precision == FLOAT:
@@ -142,12 +141,12 @@ class Checker:
         return agreement
 
     @cached_property
-    def _conditioning(self) -> conditioning.Conditioning | None:
-        return conditioning.measure(self.network.folder, self.inputs, self.reference, self.task)
+    def _conditioning(self) -> numerics.Conditioning | None:
+        return numerics.measure_conditioning(self.network.folder, self.inputs, self.reference, self.task)
 
     def _explaining(
         self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
-    ) -> conditioning.Conditioning | None:
+    ) -> numerics.Conditioning | None:
         """The network's own conditioning, where a float file leaves its tolerance and differs no more than that.
 
         It is measured only then, so that other networks take no longer.
@@ -226,3 +225,80 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
 def _set_by_target(job: Job, step: Step) -> bool:
     """Whether the target itself sets the ranges of int8 by the step's quantization."""
     return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
+
+
+CONVERTER = "the converter changed what the network computes"
+FEW = (
+    "float16's 11 bits are too few for this network: leave fp16 out of convert.precisions, or loosen convert.fp16_min_…"
+)
+OVERFLOW = "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input"
+LOOSEN = "leave int8 out of convert.precisions, or loosen convert.int8_min_…"
+STEP = 1 / 255
+"""Of the range of all values: what int8 cannot tell apart."""
+CONSTANT = 0.05
+"""Share of the network's own variation below which a file answers all samples alike."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a file outside its tolerance.
+
+    `layer` is where it diverges, empty where no single one does; `tuned` says that QAT set its weights. `reference` and
+    `outputs` (n, …) are what was expected and what came.
+    """
+
+    model_folder: Path
+    precision: str
+    reference: np.ndarray
+    outputs: np.ndarray
+    layer: str = ""
+    tuned: bool = False
+
+
+def advice(seen: Evidence) -> str:
+    """One line, which names only options that can change what was seen."""
+    if seen.precision == FLOAT:
+        instead = f"replace {seen.layer}, or drop this target" if seen.layer else "drop this target, or report it"
+        return f"{CONVERTER}: {instead}"
+    if seen.precision == "fp16":
+        return FEW if np.isfinite(seen.outputs).all() else OVERFLOW
+    if seen.precision != "int8":
+        options = "further_min_…" if seen.precision in FURTHER and seen.precision not in FEW_BITS else "int8_min_…"
+        return f"leave {seen.precision} out of convert.precisions, or loosen convert.{options}"
+    return _int8(seen)
+
+
+def of_a_layer(model_folder: Path, layer: str) -> str:
+    """What helps where int8 loses much in one layer: only one with weights of its own can be kept in float."""
+    if _has_weights(model_folder, layer):
+        return f"let quantize keep {layer} in float (quantize.max_float_layers) or tune the network (QAT)"
+    return f"replace {layer}, which has no weights and cannot be kept in float, or let quantize tune the network (QAT)"
+
+
+def _int8(seen: Evidence) -> str:
+    if _variation(seen.reference) < STEP * np.ptp(seen.reference):
+        return (
+            "the network itself answers all samples nearly alike, and int8 cannot tell them apart: train it longer, or "
+            "give weights that were trained"
+        )
+    if seen.tuned:
+        return f"QAT is in it already: raise quantize.epochs, or set quantize.qat: false; {LOOSEN}"
+    constant = _variation(seen.outputs) < CONSTANT * _variation(seen.reference)
+    said = "the int8 file answers all samples alike: " if constant else ""
+    if seen.layer:
+        return f"{said}{of_a_layer(seen.model_folder, seen.layer)}, {LOOSEN}"
+    if model_file.read(seen.model_folder):
+        return f"{said}raise convert.calibration_samples, {LOOSEN}; QAT needs the network in PyTorch"
+    return f"{said}let quantize tune the network (QAT), raise convert.calibration_samples, {LOOSEN}"
+
+
+def _variation(outputs: np.ndarray) -> float:
+    """By how much the answers to the samples differ from their mean, at the median of the values."""
+    return float(np.median(outputs.astype(np.float64).std(axis=0)))
+
+
+def _has_weights(model_folder: Path, layer: str) -> bool:
+    try:
+        return bool(layers.read_layers(model_folder, [layer]))
+    except ConversionError:  # a module without weights, or an operation in the network's own forward
+        return False

@@ -1,20 +1,24 @@
-"""Which variants the stage is to make: networks that differ, in every precision that a target offers."""
+"""Which variants the stage is to make, and which are left out and why."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from edgekit.core.errors import ConversionError, StageError
+from edgekit.core.schema.conversion import ConvertedVariant, Named, NotOffered
+from edgekit.core.schema.variants import LeftOut
+from edgekit.models import store
+from edgekit.stages.convert.config import Config
 from edgekit.targets import FOLD_PREPROCESS, SPARSE_WEIGHTS, model_file, precisions
+from edgekit.targets.error_causes import Failure
 from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
 
 if TYPE_CHECKING:
     from edgekit.core.artifacts import Artifact
-    from edgekit.stages.convert.config import Config
 
 SPEC = "model.json"
 ORIGINS = {
@@ -140,3 +144,93 @@ def _checked(artifact: Artifact, folder: str) -> Path:
         if member.startswith(f"{folder}/"):
             artifact.file(member)
     return artifact.path / folder
+
+
+NAMES = ("name", "model", "precision", "target")
+"""What of a row is the same whenever it is made: a reason may hold a time, a folder, a converter's last words."""
+
+
+def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOut:
+    """A variant that came to nothing: kind, operator, layer, place, cause and advice, and all of it in `reason`."""
+    return cast("LeftOut", {**_names(model, target, precision), **failure.row()})
+
+
+def is_made(record: ConvertedVariant | LeftOut) -> TypeGuard[ConvertedVariant]:
+    """Whether it became a file."""
+    return "files" in record
+
+
+def is_lost(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
+    """Whether it came to nothing."""
+    return not is_made(record)
+
+
+def not_offered(network: Network, config: Config) -> Iterator[NotOffered]:
+    """What the config asks for and the target does not have, a row each."""
+    for target in config.targets:
+        for precision in config.precisions:
+            if reason := network.not_offered(target, precision):
+                yield {**_names(network.name, target, precision), "reason": reason}
+
+
+def without_reasons(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
+    """The rows without their reasons."""
+    return [_names(row["model"], row["target"], row["precision"]) for row in rows]
+
+
+def describe_left_out(row: LeftOut | NotOffered) -> str:
+    """The failure of one variant in one line."""
+    return f"{row['name']} left out: {row['reason']}"
+
+
+def refuse_any(rows: Sequence[LeftOut]) -> None:
+    """ConversionError for the first of what `convert.strict` does not let go."""
+    if rows:
+        raise ConversionError(
+            f"convert: {describe_left_out(rows[0])}; convert.strict is true: "
+            "set it to false, and the run goes on without it"
+        )
+
+
+def empty_targets(
+    config: Config, made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]
+) -> dict[str, str]:
+    """Find the targets that end without any variant, and why.
+
+    Raises
+    ------
+    ConversionError
+        There is no variant at all, or the config names the target.
+    """
+    filled = dict.fromkeys(row["target"] for row in made)
+    empty: dict[str, str] = {
+        target: _first(target, [row for row in lost if row["target"] == target])
+        for target in config.targets
+        if target not in filled
+    }
+    if empty and (config.targets_named or not filled):
+        instead = f"; {', '.join(filled)} can be made: take {', '.join(empty)} out of targets" if filled else ""
+        raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(empty.values())}{instead}")
+    return empty
+
+
+def _first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
+    more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
+    return f"{describe_left_out(rows[0])}{more}"
+
+
+def _names(model: str, target: str, precision: str) -> Named:
+    name = variant_name(model, precision, target)
+    return {"name": name, "model": model, "precision": precision, "target": target}
+
+
+TRAINED_BY = {"baseline": "profile", "student": "distill", "pruned": "distill", "sparse": "distill"}
+MERGED_KEY = "reparameterized"
+
+
+def merged_rows(source: Artifact, networks: Sequence[Network]) -> Iterator[dict[str, Any]]:
+    """A row for each network that was merged: how far its outputs moved then, and its parameters before and after."""
+    for network in networks:
+        if store.read_spec(network.folder).reparameterized:
+            found = source.ancestor(TRAINED_BY[network.name]).metrics[MERGED_KEY]
+            yield {"model": network.name, "from": "branches", "to": "merged", **found}

@@ -13,9 +13,9 @@ import numpy as np
 from edgekit.core import artifacts, tasks
 from edgekit.core.schema.conversion import ConvertedVariant, ConvertMetrics
 from edgekit.core.schema.variants import LeftOut
-from edgekit.data import overlap
+from edgekit.data import splits
 from edgekit.models import store
-from edgekit.stages.convert import answer, calibrated, inputs, left_out, merged, numerics
+from edgekit.stages.convert import boundary_checks, calibration_check, numerics, plan
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.config import LIBRARIES, Config
 from edgekit.stages.convert.plan import SPEC, networks
@@ -34,10 +34,10 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
     steps = json.loads((chosen[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
-    data = calibrated.without_clipped(data, steps)
+    data = calibration_check.without_clipped(data, steps)
     compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
     checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
-    ends = [*merged.rows(source, chosen), *(row for each in checkers.values() for row in check_ends(each, data))]
+    ends = [*plan.merged_rows(source, chosen), *(row for each in checkers.values() for row in check_ends(each, data))]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
@@ -45,10 +45,10 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
         jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
         records, seconds = _convert_all(jobs, checkers, scratch, config)
-    variants = [record for record in records if left_out.is_made(record)]
-    lost = [record for record in records if left_out.is_lost(record)]
-    not_offered = [row for network in chosen for row in left_out.not_offered(network, config)]
-    empty = left_out.empty_targets(config, variants, [*lost, *not_offered])
+    variants = [record for record in records if plan.is_made(record)]
+    lost = [record for record in records if plan.is_lost(record)]
+    not_offered = [row for network in chosen for row in plan.not_offered(network, config)]
+    empty = plan.empty_targets(config, variants, [*lost, *not_offered])
     for target, reason in empty.items():
         print(f"convert: no file for {target}: {reason}; the config names no targets, so the run goes on without it")
     notes += [f"{each['name']}: fold_preprocess: {each['folding']}" for each in variants if "folding" in each]
@@ -59,7 +59,7 @@ def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
         print(f"convert: {note}")
     notes += amplifying
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
-    artifacts.write_json(out / LEFT_OUT, left_out.without_reasons([*lost, *not_offered]))
+    artifacts.write_json(out / LEFT_OUT, plan.without_reasons([*lost, *not_offered]))
     artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])
     artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
     return artifacts.seal(
@@ -83,27 +83,30 @@ def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
     config, folder = checker.config, checker.network.folder
     spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
     steps, name = spec["preprocess"], {"model": checker.network.name}
-    overlap.disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
+    splits.check_disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
     raw = evaluate.spread(data.validation, config.check_samples)
-    who, trained = inputs.by_training(raw, steps, config.reference_preprocess)
+    who, trained = boundary_checks.by_training(raw, steps, config.reference_preprocess)
     tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
-    yield {**name, **inputs.check(who, trained, inputs.by_runner(raw, steps, spec["raw"]), tolerance)}
+    yield {
+        **name,
+        **boundary_checks.check_input(who, trained, boundary_checks.by_runner(raw, steps, spec["raw"]), tolerance),
+    }
     labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
     places = evaluate.places(data.calibration, config.calibration_samples)
     yield {
         **name,
-        **calibrated.check(
+        **calibration_check.check_calibration(
             store.load(folder)[0],
             evaluate.network_inputs(data.calibration.x[places], steps),
             *_calibration_strata(data, places),
-            calibrated.ordinary(checker.inputs, labels, data.task),
+            calibration_check.ordinary(checker.inputs, labels, data.task),
             config.calibration_max_outside,
             config.calibration_min_used,
         ),
     }
     inside = store.read_spec(folder).gives_probabilities
     answers = checker.reference, labels, data.classes, data.task, checker.inputs
-    yield {**name, **answer.check(*answers, softmax_inside=inside)}
+    yield {**name, **boundary_checks.check_answer(*answers, softmax_inside=inside)}
 
 
 def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
@@ -124,9 +127,9 @@ def _convert_all(
 
     def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
         records[job] = list(checkers[job.model].records(job, outcomes))
-        lost = [record for record in records[job] if left_out.is_lost(record)]
+        lost = [record for record in records[job] if plan.is_lost(record)]
         if config.strict:
-            left_out.refuse_any(lost)
+            plan.refuse_any(lost)
         for step, outcome in zip(job.steps, outcomes, strict=True):
             if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds

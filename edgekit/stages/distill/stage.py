@@ -18,16 +18,16 @@ from edgekit.models import reparameterize, store
 from edgekit.models.cost import cost
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.stages.distill import losers
+from edgekit.stages.distill import training
 from edgekit.stages.distill.config import LIBRARIES, Config
 from edgekit.stages.distill.selection import select, selection_metrics, write_evidence
 from edgekit.stages.distill.shortlist import shorten
 from edgekit.stages.distill.teacher import Candidate, best, candidates, together
 from edgekit.stages.distill.training import ALONE, Student, Trainer, best_so_far
 from edgekit.training import losses, resume, side_by_side
-from edgekit.training.evaluate import answered
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
+from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 
@@ -48,7 +48,7 @@ def distill(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
     spec = trainer.spec
     wanted, skipped = _usable_losses(config.loss_options(), teacher, spec)
     earlier = selection.alone if selection else None
-    ended = losers.stopped(trainer, wanted, teacher)
+    ended = training.stopped_students(trainer, wanted, teacher)
     lone = earlier is None and (config.lone_student or not wanted)
     ways = [*([None] if lone else []), *(options for options in wanted if options.loss not in ended)]
     students = [earlier] if earlier else []

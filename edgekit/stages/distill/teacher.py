@@ -15,19 +15,19 @@ from edgekit.data import Data
 from edgekit.data.paths import expand
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.models.files import outputs
+from edgekit.models.files import task_outputs
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.stages.distill.config import Config, TeacherConfig
 from edgekit.training import resume, side_by_side
-from edgekit.training.evaluate import evaluate, score_samples
 from edgekit.training.objective import TEACHER_LIMIT_S
+from edgekit.training.predict import evaluate, score_samples
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
+from edgekit.training.teacher_cache import training_key
 from edgekit.training.teachers import ensemble, model_file
 from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.from_artifact import ENSEMBLE, FOLDER, copy_file
 from edgekit.training.teachers.model_file import TeacherFile
-from edgekit.training.training_key import training_key
 
 
 @dataclass(frozen=True)
@@ -172,5 +172,5 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
         task=data.task,
         tensors=data.tensors or (),
     )
-    outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
+    task_outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
     return Candidate(name, wanted, opened, tasks.accuracy(score_samples(found, split, opened.preprocess, data.task)))

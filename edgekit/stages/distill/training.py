@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
 
 from edgekit.core import progress, tasks
 from edgekit.core.errors import ModelError
+from edgekit.core.hashing import write_json
 from edgekit.core.schema.training import Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
@@ -18,10 +22,10 @@ from edgekit.models.user_errors import running
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.teacher import Candidate
 from edgekit.training.checkpoint import Checkpoint
-from edgekit.training.evaluate import answered
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
+from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
 
@@ -132,3 +136,58 @@ class Trainer:
         found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
         return Student(name, module, found, rows, options.model_dump() if options else None)
+
+
+STOP_CONFIDENCE = 0.99
+"""That a loss which is stopped is worse there."""
+STOPPED_FILE = "stopped-losses.json"
+
+
+def stopped_students(trainer: Trainer, wanted: Sequence[LossOptions], teacher: Candidate) -> dict[str, Student]:
+    """The students that stop, by their loss's name; empty where the config lets none stop, or there is one loss.
+
+    All losses are trained for that part. A loss stops where its accuracy lies below that of the best one, by an
+    interval on the same validation samples (`edgekit.core.tasks.accuracy_drop`). The others go on from there, to the
+    bits that they would have had anyway. Successive halving (Jamieson & Talwalkar 2016) stops half of them; here doubt
+    goes on.
+    """
+    config = trainer.config
+    until = math.ceil(config.stop_losses_after * config.epochs)
+    if not until or until >= config.epochs or len(wanted) < 2:
+        return {}
+    path = trainer.place.folder / STOPPED_FILE
+    known = _known(path, trainer.place.key)
+    # what stopped earlier has gone no further, what did not may have: it cannot be compared again
+    tried: dict[str, Student] = {}
+    some = [options for options in wanted if known is None or options.loss in known]
+    for options in progress.each(some, f"first {until} epochs", best=lambda: best_so_far(tried.values())):
+        tried[options.loss] = trainer.train_with_loss(options, teacher, until)
+    if known is None:
+        known = _refused(tried, until, config.epochs)
+        write_json(path, {"key": trainer.place.key, "stopped": known})
+    return {loss: replace(tried[loss], stopped=reason) for loss, reason in known.items()}
+
+
+def _refused(tried: dict[str, Student], until: int, epochs: int) -> dict[str, str]:
+    """Why each of those stops that are surely worse than the best."""
+    best = max(tried.values(), key=lambda student: student.accuracy)
+    found = {}
+    for loss, student in tried.items():
+        behind = tasks.drop(student.answered, best.answered, STOP_CONFIDENCE)
+        if behind.bound_pp < 0:
+            found[loss] = (
+                f"stopped after {until} of {epochs} epochs: {student.accuracy:.2%} there, and {best.name} had "
+                f"{best.accuracy:.2%}, at least {-behind.bound_pp:.2f} pp more ({STOP_CONFIDENCE:.0%} sure, "
+                f"{behind.samples} samples)"
+            )
+    return found
+
+
+def _known(path: Path, key: str) -> dict[str, str] | None:
+    """What an earlier attempt at this very stage decided; None where there was none, or it was killed before."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, str] = record["stopped"]
+        return found if record["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

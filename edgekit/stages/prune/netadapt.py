@@ -22,11 +22,10 @@ from edgekit.core.errors import ModelError, StageError
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.stages.prune.candidate_times import CutTime, Timing
 from edgekit.stages.prune.config import Config
-from edgekit.stages.prune.groups import cut, narrower, widths
-from edgekit.stages.prune.structured import Cuttable
-from edgekit.training.evaluate import evaluate
+from edgekit.stages.prune.latency import CutTime, Timing
+from edgekit.stages.prune.structured import Cuttable, cut_group, group_widths, narrower
+from edgekit.training.predict import evaluate
 
 FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64
@@ -168,15 +167,15 @@ class Walk:
         return taken
 
     def _widths(self, module: nn.Module) -> dict[str, int]:
-        return widths(module, self.spec, self.found.pinned)
+        return group_widths(module, self.spec, self.found.pinned)
 
     def _cut(self, module: nn.Module, group: str, width: int) -> nn.Module:
         copied = copy.deepcopy(module)
-        cut(copied, self.spec, self.config, self.data.train, group, width, self.found.pinned)
+        cut_group(copied, self.spec, self.config, self.data.train, group, width, self.found.pinned)
         return copied.eval()
 
     def _take(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
-        cut(module, self.spec, self.config, self.data.train, group, width, self.found.pinned)
+        cut_group(module, self.spec, self.config, self.data.train, group, width, self.found.pinned)
         module.load_state_dict(recovered.state_dict())
 
     def _accuracy(self, module: nn.Module) -> float:

@@ -14,8 +14,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.from_artifact import open_model
-from edgekit.stages.prune import from_scratch, structured, unstructured
-from edgekit.stages.prune.candidate_times import TIMES_FILE, Clock
+from edgekit.stages.prune import structured, unstructured
 from edgekit.stages.prune.choice import (
     CHANNELS,
     WEIGHTS,
@@ -27,9 +26,9 @@ from edgekit.stages.prune.choice import (
     verdict,
 )
 from edgekit.stages.prune.config import LIBRARIES, Config
-from edgekit.stages.prune.latency import time_steps
+from edgekit.stages.prune.latency import CUT_TIMES_FILE, Clock, time_steps
 from edgekit.stages.prune.netadapt import Walk
-from edgekit.stages.prune.tuner import Step, Tuner
+from edgekit.stages.prune.tuner import Step, Tuner, fresh, options_from_scratch
 from edgekit.training import resume
 from edgekit.training.fine_tuning import tuning
 
@@ -92,7 +91,7 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     }
     artifacts.write_json(out / "decision.json", decision)
     if clock.timings:
-        artifacts.write_json(out / artifacts.EVIDENCE / TIMES_FILE, clock.evidence())
+        artifacts.write_json(out / artifacts.EVIDENCE / CUT_TIMES_FILE, clock.evidence())
     latency: Any = None
     if len(channels) == len(weights) == 1:
         latency = {"failed": "nothing was removed"}
@@ -162,8 +161,8 @@ def compare(
     The network is appended to `networks`.
     """
     config, tuned = tuner.config, networks[of["step"]]
-    module = from_scratch.fresh(tuner.spec, tuned, config.seed)
-    options = from_scratch.options(distill.config, config, of["step"])
+    module = fresh(tuner.spec, tuned, config.seed)
+    options = options_from_scratch(distill.config, config, of["step"])
     taught = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
     with progress.step("from scratch"):
         name = f"scratch-{of['step']}-{taught.row['loss'] or 'labels'}"

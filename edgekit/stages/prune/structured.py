@@ -1,32 +1,113 @@
-"""Structured pruning: whole channels, over the dependency graph of the network (torch-pruning; Fang et al., 2023)."""
+"""Structured pruning: whole channels, over the dependency graph of the network (torch-pruning; Fang et al., 2023).
+
+How much each channel matters: torch-pruning's own measures, and what of every layer no measure may take.
+
+Norms of a channel's weights over its whole group (l1, l2; Li et al. 2017), the first-order change of the loss without
+it (Taylor; Molchanov et al. 2019), and magnitudes by their share of what is left of the layer (LAMP; Lee et al. 2021).
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch_pruning
-from torch import nn
+from torch import Tensor, nn
 
+from edgekit.core import tasks
 from edgekit.core.errors import ModelError
+from edgekit.core.tasks import Task
 from edgekit.data import Split
 from edgekit.models import store
-from edgekit.models.joined import joined
+from edgekit.models.eager import eager_input, joined, single_thread
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.store import ModelSpec
 from edgekit.models.text_transformer import SelfAttention
-from edgekit.stages.prune import bounds, flattened
+from edgekit.stages.prune import torch_pruning_fixes
 from edgekit.stages.prune.config import Config
-from edgekit.stages.prune.importance import MEASURES, accumulate_gradients, bound
+from edgekit.training import losses
 
-flattened.install()
-bounds.install()
+BATCH = 64
+"""Samples whose gradients are added up at a time."""
+MEASURES: dict[str, Callable[[], Any]] = {
+    "l1": lambda: torch_pruning.importance.GroupMagnitudeImportance(p=1),
+    "l2": lambda: torch_pruning.importance.GroupMagnitudeImportance(p=2),
+    "taylor": torch_pruning.importance.GroupTaylorImportance,
+    "lamp": torch_pruning.importance.LAMPImportance,
+}
+
+
+class Bounded(torch_pruning.importance.Importance):
+    """The scores of another measure, the strongest `least` channels of each group's root layer out of reach.
+
+    A group in which nothing matters scores nought: normalised by its mean, it would score nothing that can be ranked.
+    """
+
+    def __init__(self, measure: Any, least: Mapping[nn.Module, int]) -> None:
+        self.measure, self.least = measure, least
+
+    def __call__(self, group: Any) -> Tensor | None:
+        scores = self.measure(group)
+        if scores is None:
+            return None
+        bounded: Tensor = torch.nan_to_num(scores, nan=0.0)
+        kept = min(self.least.get(group[0].dep.target.module, 0), len(bounded))
+        bounded[torch.topk(bounded, kept).indices] = torch.inf
+        return bounded
+
+
+def bound(pruner: Any, config: Config) -> None:
+    """Let no layer lose more than `max_layer_ratio` of its channels where they are ranked over the whole network.
+
+    torch-pruning looks at its own limit before a step alone: a single one may take a layer beyond it, and a layer of
+    which it would take everything is left whole.
+    """
+    channels = _root_channels(pruner)
+    multiple = config.channel_multiple
+    share = 1 - config.max_layer_ratio
+    least = {
+        root: min(count, multiple * math.ceil(share * count / multiple - 1e-9)) for root, count in channels.items()
+    }
+    reachable = max(0.0, 1 - (sum(least.values()) + 1e-6) / max(sum(channels.values()), 1))
+    pruner.importance = Bounded(pruner.importance, least)
+    pruner.per_step_pruning_ratio = [min(ratio, reachable) for ratio in pruner.per_step_pruning_ratio]
+
+
+def accumulate_gradients(
+    module: nn.Module, train: Split, preprocess: list[dict[str, Any]], samples: int, task: Task = "classification"
+) -> None:
+    """Leave in `module` the gradients of the task's mean loss on the labels, over `samples` evenly from `train`.
+
+    In eval mode and on one thread, batch by batch in order: the same bits each time.
+    """
+    chosen = train.take(np.unique(np.linspace(0, len(train) - 1, min(samples, len(train))).round().astype(np.int64)))
+    loss, reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
+    module.eval()
+    module.zero_grad(set_to_none=True)
+    with single_thread(), strided_pointwise_as_slices(module):
+        for start in range(0, len(chosen), BATCH):
+            x = eager_input(chosen.x[start : start + BATCH], preprocess)
+            wanted = x if reconstructs else torch.tensor(chosen.y[start : start + BATCH])
+            (loss(joined(module(x)), wanted) * (len(x) / len(chosen))).backward()
+
+
+def _root_channels(pruner: Any) -> dict[nn.Module, int]:
+    groups = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
+    roots = [group[0].dep.target.module for group in groups]
+    return {root: pruner.DG.get_out_channels(root) for root in roots}
+
+
+torch_pruning_fixes.install_corrections()
+torch_pruning_fixes.install_limits()
 
 CUT: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd, nn.LSTM)
 """Layers that a cut may begin with."""
@@ -54,7 +135,7 @@ class Cuttable:
 def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
     """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
     try:
-        with bounds.limited(module):
+        with torch_pruning_fixes.limited(module):
             layers = _widths_of(module, spec)
             if not layers:
                 return Cuttable(refused=f"{spec.called} has no convolution, dense or LSTM layer before its outputs")
@@ -66,7 +147,7 @@ def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
             rest, cut = _tried(module, spec, config, pinned)
             if cut and not rest:
                 return Cuttable(pinned)
-    except bounds.OutOfTime as late:
+    except torch_pruning_fixes.OutOfTime as late:
         error = str(late)
     return Cuttable(refused=f"{spec.called} breaks wherever it is cut ({error})")
 
@@ -89,18 +170,18 @@ def steps(
     found = probe(module, spec, config) if found is None else found
     if found.refused:
         return
-    with prunable(spec), bounds.limited(module):
+    with prunable(spec), torch_pruning_fixes.limited(module):
         pruner = _pruner(module, spec, config, found.pinned)
     for step in range(1, config.steps + 1):
         try:
             with prunable(spec):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
-                with bounds.limited(module):
+                with torch_pruning_fixes.limited(module):
                     pruner.step()
                 module.zero_grad(set_to_none=True)
                 check(module, spec)
-        except (ModelError, bounds.OutOfTime) as error:
+        except (ModelError, torch_pruning_fixes.OutOfTime) as error:
             note(f"prune: no step beyond {step - 1}: {error}")
             return
         yield config.ratio * step / config.steps, None
@@ -188,7 +269,7 @@ def prunable(spec: ModelSpec) -> Iterator[None]:
     """ModelError where the network's dependency graph cannot be followed, in place of what torch-pruning raises."""
     try:
         yield
-    except (ModelError, bounds.OutOfTime):
+    except (ModelError, torch_pruning_fixes.OutOfTime):
         raise
     except Exception as error:  # torch-pruning and the cut network raise whatever they meet
         raise ModelError(
@@ -236,3 +317,67 @@ def _attention(module: nn.Module) -> list[nn.Module]:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or "no message").splitlines()[0]
+
+
+def group_widths(module: nn.Module, spec: ModelSpec, pinned: Sequence[str] = ()) -> dict[str, int]:
+    """Channels of every group that may be cut, by the name of the layer that it is found from; ModelError if unseen.
+
+    Groups with a layer that is `pinned` may not.
+    """
+    with prunable(spec), torch_pruning_fixes.limited(module):
+        pruner = _group_pruner(module, spec, "l2", {}, pinned)
+        names = {layer: name for name, layer in module.named_modules()}
+        groups = pruner.DG.get_all_groups(
+            ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types
+        )
+        roots = [group[0].dep.target.module for group in groups]
+        return {names[root]: int(pruner.DG.get_out_channels(root)) for root in roots}
+
+
+def narrower(width: int, at_first: int, config: Config) -> list[int]:
+    """The widths that a group of `width` channels may be cut to, widest first: multiples that the kernels like.
+
+    No fewer channels stay than `max_layer_ratio` allows of the number `at_first`; at most `widths_per_group`.
+    """
+    multiple = config.channel_multiple
+    least = max(multiple, multiple * math.ceil((1 - config.max_layer_ratio) * at_first / multiple - 1e-9))
+    return list(range((width - 1) // multiple * multiple, least - 1, -multiple))[: config.widths_per_group]
+
+
+def cut_group(
+    module: nn.Module,
+    spec: ModelSpec,
+    config: Config,
+    train: Split,
+    group: str,
+    width: int,
+    pinned: Sequence[str] = (),
+) -> None:
+    """Leave the `width` channels of `group` that matter most to `config.importance`, in place.
+
+    ModelError where that breaks the network, which is then of no use any more.
+    """
+    with prunable(spec):
+        if config.importance == "taylor":
+            accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
+        before = group_widths(module, spec, pinned)[group]
+        share = 1 - (width + 0.5) / before  # half a channel more: torch-pruning rounds down what stays
+        with torch_pruning_fixes.limited(module):
+            _group_pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
+        module.zero_grad(set_to_none=True)
+        check(module, spec)
+
+
+def _group_pruner(
+    module: nn.Module, spec: ModelSpec, importance: str, shares: dict[nn.Module, float], pinned: Sequence[str]
+) -> Any:
+    example = store.zeros(spec)
+    return torch_pruning.pruner.BasePruner(
+        module,
+        example,
+        importance=MEASURES[importance](),
+        pruning_ratio=0.0,
+        pruning_ratio_dict=shares,
+        ignored_layers=[*fixed_layers(module, example), *(module.get_submodule(name) for name in pinned)],
+        **fresh_groups(),
+    )

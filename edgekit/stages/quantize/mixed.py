@@ -14,8 +14,7 @@ from edgekit.core.errors import ModelError
 from edgekit.core.schema.quantization import MixedStep
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal
-from edgekit.stages.quantize.ptq import quantize
-from edgekit.stages.quantize.recipes import FIGURES, Right
+from edgekit.stages.quantize.ptq import FIGURES, Right, quantize
 from edgekit.targets.jobs import Quantization
 
 

@@ -18,17 +18,16 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.quantization import CalibrationStudy, Histogram, MixedStep, RecipeRow, Sensitivity
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.models import quantized, shared_scale, store
+from edgekit.models import output_check, quantized, store
 from edgekit.models.from_artifact import open_model
-from edgekit.stages.quantize import calibration, mixed, ptq, qat, recipes
+from edgekit.stages.quantize import mixed, ptq, qat, studies
 from edgekit.stages.quantize.choice import NO_QAT, Decision, decide, why_not_mixed
 from edgekit.stages.quantize.config import LIBRARIES, Config
-from edgekit.stages.quantize.histograms import histograms
-from edgekit.stages.quantize.sensitivity import sensitivity
+from edgekit.stages.quantize.studies import histograms, sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
-from edgekit.training.evaluate import score_samples
 from edgekit.training.fine_tuning import tuning, untuned
+from edgekit.training.predict import score_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
         float_network = _Float(module, spec, data, config, inputs)
         right = {"baseline": float_network.answered(baseline), "float": float_network.answered(module)}
-        best, tried = recipes.compete(
+        best, tried = ptq.compete(
             module, inputs, config.recipes, float_network.answered, right["baseline"], config.budget
         )
         ways = {"ptq": _Option(best.network, module, best.quantization)}
@@ -93,7 +92,7 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
             "histograms.json": _histograms(float_network, best.network, table),
         }
     chosen = ways[decision.method]
-    shared = shared_scale.note(module, spec, inputs[0])
+    shared = output_check.shared_scale_note(module, spec, inputs[0])
     made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)
@@ -141,7 +140,7 @@ def _sensitivity(float_network: _Float, network: nn.Module) -> Sensitivity:
 
 def _mix(
     float_network: _Float,
-    best: recipes.RecipeResult,
+    best: ptq.RecipeResult,
     table: Sensitivity,
     right: dict[str, Answered],
     ways: dict[str, _Option],
@@ -171,7 +170,7 @@ def _mix(
 
 def _study(float_network: _Float, recipe: Quantization) -> CalibrationStudy:
     data, config = float_network.data, float_network.config
-    return calibration.study(
+    return studies.calibration_study(
         float_network.module,
         data.calibration,
         data.validation,
@@ -192,7 +191,7 @@ def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -
 
 def _record(
     decision: Decision,
-    best: recipes.RecipeResult,
+    best: ptq.RecipeResult,
     tried: list[RecipeRow],
     steps: list[MixedStep],
     quantization: Quantization,

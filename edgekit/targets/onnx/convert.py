@@ -14,29 +14,21 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models.files import onnx_batch
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import diagnosis, error_causes, float_ops, fold_preprocess, inputs, layers, model_file
+from edgekit.targets import error_causes, float_ops, fold_preprocess, jobs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.onnx import (
-    dense_4_bits,
-    float_answers,
-    free_batch,
-    global_pool,
-    input_names,
-    masks,
-    raw_bytes,
-    slim_names,
-    unshare_biases,
-    widen_stem,
-)
 from edgekit.targets.onnx import graph as operator_graph
-from edgekit.targets.percentiles import OUTSIDE
+from edgekit.targets.onnx import inputs, rewrites, slim_names
+from edgekit.targets.ranges import OUTSIDE
+
+if TYPE_CHECKING:
+    from edgekit.targets.step import Step
 
 PRECISIONS = ("fp32", "fp16", "int8", "dynamic", "int4_dense")
 CALIBRATED = ("int8", "int4_dense")
@@ -61,8 +53,8 @@ def convert(
     source_file = model_file.read(model_folder)
     content = _float_model(model_folder) if source_file is None else source_file.make("onnx")
     ports, results = _ends(content)
-    results = results if source_file is None else source_file.wanted.ordered(results)
-    sources = inputs.in_order(ports, model_file.tensor_names(model_folder))
+    results = results if source_file is None else source_file.needed.ordered(results)
+    sources = jobs.inputs_in_order(ports, model_file.tensor_names(model_folder))
     if len(sources) == 1:
         [source] = sources
         if source_file is None:
@@ -77,26 +69,28 @@ def convert(
     elif precision in CALIBRATED:
         if calibration is None:
             raise ConversionError(f"onnx {precision}: no calibration samples")
-        kept = layers.read(model_folder, quantization.keep_float)
-        content = global_pool.rename(_quantize(content, precision, sources, calibration, quantization, kept))
+        kept = layers.read_layers(model_folder, quantization.keep_float)
+        content = rewrites.rename_global_pools(_quantize(content, precision, sources, calibration, quantization, kept))
         still_float = float_ops.onnx(content, finished=precision != "int8")
         if precision == "int4_dense":
-            content = dense_4_bits.store(content)
+            content = rewrites.store_in_4_bits(content)
     elif precision == "fp16":
         content = _halve(content)
     elif precision == "dynamic":
         content = _quantize_dynamically(content)
     fixed = content
-    debris = diagnosis.rows("onnx: redundant operators", lambda: operator_graph.read(fixed))  # it counts one sample
+    debris = layers.rows_or_none(
+        "onnx: redundant operators", lambda: operator_graph.read(fixed)
+    )  # it counts one sample
     if source_file is None:
-        content = free_batch.free(fixed, _float_model(model_folder))
+        content = inputs.free_batch(fixed, _float_model(model_folder))
     is_free = content != fixed
     if precision in CALIBRATED and not (source_file is not None and source_file.is_quantized):
-        content = float_answers.keep(widen_stem.widen(content))
+        content = rewrites.keep_float_answers(rewrites.widen_stem(content))
     folding = ""
     if fold:
         found = fold_preprocess.of_folder(model_folder)
-        content, sources, folding = raw_bytes.fold(content, found, sources)
+        content, sources, folding = inputs.take_raw_bytes(content, found, sources)
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(slim_names.shorten(content))  # last: the lists above name layers
     not_offered = ("bias_correction",) if precision == "int8" and quantization.bias_correction else ()
@@ -131,7 +125,7 @@ def _exported(module: Any, sample: Any) -> Any:
     import torch
 
     from edgekit.models.several_inputs import apart
-    from edgekit.targets.plain_attention import plain_attention
+    from edgekit.targets.torch_graph import plain_attention
 
     network, arguments, names = apart(module, sample)
     with warnings.catch_warnings(), plain_attention():
@@ -140,13 +134,13 @@ def _exported(module: Any, sample: Any) -> Any:
             network,
             arguments,
             dynamo=True,
-            input_names=list(names if len(names) == 1 else input_names.placeholders(names)),
+            input_names=list(names if len(names) == 1 else inputs.input_placeholders(names)),
             output_names=_output_names(module, sample),
             verbose=False,
         )
     model = program.model_proto  # made anew each time
     if len(names) > 1:
-        input_names.give(model, names)
+        inputs.give_input_names(model, names)
     return model
 
 
@@ -232,7 +226,7 @@ def _quantize(
 
     class Samples(CalibrationDataReader):
         def __init__(self) -> None:
-            self.left = zip(*inputs.parts(calibration, sources), strict=True)
+            self.left = zip(*jobs.input_parts(calibration, sources), strict=True)
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             tensors = next(self.left, None)
@@ -246,12 +240,12 @@ def _quantize(
         # symbolic shapes are for dynamic axes; every axis here is fixed
         quant_pre_process(plain, prepared, skip_symbolic_shape=True)
         model = onnx.load(prepared)
-        unshare_biases.unshare(model)
-        masks.make_finite(model, iter(Samples().get_next, None))
+        rewrites.unshare_biases(model)
+        rewrites.make_masks_finite(model, iter(Samples().get_next, None))
         onnx.save(model, prepared)
         in_float = layers.operators(kept, _constants(model), "onnx")
         if precision == "int4_dense":
-            in_float = sorted({*in_float, *dense_4_bits.names(model)})
+            in_float = sorted({*in_float, *rewrites.dense_names(model)})
         quantize_static(
             prepared,
             made,
@@ -281,3 +275,23 @@ def _constants(model: Any) -> dict[str, np.ndarray]:
                 array = array.swapaxes(0, 1)  # input channels first
             found[node.name] = array.reshape(len(array), -1)
     return found
+
+
+def write_step(step: Step, out: Path) -> list[Path]:
+    """`model.onnx`, its inputs and outputs named as the step names them."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program: Any = torch.onnx.export(
+            step.network,
+            step.example,
+            dynamo=True,
+            input_names=step.inputs,
+            output_names=step.outputs,
+            verbose=False,
+        )
+    model = program.model_proto
+    strip(model)
+    (out / FILE).write_bytes(slim_names.shorten(model.SerializeToString(deterministic=True)))
+    return [out / FILE]

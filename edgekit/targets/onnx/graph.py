@@ -5,13 +5,13 @@ QuantizeLinear with its DequantizeLinear is a notation; one *behind* the other i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from edgekit.targets.float_ops import ONNX_WEIGHTED
-from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
-from edgekit.targets.redundant_ops import Finding, find
+from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
 
 ROLES: dict[str, Role] = {
     "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape", "Flatten": "reshape",
@@ -96,3 +96,30 @@ def _absorbable(node: Any, attributes: dict[str, Any], tensors: dict[Any, Tensor
         return False
     sides = np.reshape(amounts, (2, -1))
     return bool(not sides[:, :2].any() and (sides >= 0).all() and behind and all(t.op_type == "Conv" for t in behind))
+
+
+def graphs_of(graph: Any) -> Iterator[Any]:
+    """The graph and those inside its operators, each before its own."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from graphs_of(inner)
+
+
+def taken(graph: Any) -> list[str]:
+    """What operators take and graphs give, each as often as it is: those inside take of the outer ones too."""
+    return [
+        name
+        for each in graphs_of(graph)
+        for names in (*(node.input for node in each.node), [one.name for one in each.output])
+        for name in names
+    ]
+
+
+def drop_unused(graph: Any) -> None:
+    """Remove the constants of a graph that nothing takes, there or inside its operators."""
+    left = {*taken(graph), *(one.name for one in graph.input)}
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name not in left:
+            del graph.initializer[place]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import Files, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -33,7 +32,8 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
         options.profile_file_prefix = str(Path(scratch) / "trace")
         session = runner.session(str(path), options)
         given = {
-            each.name: part for each, part in zip(files.inputs, parts(x, files.inputs, path.read_bytes()), strict=True)
+            each.name: part
+            for each, part in zip(files.inputs, input_parts(x, files.inputs, path.read_bytes()), strict=True)
         }
         for _ in range(WARM_UP + calls):
             session.run(None, given)

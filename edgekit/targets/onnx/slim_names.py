@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgekit.runner.backends import byte_inputs
-from edgekit.targets.onnx.subgraphs import graphs_of
+from edgekit.targets.onnx.graph import graphs_of
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 REMARKS = ("producer_name", "producer_version", "domain", "model_version", "doc_string", "training_info")

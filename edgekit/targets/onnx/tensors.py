@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends import onnxruntime as runner
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import Files, input_parts
 from edgekit.targets.tensors import INPUT, Operator, span, stacked
 
 
@@ -35,7 +34,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     options.log_severity_level = 4
     session = runner.session(model.SerializeToString(), options)
     wanted = [node.output[0] for node in nodes if node.op_type != "QuantizeLinear"]
-    names, given = [each.name for each in files.inputs], parts(inputs, files.inputs, content)
+    names, given = [each.name for each in files.inputs], input_parts(inputs, files.inputs, content)
     rows = [
         session.run(wanted, {name: x[None] for name, x in zip(names, one, strict=True)})
         for one in zip(*given, strict=True)

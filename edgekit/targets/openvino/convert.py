@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.models.files.openvino import called
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.targets import diagnosis, float_ops, fold_preprocess, inputs, layers, model_file
-from edgekit.targets.fold_batchnorm import fold_batchnorms
+from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
-from edgekit.targets.openvino import drop_relu, part_scales, raw_bytes, slim_xml
 from edgekit.targets.openvino import graph as operator_graph
-from edgekit.targets.percentiles import OUTSIDE
+from edgekit.targets.openvino import rewrites, slim_xml
+from edgekit.targets.ranges import OUTSIDE
+
+if TYPE_CHECKING:
+    from edgekit.targets.step import Step
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "int4_dense")
 FILES = ("model.xml", "model.bin")
@@ -59,10 +61,10 @@ def convert(
             layout = source_file.layout(shape)
             calibration = None if calibration is None else source_file.arrange(calibration, shape)
     _name_ends(model, taken)
-    sources = inputs.in_order([_spec(port) for port in model.inputs], names)
+    sources = jobs.inputs_in_order([_spec(port) for port in model.inputs], names)
     finished = source_file is not None and source_file.is_quantized
     if precision == "int8" and not qat and not finished:
-        kept = layers.read(model_folder, quantization.keep_float)
+        kept = layers.read_layers(model_folder, quantization.keep_float)
         model = _quantize(model, sources, calibration, quantization, kept)
     elif precision == "w8":
         import nncf
@@ -71,22 +73,25 @@ def convert(
     elif precision == "int4_dense" and not finished:
         model = _dense_in_4_bits(model)
     if precision == "int8" and not finished:
-        drop_relu.drop(model)
+        rewrites.drop_relus(model)
     if precision == "int8":
-        part_scales.part(model)
+        rewrites.part_scales(model)
     folding = ""
     if fold:
-        model, folding = raw_bytes.fold(model, fold_preprocess.of_folder(model_folder), layout, precision)
+        model, folding = rewrites.take_raw_bytes(model, fold_preprocess.of_folder(model_folder), layout, precision)
     name_layers(model)
     _name_ends(model, taken)
     out.mkdir(parents=True, exist_ok=True)
     openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=precision == "fp16")
-    sources, results = inputs.in_order([_spec(port) for port in model.inputs], names), tuple(map(_spec, model.outputs))
-    results = results if source_file is None else source_file.wanted.ordered(results)
+    sources, results = (
+        jobs.inputs_in_order([_spec(port) for port in model.inputs], names),
+        tuple(map(_spec, model.outputs)),
+    )
+    results = results if source_file is None else source_file.needed.ordered(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     still_float = float_ops.openvino(out / FILES[0], finished) if precision == "int8" else ()
-    debris = diagnosis.rows("openvino: redundant operators", lambda: operator_graph.read(out / FILES[0]))
+    debris = layers.rows_or_none("openvino: redundant operators", lambda: operator_graph.read(out / FILES[0]))
     slim_xml.shorten_file(out / FILES[0])  # last: the lists above name layers
     return Files(FILES, sources, results, still_float, debris=debris, folding=folding)
 
@@ -98,7 +103,7 @@ def _from_torch(model_folder: Path, nncf_folder: Path | None) -> tuple[Any, tupl
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
-    from edgekit.targets.plain_attention import plain_attention
+    from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
     network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
@@ -130,7 +135,7 @@ def _quantize(
 
     if calibration is None:
         raise ConversionError("openvino int8: no calibration samples")
-    parts = dict(zip([each.name for each in sources], inputs.parts(calibration, sources), strict=True))
+    parts = dict(zip([each.name for each in sources], jobs.input_parts(calibration, sources), strict=True))
     samples = nncf.Dataset(
         range(len(calibration)), lambda place: {name: part[place : place + 1] for name, part in parts.items()}
     )
@@ -226,3 +231,19 @@ def _name_ends(model: Any, names: Sequence[str]) -> None:
 def _spec(port: Any) -> TensorSpec:
     dtype = np.dtype(port.get_element_type().to_dtype()).name
     return TensorSpec(port.get_any_name(), tuple(port.get_shape()), dtype, output_layout(port.get_shape()))
+
+
+def write_step(step: Step, out: Path) -> list[Path]:
+    """`model.xml` and `model.bin`, its inputs and outputs named as the step names them."""
+    import openvino
+
+    example = step.example
+    model = openvino.convert_model(step.network, example_input=example, input=[list(each.shape) for each in example])
+    name_layers(model)
+    for ports, names in ((model.inputs, step.inputs), (model.outputs, step.outputs)):
+        for port, name in zip(ports, names, strict=True):
+            port.get_node().set_friendly_name(name)
+            port.get_tensor().set_names({name})
+    openvino.save_model(model, str(out / FILES[0]), compress_to_fp16=False)
+    slim_xml.shorten_file(out / FILES[0])
+    return [out / name for name in FILES]

@@ -13,8 +13,7 @@ import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.targets.float_ops import path_of
-from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
-from edgekit.targets.redundant_ops import Finding, find
+from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
 
 ROLES: dict[str, Role] = {
     "Transpose": "transpose", "Reshape": "reshape", "Squeeze": "reshape", "Unsqueeze": "reshape",

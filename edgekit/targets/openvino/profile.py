@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import Files, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -34,7 +33,7 @@ def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[Operator
     request = compiled.create_infer_request()
     given = {
         each.name: part
-        for each, part in zip(files.inputs, parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
+        for each, part in zip(files.inputs, input_parts(x, files.inputs, (folder / model).read_bytes()), strict=True)
     }
     for _ in range(WARM_UP):
         request.infer(given)

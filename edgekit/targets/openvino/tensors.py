@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.runner.backends.openvino import compile_model
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.targets.jobs import Files, input_parts
 from edgekit.targets.tensors import INPUT, Operator, stacked
 
 PLAIN = ("Parameter", "Result", "Constant")
@@ -36,7 +35,7 @@ def read(folder: Path, files: Files, inputs: np.ndarray) -> list[Operator]:
     inner = [op for op, _ in ops if op.get_friendly_name() not in answers]
     model.add_outputs([op.output(0) for op in inner])
     compiled = compile_model(core, model, threads=1)
-    rows, tensors = [], parts(inputs, files.inputs, (folder / files.names[0]).read_bytes())
+    rows, tensors = [], input_parts(inputs, files.inputs, (folder / files.names[0]).read_bytes())
     for place in range(len(inputs)):
         given = compiled({each.name: x[place : place + 1] for each, x in zip(files.inputs, tensors, strict=True)})
         rows.append([given[port].astype(np.float32) for port in compiled.outputs])  # copies: it writes there again

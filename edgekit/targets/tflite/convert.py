@@ -1,18 +1,21 @@
 """TFLite: litert-torch makes the float model, ai-edge-quantizer casts its weights or quantizes it.
 
 Images enter as NHWC. The int8 model takes and gives int8, with the scales in its own tensors; after `w8` (weights int8,
-arithmetic float) and `dynamic` (activations int8 by each call's own range) both ends stay float. `recipes.py` says what
-`int4`, `int4_dense` and `int16x8` are.
+arithmetic float) and `dynamic` (activations int8 by each call's own range) both ends stay float. ai-edge-quantizer has
+no recipe of its own for some precisions, so they are made here: `int4` stores the weights of convolutions and dense
+layers in 4 bits; all else is int8. `int16x8` has int8 weights under int16 activations. `int4_dense` is the `dynamic` of
+other layers, with dense layers and embeddings in 4 bits.
 """
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,14 +25,63 @@ from edgekit.models.files import flatbuffer
 from edgekit.models.spec import read_spec
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.input_vector import split
-from edgekit.targets import diagnosis, float_ops, fold_preprocess, inputs, layers, model_file, percentiles
-from edgekit.targets.fold_batchnorm import fold_batchnorms
+from edgekit.targets import float_ops, fold_preprocess, jobs, layers, model_file
 from edgekit.targets.jobs import MINMAX, Files, Quantization, input_layout, output_layout
 from edgekit.targets.model_file import ModelFile
+from edgekit.targets.ranges import clip_ranges
 from edgekit.targets.tflite import graph as operator_graph
-from edgekit.targets.tflite import masks, raw_bytes, recipes, sparse_weights, strip_names
-from edgekit.targets.tflite.dead_channels import keep_biases
-from edgekit.targets.tflite.flat_biases import flattened
+from edgekit.targets.tflite import rewrites, sparse_weights
+from edgekit.targets.tflite.rewrites import flat_biases, keep_biases
+
+if TYPE_CHECKING:
+    from edgekit.targets.step import Step
+
+IN_4_BITS = {"int4": ("CONV_2D", "FULLY_CONNECTED"), "int4_dense": ("FULLY_CONNECTED", "EMBEDDING_LOOKUP")}
+"""Operators of which LiteRT has kernels with 4-bit weights; of depthwise and transposed convolutions it has none."""
+UNCALIBRATED = ("w8", "dynamic", "int4_dense")
+CALIBRATED = ("int8", "int16x8", "int4")
+LONGEST_SCOPE = 10_000  # what ai-edge-quantizer looks at of an operator's name
+
+
+def calibrated_recipe(precision: str, in_float: Sequence[str]) -> Any:
+    """For all operators but those whose output tensors are named.
+
+    4-bit weights are clipped where that costs least (OCTAV: Sakr et al. 2022, "Optimal Clipping and Magnitude-aware
+    Differentiation for Improved Quantization-aware Training"); for int8 ones the whole range serves as well.
+    """
+    from ai_edge_quantizer import algorithm_manager, qtyping, recipe, recipe_manager
+
+    made = recipe_manager.RecipeManager()
+    made.load_quantization_recipe(recipe.static_wi8_ai16() if precision == "int16x8" else recipe.static_wi8_ai8())
+    for kind in IN_4_BITS.get(precision, ()):
+        made.add_static_config(
+            ".*",
+            qtyping.TFLOperationName[kind],
+            activation_num_bits=8,
+            weight_num_bits=4,
+            algorithm_key=algorithm_manager.AlgorithmName.OCTAV,
+        )
+    for name in in_float:
+        made.add_quantization_config(
+            f"^{re.escape(f'{name};'[:LONGEST_SCOPE])}$",
+            qtyping.TFLOperationName.ALL_SUPPORTED,
+            algorithm_key=algorithm_manager.AlgorithmName.NO_QUANTIZE,
+        )
+    return made.get_quantization_recipe()
+
+
+def uncalibrated_recipe(precision: str) -> Any:
+    """For all operators; under `dynamic` and `int4_dense` activations are quantized by the range of each call."""
+    from ai_edge_quantizer import qtyping, recipe, recipe_manager
+
+    if precision == "w8":
+        return recipe.weight_only_wi8_afp32()
+    made = recipe_manager.RecipeManager()
+    made.load_quantization_recipe(recipe.dynamic_wi8_afp32())
+    for kind in IN_4_BITS.get(precision, ()):
+        made.add_dynamic_config(".*", qtyping.TFLOperationName[kind], num_bits=4)
+    return made.get_quantization_recipe()
+
 
 PRECISIONS = ("fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8")
 FILE = "model.tflite"
@@ -51,7 +103,7 @@ def convert(
     """Write `model.tflite` into `out`; `calibration` is (n, C, H, W) or (n, F) float32.
 
     `nncf_folder` is not needed: after QAT the tuned float weights in `model_folder` are quantized like any others.
-    With `fold` the preprocess steps become the input's scale, where they can (`raw_bytes.py`). With `sparse` zeros of
+    With `fold` the preprocess steps become the input's scale, where they can (`rewrites.py`). With `sparse` zeros of
     weights are stored as such, where the file is smaller and answers the same bits (`sparse_weights.py`).
     """
     values = _of_bytes(model_folder) if fold else None
@@ -63,34 +115,34 @@ def convert(
     else:
         content, made = _of_file(source_file, precision, calibration, names)
         layout = "ANY" if names else source_file.layout(_inputs(content, names)[0].shape)
-    if made is None and precision in recipes.IN_4_BITS:
+    if made is None and precision in IN_4_BITS:
         _refuse_without_weights(content, precision)
     if made is not None:
         content = made
     elif precision == "fp16":
         content = _cast_weights(content)
-    elif precision in recipes.CALIBRATED:
+    elif precision in CALIBRATED:
         if calibration is None:
             raise ConversionError(f"tflite {precision}: no calibration samples")
         samples = calibration.transpose(0, 2, 3, 1) if layout == "NHWC" else calibration
-        kept = layers.read(model_folder, quantization.keep_float)
-        ends = raw_bytes.ends(values)
+        kept = layers.read_layers(model_folder, quantization.keep_float)
+        ends = rewrites.raw_ends(values)
         content = _quantize(content, precision, _inputs(content, names), samples, quantization, kept, ends)
-    elif precision in recipes.UNCALIBRATED:
-        content = _quantize_weights(content, recipes.uncalibrated(precision))
+    elif precision in UNCALIBRATED:
+        content = _quantize_weights(content, uncalibrated_recipe(precision))
     finished = source_file is not None and source_file.is_quantized
-    still_float = float_ops.tflite(content, finished) if precision in recipes.CALIBRATED else ()
-    named, content = content, strip_names.shorten(content)
-    debris = diagnosis.rows("tflite: redundant operators", lambda: operator_graph.read(content, named))
+    still_float = float_ops.tflite(content, finished) if precision in CALIBRATED else ()
+    named, content = content, rewrites.strip_names(content)
+    debris = layers.rows_or_none("tflite: redundant operators", lambda: operator_graph.read(content, named))
     folding, zeros = "", ""
     if values is not None:
-        content, folding = raw_bytes.fold(content, values)
+        content, folding = rewrites.take_raw_bytes(content, values)
     if sparse:
         content, zeros = sparse_weights.encode(content, _samples(calibration, layout, _inputs(content, names)))
     out.mkdir(parents=True, exist_ok=True)
     (out / FILE).write_bytes(content)
     sources, results = _inputs(content, names), _outputs(content)
-    results = results if source_file is None else source_file.wanted.ordered(results)
+    results = results if source_file is None else source_file.needed.ordered(results)
     if not names:
         sources = (replace(sources[0], layout=layout),)
     not_offered: tuple[str, ...] = ()
@@ -124,8 +176,8 @@ def float_model(model_folder: Path) -> tuple[bytes, tuple[int, ...]]:
     from edgekit.models import store
     from edgekit.models.reparameterize import deployed
     from edgekit.models.several_inputs import apart
-    from edgekit.targets.plain_attention import plain_attention
-    from edgekit.targets.tflite.rewritten import Rewritten
+    from edgekit.targets.tflite.lowering import Rewritten
+    from edgekit.targets.torch_graph import fold_batchnorms, plain_attention
 
     module, spec = store.load(model_folder)
     network, arguments, names = apart(deployed(module, spec), store.zeros(spec))
@@ -156,7 +208,7 @@ def _of_file(
     samples = None
     if calibration is not None:
         taken = _inputs(content, names)
-        parts = inputs.parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
+        parts = jobs.input_parts(calibration if names else source.arrange(calibration, taken[0].shape), taken)
         samples = dict(zip([each.name for each in taken], parts, strict=True))
     return content, flatbuffer.named(source.make("tflite", precision, samples, source.sample_shape), names)
 
@@ -171,7 +223,7 @@ def _inputs(content: bytes, names: Sequence[str]) -> tuple[TensorSpec, ...]:
     """One, or those of these names in their order."""
     from ai_edge_litert.interpreter import Interpreter
 
-    return inputs.in_order([_spec(each) for each in Interpreter(model_content=content).get_input_details()], names)
+    return jobs.inputs_in_order([_spec(each) for each in Interpreter(model_content=content).get_input_details()], names)
 
 
 def _outputs(content: bytes) -> tuple[TensorSpec, ...]:
@@ -214,7 +266,7 @@ def _quantize_weights(content: bytes, recipe: Any) -> bytes:
 
 def _refuse_without_weights(content: bytes, precision: str) -> None:
     """ConversionError where no operator has weights that this precision stores in 4 bits."""
-    wanted = recipes.IN_4_BITS[precision]
+    wanted = IN_4_BITS[precision]
     if not any(kind in wanted for *_, kind in float_ops.tflite_operators(content)):
         raise ConversionError(
             f"tflite {precision}: the network has none of {', '.join(wanted)}, whose weights it stores in 4 bits; "
@@ -242,13 +294,13 @@ def _quantize(
     from ai_edge_quantizer import calibrator, quantizer, recipe_manager
     from ai_edge_quantizer.utils import qsv_utils
 
-    content = flattened(content)
+    content = flat_biases(content)
     [signature] = Interpreter(model_content=content).get_signature_list()
-    parts = dict(zip([each.name for each in sources], inputs.parts(calibration, sources), strict=True))
+    parts = dict(zip([each.name for each in sources], jobs.input_parts(calibration, sources), strict=True))
     samples = [{name: part[place : place + 1] for name, part in parts.items()} for place in range(len(calibration))]
     arguments = flatbuffer.arguments(content)
     float_names = layers.operators(kept, _constants(content), "tflite")
-    recipe = recipes.calibrated(precision, [*float_names, *_before(content, float_names)])
+    recipe = calibrated_recipe(precision, [*float_names, *_before(content, float_names)])
     wanted = recipe_manager.RecipeManager()
     wanted.load_quantization_recipe(recipe)
     given = [{arguments[name]: part for name, part in sample.items()} for sample in samples]
@@ -258,10 +310,10 @@ def _quantize(
         seen.calibrate({signature: given}, wanted)
         return dict(seen.get_model_qsvs())
 
-    content = masks.finite(content, ranges)
+    content = rewrites.finite_masks(content, ranges)
     found = ranges(content)
     if quantization.ranges == "percentile":
-        found = percentiles.clip_ranges(content, samples, found)
+        found = clip_ranges(content, samples, found)
     if ends is not None and sources[0].name in found:  # layers kept in float may leave the input in float too
         known = found[sources[0].name]
         known.update({end: np.full_like(known[end], value) for end, value in zip(("min", "max"), ends, strict=True)})
@@ -302,3 +354,39 @@ def _constants(content: bytes) -> dict[str, np.ndarray]:
             array = np.moveaxis(data.view(np.float32).reshape(weights.shape), OUTPUT_AXIS[kind], 0)
             found[graph.tensors[op.outputs[0]].name.decode()] = array.reshape(len(array), -1)
     return found
+
+
+def write_step(step: Step, out: Path) -> list[Path]:
+    """`model.tflite`, its inputs and outputs named as the step names them; pictures enter as NHWC."""
+    import litert_torch
+
+    network, example = step.network, step.example
+    if len(step.input_shape) == 3:
+        network = litert_torch.to_channel_last_io(network, args=[0]).eval()
+        example = (example[0].permute(0, 2, 3, 1).contiguous(), *example[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / FILE
+        litert_torch.convert(network, example).export(str(path))
+        model = flatbuffer.parse(path.read_bytes())
+    _name_step(model, step)
+    (out / FILE).write_bytes(rewrites.strip_names(flatbuffer.write(model)))
+    return [out / FILE]
+
+
+def _name_step(model: Any, step: Step) -> None:
+    """By the signature, which numbers what `forward` takes and gives."""
+    [signature] = model.signatureDefs
+    graph = model.subgraphs[signature.subgraphIndex]
+    named: dict[int, str] = {}
+    for ends, names in ((signature.inputs, step.inputs), (signature.outputs, step.outputs)):
+        for end in ends:
+            place = end.tensorIndex
+            name = names[int(end.name.decode().rpartition("_")[2])]
+            if place in named:
+                raise ConversionError(
+                    f"tflite: {named[place]} and {name} are one tensor; compute them apart, such as by x * 1.0"
+                )
+            named[place] = name
+            graph.tensors[place].name = name.encode()
+    if len(named) != len(step.inputs) + len(step.outputs):
+        raise ConversionError(f"tflite: the file has {len(named)} ends; the step has others: does it use every state?")

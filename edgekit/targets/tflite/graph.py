@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from edgekit.targets.float_ops import in_main, module_of, tflite_operators
-from edgekit.targets.graph import Graph, Operator, Role, Tensor, moves
-from edgekit.targets.redundant_ops import Finding, find
+from edgekit.targets.redundant_ops import Finding, Graph, Operator, Role, Tensor, find, moves
 
 ROLES: dict[str, Role] = {
     "TRANSPOSE": "transpose", "RESHAPE": "reshape", "SQUEEZE": "reshape", "EXPAND_DIMS": "reshape",

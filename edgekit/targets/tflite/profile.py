@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgekit.targets.inputs import parts
-from edgekit.targets.jobs import Files
+from edgekit.core.schema.profile import OperatorTime
+from edgekit.targets.jobs import Files, input_parts
 
 if TYPE_CHECKING:
     from edgekit.core.schema.profile import OperatorTime
@@ -51,7 +51,7 @@ class _Event(c.Structure):
 def rows(folder: Path, files: Files, x: np.ndarray, calls: int) -> list[OperatorTime]:
     """Operators in their order; where XNNPACK took them over, its own, as it fused them."""
     path = folder / files.names[0]
-    by_name = dict(zip([each.name for each in files.inputs], parts(x, files.inputs), strict=True))
+    by_name = dict(zip([each.name for each in files.inputs], input_parts(x, files.inputs), strict=True))
     tensors = [x.astype(files.input.dtype)] if len(by_name) == 1 else [by_name[name] for name in _names(path)]
     model = _Model(path, tensors, [each.dtype for each in files.outputs])
     for _ in range(WARM_UP):

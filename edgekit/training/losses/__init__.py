@@ -73,27 +73,21 @@ def hard(task: Task) -> Callable[[Tensor, Tensor], Tensor]:
 
     Cross entropy with classes (N,) int64, binary cross entropy with labels (N, labels) of 0 and 1, and the squared
     error of values (N, values), or of a reconstruction, for which the network's input itself is wanted. Other tasks
-    have a file of `edgekit/training`: `detection_loss.py`, `segmentation_loss.py`, `contrastive_loss.py`.
+    have theirs in `edgekit.training.task_losses`.
     """
     from torch.nn import functional
 
-    if task == "classification":
-        return functional.cross_entropy
+    from edgekit.training import task_losses
+
     if task == "multi_label":
         return lambda outputs, wanted: functional.binary_cross_entropy_with_logits(outputs, wanted.to(outputs.dtype))
-    if task == "detection":
-        from edgekit.training import detection_loss
-
-        return detection_loss.loss
-    if task == "segmentation":
-        from edgekit.training import segmentation_loss
-
-        return segmentation_loss.loss
-    if task == "embedding":
-        from edgekit.training import contrastive_loss
-
-        return contrastive_loss.loss
-    return functional.mse_loss
+    by_task: dict[Task, Callable[..., Tensor]] = {
+        "classification": functional.cross_entropy,
+        "detection": task_losses.detection_loss,
+        "segmentation": task_losses.segmentation_loss,
+        "embedding": task_losses.contrastive_loss,
+    }
+    return by_task.get(task, functional.mse_loss)
 
 
 def needs_features(options: LossOptions) -> bool:

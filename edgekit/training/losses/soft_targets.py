@@ -46,6 +46,8 @@ def mixed(
 def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) -> Tensor:
     from torch.nn import functional
 
+    from edgekit.training import task_losses
+
     if task == "classification":
         learnt, taught = (functional.log_softmax(each / temperature, dim=1) for each in (student, teacher))
         return temperature**2 * functional.kl_div(learnt, taught, reduction="batchmean", log_target=True)
@@ -55,15 +57,9 @@ def _distance(student: Tensor, teacher: Tensor, temperature: float, task: Task) 
         own = functional.binary_cross_entropy_with_logits(teacher / temperature, said)
         return temperature**2 * (apart - own)
     if task == "detection":
-        from edgekit.training import detection_loss
-
-        return detection_loss.distance(student, teacher, temperature)
+        return task_losses.detection_distance(student, teacher, temperature)
     if task == "segmentation":
-        from edgekit.training import segmentation_loss
-
-        return segmentation_loss.distance(student, teacher, temperature)
+        return task_losses.segmentation_distance(student, teacher, temperature)
     if task == "embedding":
-        from edgekit.training import contrastive_loss
-
-        return contrastive_loss.distance(student, teacher)
+        return task_losses.embedding_distance(student, teacher)
     return functional.mse_loss(student, teacher)

@@ -16,15 +16,14 @@ from torch import Tensor, nn
 from edgekit.core.tasks import Task
 from edgekit.models import memory_layout
 from edgekit.models.features import Features
-from edgekit.models.onednn import strided_pointwise_as_slices
+from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.training import losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
-from edgekit.training.precision import computing_in
 from edgekit.training.predict import to_input
-from edgekit.training.reproducible import reproducible
 from edgekit.training.shares.learner import Learner
 from edgekit.training.teacher_cache import TeacherCache
+from edgekit.training.torch_settings import computing_in, reproducible
 
 OF_MAIN = b"c__main__\n"
 """How pickle begins a name of the module that this process was started with."""

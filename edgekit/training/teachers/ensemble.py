@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from edgekit.core.hashing import write_json
 from edgekit.core.tasks import Task
 from edgekit.models import store
-from edgekit.models.joined import joined
+from edgekit.models.eager import joined
 from edgekit.models.spec import ModelSpec
 
 RECORD = "ensemble.json"

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ModelError, ResourceError
-from edgekit.models.files import input_layout, integer_range, module, op_count, outputs, wanted
+from edgekit.models.files import interface, module, op_count, task_outputs
 from edgekit.models.files.interface import Opened, Run
 from edgekit.runner import input_vector
 from edgekit.runner.preprocess.transform import pipeline
@@ -38,14 +38,14 @@ def leave_logits(
     x = np.load(folder / SAMPLES, mmap_mode="r", allow_pickle=False)
     steps = pipeline(preprocess)
     sample = steps(x[:1]).shape[1:]
-    needed = wanted.of(task, classes, sample)
+    needed = task_outputs.for_task(task, classes, sample)
     with open(folder / JOURNAL, "w", buffering=1, encoding="utf-8") as journal:
         try:
             model = module(kind).open(Path(path), threads, tensors, needed)
         except Exception as error:
             raise _model_error("cannot be opened", error) from None
         sized = model.sized
-        placed = input_layout.find(model.shape, sample)
+        placed = interface.find_layout(model.shape, sample)
         _check_input_range(model, x, preprocess, counted)
         _check_ranges(model, x, tensors)
         if counted:
@@ -53,7 +53,7 @@ def leave_logits(
             if needed.is_plain:
                 model = replace(model, sized=lambda shape: _check_outputs(sized(shape), classes))
         try:
-            found = outputs.outputs(
+            found = task_outputs.outputs(
                 model,
                 placed,
                 x,
@@ -67,11 +67,11 @@ def leave_logits(
     of_classes = task == "classification"
     quantized = bool(model.step) or module(kind).quantized(Path(path))
     step = model.step
-    if quantized and not step and not outputs.are_probabilities(found, 0.0):
+    if quantized and not step and not task_outputs.are_probabilities(found, 0.0):
         step = INSIDE  # its softmax may be rounded, though what it gives are floats
-    np.save(folder / LOGITS, outputs.logits(found, step) if of_classes else found)
+    np.save(folder / LOGITS, task_outputs.logits(found, step) if of_classes else found)
     costs = asdict(op_count.of_file(Path(path), kind)) if counted else {}
-    ends = outputs.ends(found, step) if of_classes else None
+    ends = task_outputs.ends(found, step) if of_classes else None
     return {"probabilities": ends == "probabilities", "sigmoids": ends == "sigmoids", "integers": quantized, **costs}
 
 
@@ -80,8 +80,8 @@ def _check_input_range(model: Opened, x: np.ndarray, preprocess: list[dict[str, 
     if model.grid is None:
         return
     some = pipeline(preprocess)(x[:: max(1, len(x) // LOOKED_AT)])
-    problem = integer_range.fault(model.grid, some, x.dtype.name, preprocess)
-    problem = problem or (integer_range.ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
+    problem = interface.range_fault(model.grid, some, x.dtype.name, preprocess)
+    problem = problem or (interface.range_ambiguity(model.grid, x.dtype.name, preprocess) if shipped else "")
     if problem:
         raise ModelError(problem)
 
@@ -90,11 +90,11 @@ def _check_ranges(model: Opened, x: np.ndarray, tensors: list[dict[str, Any]]) -
     """ModelError for one of several inputs of integers that cannot hold its tensor."""
     parts = input_vector.split(x[:: max(1, len(x) // LOOKED_AT)], [each["shape"] for each in tensors])
     for tensor, part, grid in zip(tensors, parts, model.grids, strict=False):  # most kinds of files have none
-        if grid is not None and (problem := integer_range.fault(grid, part, "float32", (), "the samples hold")):
+        if grid is not None and (problem := interface.range_fault(grid, part, "float32", (), "the samples hold")):
             raise ModelError(f"tensor {tensor['name']}: {problem}")
 
 
-def _check_input_shape(shape: tuple[int, ...], placed: input_layout.Layout, sample: tuple[int, ...]) -> None:
+def _check_input_shape(shape: tuple[int, ...], placed: interface.Layout, sample: tuple[int, ...]) -> None:
     """ModelError for an input that a file may have to be asked, and not to be converted and run on a device."""
     if any(side < 0 for side in shape[1:]):
         shown = ", ".join("?" if side < 0 else str(side) for side in shape)

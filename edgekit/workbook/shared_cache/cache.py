@@ -11,19 +11,57 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import RECORD, Artifact
 from edgekit.core.config import STAGES, truncated
 from edgekit.core.errors import ConfigError, EdgekitError, TrustError
+from edgekit.core.hashing import sha256_file
 from edgekit.core.progress import to_stderr
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
 from edgekit.report import html
-from edgekit.runner.files import discard
+from edgekit.runner.files import discard, make_folder, move, temporary_file
 from edgekit.training import resume
-from edgekit.workbook import receipts
+from edgekit.workbook import state
 from edgekit.workbook.plan import workbook_folder
+from edgekit.workbook.shared_cache import entry, transfer
 from edgekit.workbook.shared_cache import entry as entries
-from edgekit.workbook.shared_cache import machine_class, pages, transfer
-from edgekit.workbook.shared_cache.entry import Entry, NotebookEntry
-from edgekit.workbook.shared_cache.folder_store import FolderStore
-from edgekit.workbook.shared_cache.machine_class import Scope
-from edgekit.workbook.shared_cache.store import Store, StoreError
+from edgekit.workbook.shared_cache.entry import Entry, NotebookEntry, PageEntry, Scope, page_path
+from edgekit.workbook.shared_cache.stores import FolderStore, Store, StoreError
+
+
+def take_page(store: Store, folder: Path) -> None:
+    """Put the page of the run in `folder` in its place, if the store has it; StoreError where that is damaged."""
+    key = html.sources_digest(folder)
+    path = page_path(key)
+    data = transfer.read_small(store, path)
+    if data is None:
+        return
+    found = entries.parse_page(data, path)
+    wanted = _names(folder)
+    if found.key != key or set(found.files) != set(wanted):
+        raise StoreError("damaged", f"{path} is that of another page")
+    fetched = {name: temporary_file(file) for name, file in wanted.items()}
+    try:
+        transfer.fetch_all(store, {fetched[name]: (sha, size) for name, (sha, size) in found.files.items()})
+        for name, file in wanted.items():  # the page itself comes last, for it says that all is there
+            move(fetched[name], file)
+    finally:
+        for left in fetched.values():
+            discard(left)
+
+
+def give_page(store: Store, folder: Path) -> None:
+    """Put the drawn page of the run in `folder` into the store, unless it is there."""
+    path = page_path(html.sources_digest(folder))
+    if transfer.read_small(store, path) is not None:
+        return
+    files = {name: (file, sha256_file(file)) for name, file in _names(folder).items()}
+    transfer.give_all(store, {sha: file for file, sha in files.values()})
+    named = {name: (sha, file.stat().st_size) for name, (file, sha) in files.items()}
+    transfer.create_small(store, path, entries.dump(PageEntry(html.sources_digest(folder), named)))
+
+
+def _names(folder: Path) -> dict[str, Path]:
+    """The files of the page, by their names below the run's folder."""
+    make_folder(folder / html.BESIDE)
+    return {path.relative_to(folder).as_posix(): path for path in html.files(folder)}
+
 
 Say = Callable[[str], None]
 OBJECT_STORES = ("s3", "gs", "az")
@@ -47,7 +85,7 @@ def open_cache(url: str, say: Say | None = None) -> SharedCache:
         raise ConfigError(
             f"cache {_without_secrets(url)}: a URL holds no credentials; they come from the environment alone"
         )
-    from edgekit.workbook.shared_cache.object_store import ObjectStore
+    from edgekit.workbook.shared_cache.stores import ObjectStore
 
     return SharedCache(ObjectStore(url), say or to_stderr)
 
@@ -73,7 +111,7 @@ class SharedCache:
         """
         working = working_folder(folder, stage)
         try:
-            for scope in machine_class.scopes(stage) if self.readable else ():
+            for scope in entry.scopes(stage) if self.readable else ():
                 if found := self._entry(key, stage, scope):
                     self._restore(found, folder, working)
                     self._restore_notebook(found, folder, scope)
@@ -94,7 +132,7 @@ class SharedCache:
         """
         if not self.writable:
             return
-        scope = machine_class.scope_of(artifact)
+        scope = entry.scope_of(artifact)
         try:
             self._give(artifact, scope)
             self._give_notebook(artifact, folder, scope)
@@ -107,7 +145,7 @@ class SharedCache:
         """Put the page of the run in `folder` in its place, where one was drawn from the same sources."""
         try:
             if self.readable and not html.is_drawn(folder):
-                pages.take(self.store, folder)
+                take_page(self.store, folder)
         except StoreError as error:
             self._failed(f"{html.PAGE} is not taken from it", error)
         except (OSError, ValueError, KeyError) as error:
@@ -117,7 +155,7 @@ class SharedCache:
         """Put the page of the run in `folder` into the cache, if it is drawn."""
         try:
             if self.writable and html.is_drawn(folder):
-                pages.give(self.store, folder)
+                give_page(self.store, folder)
         except StoreError as error:
             self._failed(f"{html.PAGE} is not shared through it", error)
         except OSError as error:
@@ -165,7 +203,7 @@ class SharedCache:
             fetched = working_notebook(folder, found.stage)
             try:
                 transfer.fetch_all(self.store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
-                receipts.restore(fetched.parent, found.stage, noted.receipt, fetched)
+                state.restore_receipt(fetched.parent, found.stage, noted.receipt, fetched)
             finally:
                 discard(fetched)
         except StoreError as error:
@@ -200,7 +238,7 @@ class SharedCache:
         if artifact.stage not in STAGES:
             return
         source, notebooks = _source(artifact.stage), folder / "notebooks"
-        receipt = receipts.find(notebooks, artifact, source)
+        receipt = state.find_receipt(notebooks, artifact, source)
         if receipt is None:
             return
         path = entries.notebook_path(artifact.key, scope, source)

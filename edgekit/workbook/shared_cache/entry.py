@@ -8,22 +8,89 @@ An entry carries the digest of its own values, so a damaged one is told from a t
 
 from __future__ import annotations
 
+import functools
 import json
+import platform
 import re
 import socket
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from edgekit import __version__
+from edgekit.core import replay
 from edgekit.core.artifacts import RECORD, Artifact
+from edgekit.core.errors import EdgekitError
 from edgekit.core.hashing import canonical, digest, sha256_file
+from edgekit.runner import cpu
 from edgekit.runner.errors import bounded_recursion
-from edgekit.workbook.receipts import Receipt
-from edgekit.workbook.shared_cache import machine_class
-from edgekit.workbook.shared_cache.machine_class import Scope
-from edgekit.workbook.shared_cache.store import StoreError
+from edgekit.workbook.shared_cache.stores import StoreError
+from edgekit.workbook.state import Receipt
+
+Scope = Literal["bits", "times"]
+"""What must agree: all that decides about bits, or that and all that decides about times."""
+OF_TIMES = ("profile", "benchmark")
+"""Stages of which a machine takes nothing from one that is faster or slower: the first is all about this machine."""
+SOMETIMES = ("distill", "prune")
+"""Likewise where latencies chose the candidates, or what is cut."""
+
+
+def scopes(stage: str) -> tuple[Scope, ...]:
+    """Under which scopes an artifact of `stage` may lie.
+
+    Two machines give the same bits where architecture, instruction sets and Python agree: a bundle records just these.
+    A latency, and what was decided by it, holds for machines that have the same processor and as many cores besides.
+    """
+    if stage in OF_TIMES:
+        return ("times",)
+    return ("bits", "times") if stage in SOMETIMES else ("bits",)
+
+
+def scope_of(artifact: Artifact) -> Scope:
+    """The scope of this artifact."""
+    if artifact.stage in SOMETIMES:
+        return "times" if measured(artifact) is not None else "bits"
+    return scopes(artifact.stage)[0]
+
+
+def measured(artifact: Artifact) -> Any:
+    """What latencies decided, as decision.json has it; None where they decided nothing."""
+    if artifact.stage not in replay.SHAPES or "decision.json" not in artifact.files:
+        return None
+    try:
+        return json.loads(artifact.file("decision.json").read_text(encoding="utf-8")).get("measured")
+    except (EdgekitError, OSError, ValueError, AttributeError):
+        return None
+
+
+@functools.cache
+def facts(scope: Scope) -> dict[str, Any]:
+    """What of this machine must agree."""
+    from edgekit.stages.bundle.provenance import machine
+
+    same_bits = machine()
+    if scope == "bits":
+        return same_bits
+    return {**same_bits, "processor": cpu.name() or platform.processor(), "cores": cpu.usable()}
+
+
+def name(scope: Scope) -> str:
+    """A short name of this machine's class."""
+    return f"{scope}-{digest(facts(scope))[:12]}"
+
+
+def describe(found: dict[str, Any]) -> str:
+    """A machine in a few words: `x86_64 avx2, Python 3.11, Intel Xeon, 2 cores`."""
+    instructions = found.get("instructions") or []
+    words = [
+        " ".join([str(found.get("architecture")), *([str(instructions[-1])] if instructions else [])]),
+        f"Python {found.get('python')}",
+    ]
+    if "processor" in found:
+        words += [str(found["processor"]), f"{found.get('cores')} cores"]
+    return ", ".join(words)
+
 
 FORMAT = 1
 MOST_BYTES = 4 << 20
@@ -53,7 +120,7 @@ class Entry:
     @classmethod
     def of(cls, artifact: Artifact) -> Entry:
         """That of a sealed artifact of this machine."""
-        decided = machine_class.measured(artifact)
+        decided = measured(artifact)
         return cls(
             key=artifact.key,
             stage=artifact.stage,
@@ -62,13 +129,13 @@ class Entry:
             sizes_bytes={name: (artifact.path / name).stat().st_size for name in (RECORD, *artifact.files)},
             measured=None if decided is None else digest(decided),
             host=socket.gethostname(),
-            machine=machine_class.facts(machine_class.scope_of(artifact)),
+            machine=facts(scope_of(artifact)),
         )
 
     @property
     def made_by(self) -> str:
         """The machine in words."""
-        return f"{self.host} ({machine_class.describe(self.machine)})"
+        return f"{self.host} ({describe(self.machine)})"
 
     def check(self) -> None:
         """ValueError or TypeError where a field is not as `of` makes it."""
@@ -114,12 +181,12 @@ class PageEntry:
 
 def path_of(key: str, scope: Scope) -> str:
     """Where this machine's class has the entry of a key."""
-    return f"keys/{key}.{machine_class.name(scope)}.json"
+    return f"keys/{key}.{name(scope)}.json"
 
 
 def notebook_path(key: str, scope: Scope, source: Path) -> str:
     """Where the executed copy of the notebook `source` is named; another text of it has another name."""
-    return f"keys/{key}.{machine_class.name(scope)}.{sha256_file(source)[:12]}.json"
+    return f"keys/{key}.{name(scope)}.{sha256_file(source)[:12]}.json"
 
 
 def page_path(key: str) -> str:

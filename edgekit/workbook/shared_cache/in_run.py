@@ -17,8 +17,7 @@ from edgekit.workbook import origin, state
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.shared_cache.cache import open_cache
 from edgekit.workbook.stage import RUN_LOCK
-from edgekit.workbook.stage_states import StageStates
-from edgekit.workbook.state import DataDigest, StageState
+from edgekit.workbook.state import DataDigest, StageState, StageStates
 
 ENVIRONMENT = "EDGEKIT_CACHE"
 """Environment variable: URLs of shared caches with commas between them, for runs that name none."""

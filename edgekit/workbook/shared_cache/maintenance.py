@@ -13,10 +13,8 @@ from edgekit.runner.errors import bounded_recursion
 from edgekit.workbook.shared_cache import entry as entries
 from edgekit.workbook.shared_cache.cache import SharedCache
 from edgekit.workbook.shared_cache.entry import SHA256, Entry, NotebookEntry, PageEntry, blob_path
-from edgekit.workbook.shared_cache.folder_store import WORKING, FolderStore
-from edgekit.workbook.shared_cache.in_time import do_all, limit_s
-from edgekit.workbook.shared_cache.store import Found, Store, StoreError
-from edgekit.workbook.shared_cache.transfer import hashed, read_small
+from edgekit.workbook.shared_cache.stores import WORKING, FolderStore, Found, Store, StoreError
+from edgekit.workbook.shared_cache.transfer import do_all, hashed, limit_s, read_small
 
 LISTING_S = 600.0
 DAY_S = 86_400.0

@@ -12,7 +12,7 @@ import torch
 from edgekit.models import store
 from edgekit.models.cost import OUTSIDE, cost, layer_costs
 from edgekit.models.files import as_module, op_count
-from edgekit.models.files.wanted import Wanted
+from edgekit.models.files.task_outputs import TaskOutputs
 from tests.models.files import files
 
 NOT_TORCH = ("keras", "onnx", "openvino", "tflite")
@@ -25,7 +25,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def opened(path: Path, kind: str) -> torch.nn.Module:
-    return as_module.network(path, kind, files.SHAPE, Wanted(10), op_count.of_file(path, kind))
+    return as_module.network(path, kind, files.SHAPE, TaskOutputs(10), op_count.of_file(path, kind))
 
 
 @pytest.mark.parametrize("kind", NOT_TORCH)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ModelError
-from edgekit.models.files import input_layout
+from edgekit.models.files import interface
 
 GREY, COLOUR = (4, 6, 1), (4, 6, 3)
 
@@ -27,7 +27,7 @@ GREY, COLOUR = (4, 6, 1), (4, 6, 3)
     ],
 )
 def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order: str, sides: tuple[int, ...]) -> None:
-    found = input_layout.find(shape, sample)
+    found = interface.find_layout(shape, sample)
     assert (found.order, found.sides) == (order, sides)
     x = np.arange(2 * np.prod(sample), dtype=np.float32).reshape(2, *sample)
     expected = np.moveaxis(x, -1, 1) if order == "NCHW" else x
@@ -52,4 +52,4 @@ def test_one_layout_fits(shape: tuple[int, ...], sample: tuple[int, ...], order:
 )
 def test_none_or_two_fit(shape: tuple[int, ...], sample: tuple[int, ...], said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        input_layout.find(shape, sample)
+        interface.find_layout(shape, sample)

@@ -82,7 +82,7 @@ EXPLAINING = (
     ),
     Seed(
         "a-margin-hides-the-cause",
-        "stages/convert/inputs.py",
+        "stages/convert/boundary_checks.py",
         "        return float(not one.any() and not other.any())",
         "        return 0.0",
         "a wrong scale is called another resize where a channel is constant",
@@ -98,7 +98,7 @@ EXPLAINING = (
     ),
     Seed(
         "sound-tensors-by-size-alone",
-        "targets/similarity.py",
+        "targets/tensors.py",
         "by_shape.setdefault(row.shape, [])",
         "by_shape.setdefault((len(operators[0].values), row.shape[1]), [])",
         "a tensor that does not begin with the samples ends a sound conversion",
@@ -114,7 +114,7 @@ EXPLAINING = (
     ),
     Seed(
         "smoothing-may-lose-every-event",
-        "stages/bundle/smoothing.py",
+        "stages/bundle/streams.py",
         "if each.detected >= least - 1e-9",
         "if each.detected >= 0",
         "quiet is bought with events that nobody detects",

@@ -39,7 +39,7 @@ TRAINING = (
     ),
     Seed(
         "sigmoids-taken-for-logits",
-        "models/files/outputs.py",
+        "models/files/task_outputs.py",
         'return "sigmoids" if inside else "logits"',
         'return "logits"',
         "a softmax follows sigmoids, and a file that ends in them teaches next to nothing",
@@ -47,7 +47,7 @@ TRAINING = (
     ),
     Seed(
         "doubtful-sigmoids-made-equal",
-        "models/files/outputs.py",
+        "models/files/task_outputs.py",
         "return min(least, float(shares[shares > 0].min()) / 2)",
         "return least",
         "a file whose likeliest class is unlikely names the first class, whatever it says itself",
@@ -87,7 +87,7 @@ TRAINING = (
     ),
     Seed(
         "candidate-refused-by-noise",
-        "stages/distill/limits.py",
+        "stages/distill/shortlist.py",
         "is_late(file.low_ms,",
         "is_late(file.high_ms,",
         "one busy moment takes a network out that is within the budget",
@@ -209,7 +209,7 @@ QUANTIZING = (
     ),
     Seed(
         "sensitivity-drop-negated",
-        "stages/quantize/sensitivity.py",
+        "stages/quantize/studies.py",
         "100 * (accuracy(reference) - accuracy(scores))",
         "100 * (accuracy(scores) - accuracy(reference))",
         "the table shows what a layer costs as a gain",
@@ -217,7 +217,7 @@ QUANTIZING = (
     ),
     Seed(
         "recipe-taken-by-chance",
-        "stages/quantize/recipes.py",
+        "stages/quantize/ptq.py",
         "if drop.bound_pp < 0]",
         "if drop.drop_pp < 0]",
         "of several recipes the luckiest on these samples ships",
@@ -225,7 +225,7 @@ QUANTIZING = (
     ),
     Seed(
         "several-chances-to-look-better",
-        "stages/quantize/recipes.py",
+        "stages/quantize/ptq.py",
         "/ max(1, len(others))",
         "/ 1",
         "with every recipe more, one is likelier to be taken by chance",
@@ -249,7 +249,7 @@ QUANTIZING = (
     ),
     Seed(
         "draws-that-overlap",
-        "stages/quantize/calibration.py",
+        "stages/quantize/studies.py",
         "np.sort(order[-size:])",
         "np.sort(order[1 : size + 1])",
         "two draws of nearly the same samples agree, and look stable",
@@ -292,7 +292,7 @@ CONVERTING = (
     ),
     Seed(
         "negative-biases-lost",
-        "targets/tflite/dead_channels.py",
+        "targets/tflite/rewrites.py",
         "LEVELS * abs(float(value))",
         "LEVELS * float(value)",
         "dead channels with a negative bias still lose it in TFLite int8",
@@ -300,7 +300,7 @@ CONVERTING = (
     ),
     Seed(
         "depthwise-channels-on-the-wrong-axis",
-        "targets/tflite/dead_channels.py",
+        "targets/tflite/rewrites.py",
         '"DEPTHWISE_CONV_2D": 3',
         '"DEPTHWISE_CONV_2D": 0',
         "dead channels of depthwise layers lose their biases in TFLite int8",

@@ -81,7 +81,7 @@ DECIDING = (
     ),
     Seed(
         "zeros-need-not-pay",
-        "stages/benchmark/sparsity.py",
+        "stages/benchmark/winners.py",
         'row["name"] for row in compared if not row["buys"]',
         'row["name"] for row in compared if row["buys"]',
         "zeros that bought nothing stay, those that paid are rejected",
@@ -215,7 +215,7 @@ WALK = (
     ),
     Seed(
         "receipt-of-an-edited-notebook-holds",
-        "workbook/receipts.py",
+        "workbook/state.py",
         "if same and whole and receipt.source_sha256 == sha256_file(source) else None",
         "if same and whole else None",
         "a new check in a notebook never runs",
@@ -223,7 +223,7 @@ WALK = (
     ),
     Seed(
         "receipt-of-another-artifact-holds",
-        "workbook/receipts.py",
+        "workbook/state.py",
         "same = (receipt.key, receipt.digest) == (artifact.key, artifact.digest)",
         "same = bool(receipt.key and receipt.digest)",
         "checks that passed on another artifact count for this one",
@@ -247,7 +247,7 @@ WALK = (
     ),
     Seed(
         "any-artifact-ends-a-notebook",
-        "workbook/stage_states.py",
+        "workbook/state.py",
         "if not found.sealed or found.artifact is None:",
         "if found.artifact is None:",
         "a notebook that left an artifact of other options counts as finished",

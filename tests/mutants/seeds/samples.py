@@ -91,7 +91,7 @@ DATA = (
     ),
     Seed(
         "train-test-overlap-unseen",
-        "data/overlap.py",
+        "data/splits.py",
         '(("train", ("validation", "test")), ("validation", ("test",)))',
         '(("train", ("validation",)), ("validation", ("test",)))',
         "copies of test samples are trained on",

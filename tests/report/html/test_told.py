@@ -11,7 +11,7 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.schema.result import check
-from edgekit.models.shared_scale import NOTE
+from edgekit.models.output_check import SHARED_SCALE
 from edgekit.report import html
 from edgekit.report.formatting import percent
 from edgekit.report.mlflow import metrics
@@ -36,7 +36,7 @@ def folder(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> P
 
     runs.edit(folder, "benchmark", second)
     runs.edit(folder, "profile", lambda found: found.update(data_notes=[SKIPPED]))
-    runs.edit(folder, "quantize", lambda found: found.update(shared_scale=NOTE))
+    runs.edit(folder, "quantize", lambda found: found.update(shared_scale=SHARED_SCALE))
     html.write(folder)
     return folder
 
@@ -76,14 +76,14 @@ def test_what_was_skipped_in_the_data_stands_on_the_page_and_in_the_result(
 
 
 def test_outputs_that_share_a_scale_are_told_on_the_page_and_in_notebook_04(folder: Path) -> None:
-    assert NOTE[1:] in Read(folder / html.PAGE).text
-    assert NOTE in quantization.table(artifacts.load(folder / "quantize")).title
+    assert SHARED_SCALE[1:] in Read(folder / html.PAGE).text
+    assert SHARED_SCALE in quantization.table(artifacts.load(folder / "quantize")).title
 
 
 def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: FinishedRun) -> None:
     html.write(tiny_run.folder)
     text = Read(tiny_run.folder / html.PAGE).text
-    assert not [said for said in ("mAP", "skipped or changed", NOTE[1:]) if said in text]
+    assert not [said for said in ("mAP", "skipped or changed", SHARED_SCALE[1:]) if said in text]
     found = json.loads((tiny_run.folder / RESULT).read_text())
     assert "data_notes" not in found and not [row for row in found["variants"] if "second_accuracy" in row]
-    assert NOTE not in quantization.table(artifacts.load(tiny_run.folder / "quantize")).title
+    assert SHARED_SCALE not in quantization.table(artifacts.load(tiny_run.folder / "quantize")).title

@@ -15,7 +15,7 @@ import pytest
 from edgekit.core.errors import ConversionError
 from edgekit.runner.loader import load
 from edgekit.serve.export import _openvino, _subjects
-from edgekit.targets.tflite.strip_names import shorten
+from edgekit.targets.tflite.rewrites import strip_names
 from tests.runner.conftest import Made, WriteBundle, reference, samples, shared
 from tests.serve.export.conftest import Export, written
 
@@ -67,7 +67,7 @@ def test_a_tflite_file_that_openvino_cannot_read_is_refused(
 ) -> None:
     """edgekit's own conversion takes the names out of a file, and OpenVINO's reader asks for them."""
     model = made["tflite"]
-    stripped = replace(model, files={"model.tflite": shorten(model.files["model.tflite"])})
+    stripped = replace(model, files={"model.tflite": strip_names(model.files["model.tflite"])})
     done = export("ovms", write_bundle(stripped), tmp_path / "out")
     assert done.exit_code == 5
     assert "OpenVINO cannot run this file" in done.stderr and "openvino or onnx bundle" in done.stderr

@@ -19,7 +19,7 @@ from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.loader import load
 from edgekit.serve.export import _formats
 from edgekit.targets.fold_preprocess import Affine
-from edgekit.targets.onnx import raw_bytes
+from edgekit.targets.onnx.inputs import take_raw_bytes
 from tests.runner.conftest import Made, WriteBundle, onnx_model
 from tests.serve import triton
 from tests.serve.export.conftest import Export, written
@@ -50,7 +50,7 @@ def test_a_file_that_holds_the_steps_is_sent_bytes(
     server: str, made: dict[str, Made], write_bundle: WriteBundle, tmp_path: Path, export: Export
 ) -> None:
     scale = Affine(np.array([1 / 255], np.float32), np.zeros(1, np.float32))
-    content, inputs, _ = raw_bytes.fold(onnx_model(), scale, (made["onnx"].input,))
+    content, inputs, _ = take_raw_bytes(onnx_model(), scale, (made["onnx"].input,))
     folded = replace(made["onnx"], files={"model.onnx": content}, input=inputs[0])
     done = export(server, write_bundle(folded), tmp_path / "out")
     assert done.exit_code == 0, done.stderr

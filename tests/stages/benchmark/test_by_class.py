@@ -15,14 +15,7 @@ from edgekit.core.schema.by_class import ByClass
 from edgekit.data import load, parse
 from edgekit.data.texts import in_words
 from edgekit.report.sections import classes as classes_section
-from edgekit.stages.benchmark.by_class import (
-    MOST_CLASSES,
-    MOST_GROUPS,
-    MOST_LOST,
-    break_down,
-    shown,
-    write_evidence,
-)
+from edgekit.stages.benchmark.evidence import MOST_CLASSES, MOST_GROUPS, MOST_LOST, break_down, shown, write_evidence
 from tests.data.sources.test_text_folder import section, texts
 
 

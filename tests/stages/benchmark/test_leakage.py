@@ -25,8 +25,7 @@ from edgekit.models.from_artifact import spec_for
 from edgekit.report import checks, console
 from edgekit.report.result import RESULT
 from edgekit.report.sections import outcome
-from edgekit.stages.benchmark.file_answers import LIMITS_S, seen_by_teacher
-from edgekit.stages.benchmark.leakage import LEVEL, by_chance, check_leakage
+from edgekit.stages.benchmark.leakage import LEVEL, LIMITS_S, by_chance, check_leakage, seen_by_teacher
 from edgekit.stages.benchmark.rivals import open_rivals
 from edgekit.training.teachers.config import ModelFile
 from edgekit.training.teachers.from_artifact import FOLDER, RECORD, copy_file

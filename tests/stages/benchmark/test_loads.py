@@ -21,8 +21,8 @@ from edgekit.report.result import RESULT
 from edgekit.report.sections import loads as loads_section
 from edgekit.stages.benchmark import Config
 from edgekit.stages.benchmark.loads import bound_ms, measure_loads
+from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.sections import parse_stage
 from edgekit.workbook.stage import open_stage
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import budget

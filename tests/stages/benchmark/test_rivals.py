@@ -21,8 +21,8 @@ from edgekit.report.sections import variants
 from edgekit.stages import benchmark
 from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.training.teachers.config import ModelFile
+from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
-from edgekit.workbook.sections import parse_stage
 from tests.conftest import TINY, FinishedRun
 from tests.stages.benchmark.made import row, timings
 

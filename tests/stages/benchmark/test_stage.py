@@ -15,7 +15,7 @@ from edgekit.data import load as load_data
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.training.evaluate import answered, evaluate
+from edgekit.training.predict import answered, evaluate
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from edgekit.core import artifacts
 from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.errors import StageError
-from edgekit.stages.bundle import sbom
+from edgekit.stages.bundle import provenance
 from tests.conftest import FinishedRun
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ OWN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both files, as the bundle stage writes them."""
     out = tmp_path_factory.mktemp("bundles")
-    sbom.write(out)
+    provenance.write_sbom(out)
     return out
 
 
@@ -146,7 +146,7 @@ def test_where_a_distribution_came_from_is_kept_unless_it_is_this_machine(
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("PYTHONPATH", str(site))
 
-    sbom.write(out)
+    provenance.write_sbom(out)
     told = lines(out)
     assert "from-git @ git+https://example.org/from.git@0a1b2c3d" in told
     assert "part @ https://example.org/all.zip#subdirectory=part" in told
@@ -166,7 +166,7 @@ def test_a_missing_tool_is_a_stage_error_that_says_what_to_install(
     venv.create(tmp_path / "bare", with_pip=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bare/bin/python"))
     with pytest.raises(StageError, match=r"No module named cyclonedx_py; `pip install cyclonedx-bom`"):
-        sbom.write(tmp_path)
+        provenance.write_sbom(tmp_path)
 
 
 def test_a_stray_module_where_the_command_was_started_is_not_taken_for_the_tool(
@@ -175,5 +175,5 @@ def test_a_stray_module_where_the_command_was_started_is_not_taken_for_the_tool(
     (tmp_path / "cyclonedx_py.py").write_text("raise SystemExit(9)")
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path)
-    sbom.write(tmp_path / "out")
+    provenance.write_sbom(tmp_path / "out")
     assert (tmp_path / "out/sbom.cdx.json").is_file()

@@ -10,7 +10,7 @@ import pytest
 from convert_runs import spec_of
 
 from edgekit.models import store
-from edgekit.stages.convert.advice import Evidence, advice
+from edgekit.stages.convert.checker import Evidence, advice
 
 ANSWERS = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 QAT = "let quantize tune the network"

@@ -15,7 +15,7 @@ from torch import nn
 
 from edgekit.models import store
 from edgekit.models.spec import Source
-from edgekit.stages.convert import Config, checker, conditioning
+from edgekit.stages.convert import Config, checker, numerics
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
@@ -59,8 +59,8 @@ def test_a_file_of_another_framework_is_measured_by_its_inputs(saved: Saved) -> 
     for build in (tiny, amplifying):
         folder = saved(build)
         reference = evaluate.torch_outputs(folder, INPUTS)
-        measured = conditioning.measure(folder, INPUTS, reference, "classification")
-        assert measured is not None and measured.method == conditioning.FEW_ULPS
+        measured = numerics.measure_conditioning(folder, INPUTS, reference, "classification")
+        assert measured is not None and measured.method == numerics.FEW_ULPS
         found[build.__name__] = measured.snr_db
     assert found["tiny"] > 100 and 20 < found["amplifying"] < 60, found
 
@@ -77,7 +77,7 @@ def test_a_file_that_amplifies_rounding_ships_and_a_wrong_one_made_of_it_does_no
     job = Job("baseline", "openvino", tmp_path / "none.npy", (step,))
     [row] = checker.Checker(network, INPUTS, Config(targets=["openvino"])).records(job, [made])
     if is_wrong:
-        assert "drop this target" in row["advice"] and conditioning.FEW_ULPS in row["cause"]
+        assert "drop this target" in row["advice"] and numerics.FEW_ULPS in row["cause"]
     else:
         last = row["boundaries"][-1]
-        assert last["snr_db"] < 60 and conditioning.FEW_ULPS in last["conditioning"]
+        assert last["snr_db"] < 60 and numerics.FEW_ULPS in last["conditioning"]

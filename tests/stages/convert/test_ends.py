@@ -10,9 +10,9 @@ import pytest
 from convert_runs import CLASSES, STEPS, colours, spec_of
 
 from edgekit.core.errors import ConfigError, ConversionError, DataError
-from edgekit.data import Data, Split, overlap
+from edgekit.data import Data, Split, splits
 from edgekit.models import store
-from edgekit.stages.convert import Config, answer, calibrated, inputs
+from edgekit.stages.convert import Config, boundary_checks, calibration_check
 from edgekit.stages.convert.numerics import Tolerance
 from edgekit.targets import evaluate
 
@@ -34,8 +34,8 @@ def failing(raw: np.ndarray) -> np.ndarray:
 
 
 def test_the_runner_prepares_samples_as_training_does() -> None:
-    who, trained = inputs.by_training(RAW, STEPS, "")
-    row = inputs.check(who, trained, inputs.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+    who, trained = boundary_checks.by_training(RAW, STEPS, "")
+    row = boundary_checks.check_input(who, trained, boundary_checks.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
     assert row["max_abs"] == 0 and row["cosine"] == 1 and row["samples"] == len(RAW)
 
 
@@ -43,40 +43,40 @@ def test_the_runner_prepares_samples_as_training_does() -> None:
     ("function", "said"), [("doubled", "scale or normalize: .*2 · x"), ("reversed_channels", "channel order")]
 )
 def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: str, said: str) -> None:
-    who, trained = inputs.by_training(RAW, STEPS, f"{__name__}:{function}")
+    who, trained = boundary_checks.by_training(RAW, STEPS, f"{__name__}:{function}")
     with pytest.raises(ConversionError, match=f"raw sample → network input: .*{function} .* disagree: {said}"):
-        inputs.check(who, trained, inputs.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+        boundary_checks.check_input(who, trained, boundary_checks.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
 
 
 @pytest.mark.parametrize("name", ["nowhere:at_all", "json", "json:nothing"])
 def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> None:
     with pytest.raises(ConfigError, match="convert.reference_preprocess: got"):
-        inputs.by_training(RAW, STEPS, name)
+        boundary_checks.by_training(RAW, STEPS, name)
 
 
 def test_a_function_that_fails_is_an_error_of_the_config() -> None:
     with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it is given raw samples"):
-        inputs.by_training(RAW, STEPS, f"{__name__}:failing")
+        boundary_checks.by_training(RAW, STEPS, f"{__name__}:failing")
     with pytest.raises(ConfigError, match="STEPS is no function"):
-        inputs.by_training(RAW, STEPS, f"{__name__}:STEPS")
+        boundary_checks.by_training(RAW, STEPS, f"{__name__}:STEPS")
 
 
 def test_what_gives_no_number_is_named_as_such() -> None:
-    trained = inputs.by_training(RAW, STEPS, "")[1].copy()
+    trained = boundary_checks.by_training(RAW, STEPS, "")[1].copy()
     runner = trained.copy()
     trained[0, 0, 0, 0] = np.nan
     with pytest.raises(ConversionError, match="mine gives NaN or Inf"):
-        inputs.check("mine", trained, runner, HELD)
+        boundary_checks.check_input("mine", trained, runner, HELD)
 
 
 def test_a_constant_channel_hides_no_cause() -> None:
     random = np.random.default_rng(0)
     trained = random.random((4, 3, 16, 16), dtype=np.float32)
     trained[:, 1] = 0.5
-    assert inputs.cause(trained, 2 * trained).startswith("scale or normalize")
+    assert boundary_checks.cause(trained, 2 * trained).startswith("scale or normalize")
     features = random.random((20, 4), dtype=np.float32)
     features[:, 2] = 0
-    assert inputs.cause(features, 2 * features).startswith("scale or normalize")
+    assert boundary_checks.cause(features, 2 * features).startswith("scale or normalize")
 
 
 WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).astype(np.float32)
@@ -99,10 +99,10 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
 )
 def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong: Any, said: str) -> None:
     described = {"kind": "window", "shape": [40, 3], "dtype": "float32"}
-    deployed = inputs.by_runner(WINDOWS, [], described)
+    deployed = boundary_checks.by_runner(WINDOWS, [], described)
     assert deployed.tobytes() == evaluate.network_inputs(WINDOWS, []).tobytes() == WINDOWS.tobytes()
     with pytest.raises(ConversionError, match=said):
-        inputs.check("mine", wrong(WINDOWS), deployed, HELD)
+        boundary_checks.check_input("mine", wrong(WINDOWS), deployed, HELD)
 
 
 def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
@@ -116,24 +116,24 @@ def _scores(labels: np.ndarray) -> np.ndarray:
 
 def test_right_answers_pass_and_other_orders_are_named() -> None:
     labels = np.arange(40) % 4
-    assert answer.check(_scores(labels), labels, CLASSES)["accuracy"] == 1
+    assert boundary_checks.check_answer(_scores(labels), labels, CLASSES)["accuracy"] == 1
     with pytest.raises(ConversionError, match="every index is off by one"):
-        answer.check(_scores(labels), (labels + 1) % 4, CLASSES)
+        boundary_checks.check_answer(_scores(labels), (labels + 1) % 4, CLASSES)
     with pytest.raises(ConversionError, match="output 0 means 'green', output 1 means 'red'"):
-        answer.check(_scores(labels), np.array([1, 0, 2, 3])[labels], CLASSES)
+        boundary_checks.check_answer(_scores(labels), np.array([1, 0, 2, 3])[labels], CLASSES)
 
 
 def test_a_network_that_guesses_is_not_called_permuted() -> None:
     random = np.random.default_rng(0)
     for samples in (4, 20, 200):
-        answer.check(random.normal(size=(samples, 4)), random.integers(0, 4, samples), CLASSES)
+        boundary_checks.check_answer(random.normal(size=(samples, 4)), random.integers(0, 4, samples), CLASSES)
 
 
 def test_probabilities_are_no_logits() -> None:
     labels = np.arange(40) % 4
     shares = np.exp(_scores(labels))
     with pytest.raises(ConversionError, match="double softmax"):
-        answer.check(shares / shares.sum(axis=1, keepdims=True), labels, CLASSES)
+        boundary_checks.check_answer(shares / shares.sum(axis=1, keepdims=True), labels, CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_calibration_must_show_what_validation_shows(change: Any, said: str) -> 
     module, split = store.build(spec_of("tiny")), colours(40, 6)
     met = evaluate.network_inputs(RAW, STEPS)
     samples = evaluate.network_inputs(split.x, STEPS)
-    row = calibrated.check(module, samples, split.y, 4, met, 0.02, 0.1)
+    row = calibration_check.check_calibration(module, samples, split.y, 4, met, 0.02, 0.1)
     assert row["most_outside"] < 0.02 and row["least_used"] > 0.5 and row["classes"] == 4
     with pytest.raises(ConversionError, match=f"^calibration → ranges: 40 calibration samples {said}"):
-        calibrated.check(module, change(samples), split.y, 4, met, 0.02, 0.1)
+        calibration_check.check_calibration(module, change(samples), split.y, 4, met, 0.02, 0.1)
     with pytest.raises(ConversionError, match="show 1 of 4 classes"):
-        calibrated.check(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
+        calibration_check.check_calibration(module, samples, np.zeros(40, np.int64), 4, met, 0.02, 0.1)
 
 
 @pytest.mark.parametrize("count", [2, 20, 60, 200])
@@ -160,19 +160,19 @@ def test_few_samples_are_not_blamed_for_what_chance_leaves_out(count: int) -> No
     """What lies outside the range of `count` uniform numbers is more than that in one case of a thousand."""
     draws = np.random.default_rng(0).random((20_000, count))
     outside = 1 - np.ptp(draws, axis=1)
-    assert 0.0003 < np.mean(outside > calibrated.by_chance(count)) < 0.002
+    assert 0.0003 < np.mean(outside > calibration_check.by_chance(count)) < 0.002
 
 
 def test_a_single_sample_shows_no_range() -> None:
-    assert calibrated.by_chance(1) == 1.0
+    assert calibration_check.by_chance(1) == 1.0
 
 
 def test_a_sample_in_two_splits_is_a_leak() -> None:
     one, other = colours(20, 7).x, colours(20, 8).x.copy()
-    overlap.disjoint({"calibration": one, "validation": other})
+    splits.check_disjoint({"calibration": one, "validation": other})
     other[4] = one[9]
     with pytest.raises(DataError, match="leak: 1 of 20 samples of validation .* sample 4, in calibration sample 9"):
-        overlap.disjoint({"calibration": one, "validation": other})
+        splits.check_disjoint({"calibration": one, "validation": other})
 
 
 def _vectors(count: int, seed: int, scale: float, label: int) -> tuple[np.ndarray, np.ndarray]:
@@ -186,9 +186,9 @@ def test_anomalies_that_int8_clips_are_no_fault_of_calibration() -> None:
     validation = Split(*map(np.concatenate, zip(normal, near, far, strict=True)))
     train = Split(*_vectors(40, 4, 1.0, 0))
     data = Data(train, train, validation, ("normal", "anomaly"), "vector", "0" * 64, task="anomaly")
-    kept = calibrated.without_clipped(data, []).validation
+    kept = calibration_check.without_clipped(data, []).validation
     assert len(kept) == 50 and int(kept.y.sum()) == 10 and np.abs(kept.x).max() <= 1
-    assert len(calibrated.ordinary(kept.x, kept.y, "anomaly")) == 40
+    assert len(calibration_check.ordinary(kept.x, kept.y, "anomaly")) == 40
     classes = replace(data, task="classification")
-    assert calibrated.without_clipped(classes, []) is classes
-    assert len(calibrated.ordinary(validation.x, validation.y, "classification")) == 60
+    assert calibration_check.without_clipped(classes, []) is classes
+    assert len(calibration_check.ordinary(validation.x, validation.y, "classification")) == 60

@@ -12,7 +12,7 @@ import torch
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
-from edgekit.stages.distill import Config, losers
+from edgekit.stages.distill import Config, training
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.stages.distill.teacher import Candidate
 from edgekit.stages.distill.training import Student, Trainer
@@ -51,7 +51,7 @@ def trainer_in(folder: Path, data: Data, **changes: Any) -> Trainer:
 
 
 def ended(trainer: Trainer, teacher: Candidate) -> dict[str, Student]:
-    return losers.stopped(trainer, trainer.config.loss_options(), teacher)
+    return training.stopped_students(trainer, trainer.config.loss_options(), teacher)
 
 
 def test_a_loss_that_is_surely_worse_stops_and_its_reason_says_where(
@@ -104,5 +104,5 @@ def test_doubt_goes_on() -> None:
     """Two samples of forty more are no proof, ten are."""
     answers = {"few": 28, "some": 30, "most": 40}
     tried = {name: Student(name, torch.nn.Identity(), np.arange(40) < count, []) for name, count in answers.items()}
-    assert losers._refused({name: tried[name] for name in ("few", "some")}, 3, 6) == {}
-    assert set(losers._refused(tried, 3, 6)) == {"few", "some"}
+    assert training._refused({name: tried[name] for name in ("few", "some")}, 3, 6) == {}
+    assert set(training._refused(tried, 3, 6)) == {"few", "some"}

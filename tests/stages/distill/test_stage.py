@@ -14,7 +14,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.report.sections import distillation
 from edgekit.stages.distill import Config, run
 from edgekit.training import losses
-from edgekit.training.evaluate import evaluate
+from edgekit.training.predict import evaluate
 from edgekit.training.teachers.from_artifact import chosen_teacher
 from edgekit.training.teachers.model_file import TeacherFile
 from edgekit.workbook.plan import load_plan

@@ -14,7 +14,7 @@ from edgekit.models import store
 from edgekit.stages.distill.config import TeacherConfig
 from edgekit.stages.distill.teacher import from_file
 from edgekit.targets.onnx import convert
-from edgekit.training.evaluate import evaluate
+from edgekit.training.predict import evaluate
 from tests import joint_data
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from edgekit.data import Data, Split
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.diagnosis import MOST_STEPS, WORTH_IT, Measured, diagnose
-from edgekit.stages.profile.operators import operator_table
+from edgekit.stages.profile.measure import operator_table
 from edgekit.stages.profile.roofline import measure_machine
 
 MACHINE = {"gmacs_per_s": 50.0, "int8_gmacs_per_s": 200.0, "gbytes_per_s": 10.0, "overhead_us_per_operator": 1.0}

@@ -12,7 +12,7 @@ from torch import nn
 from edgekit.measure.latency import Timed, Times
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.stages.prune.candidate_times import CutTime, Timing
+from edgekit.stages.prune.latency import CutTime, Timing
 
 ROUNDS = 12
 FIXED_MACS = 10_000

@@ -23,8 +23,8 @@ from edgekit.report.sections.pruning import table as prune_table
 from edgekit.stages.prune import Config
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.tuner import Tuner
-from edgekit.training.evaluate import evaluate
 from edgekit.training.fit import fit
+from edgekit.training.predict import evaluate
 from tests.stages.prune import counted
 from tests.stages.quantize.conftest import decided
 

@@ -11,9 +11,9 @@ from edgekit.data import Data
 from edgekit.measure import latency
 from edgekit.measure.latency import Lost, Times
 from edgekit.models import store
-from edgekit.stages.prune import Config, candidate_times
-from edgekit.stages.prune.candidate_times import Clock
-from edgekit.stages.prune.groups import cut, widths
+from edgekit.stages.prune import Config
+from edgekit.stages.prune.latency import CUT_TIMES_FILE, Clock
+from edgekit.stages.prune.structured import cut_group, group_widths
 from edgekit.training.resume import ResumeFolder
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
 from tests.targets.convert_runs import SHAPE, STEPS, colours
@@ -34,9 +34,9 @@ def clock(folder: Path, key: str = "k") -> Clock:
 def networks() -> tuple[store.nn.Module, dict[tuple[str, int], store.nn.Module]]:
     student = store.build(DESCRIBED)
     found = {}
-    for group in list(widths(student, DESCRIBED))[:1]:
+    for group in list(group_widths(student, DESCRIBED))[:1]:
         narrow = store.build(DESCRIBED)
-        cut(narrow, DESCRIBED, CONFIG, NO_SAMPLES, group, 8)
+        cut_group(narrow, DESCRIBED, CONFIG, NO_SAMPLES, group, 8)
         found[group, 8] = narrow
     return student, found
 
@@ -63,7 +63,7 @@ def test_every_cut_is_timed_on_the_first_target_and_remembered(tmp_path: Path, m
 
 @pytest.mark.parametrize("written", ["", "[]", '{"key": "k"}', '{"key": "k", "timings": [{"reached": 1}]}'])
 def test_a_note_that_says_nothing_is_none(written: str, tmp_path: Path) -> None:
-    (tmp_path / candidate_times.TIMES_FILE).write_text(written)
+    (tmp_path / CUT_TIMES_FILE).write_text(written)
     assert clock(tmp_path)._recalled == []
 
 

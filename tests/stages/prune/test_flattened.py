@@ -7,7 +7,7 @@ import torch
 import torch_pruning
 from torch import Tensor, nn
 
-from edgekit.stages.prune import flattened
+from edgekit.stages.prune import torch_pruning_fixes
 
 DEAD = (1, 5)
 
@@ -45,7 +45,7 @@ class Branches(nn.Module):
 )
 def test_dead_channels_go_and_the_answers_stay(kind: str, side: int) -> None:
     """Of the least weight, they are pruned first; were others pruned in their place, the answers would change."""
-    flattened.install()
+    torch_pruning_fixes.install_corrections()
     for seed in range(3):
         torch.manual_seed(seed)
         network = Branches(kind, side).eval()
@@ -90,7 +90,7 @@ class Tokens(nn.Module):
 
 @pytest.mark.parametrize("axis", [1, 2])
 def test_tokens_that_are_joined_keep_their_channels(axis: int) -> None:
-    flattened.install()
+    torch_pruning_fixes.install_corrections()
     torch.manual_seed(0)
     network, picture = Tokens(axis).eval(), torch.randn(1, 1, 16, 16)
     with torch.no_grad():

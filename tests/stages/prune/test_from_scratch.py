@@ -9,7 +9,7 @@ import torch
 
 from edgekit.core.tasks.accuracy_drop import bounded
 from edgekit.models import store
-from edgekit.stages.prune import Config, from_scratch, structured
+from edgekit.stages.prune import Config, structured, tuner
 from edgekit.stages.prune.choice import CHANNELS, against_scratch, mark_kept, scratched, verdict
 from tests.stages.prune.test_structured import NETWORKS, NO_SAMPLES, config, spec
 
@@ -20,12 +20,12 @@ def test_it_has_the_pruned_shapes_and_none_of_the_weights(builder: str) -> None:
     pruned = store.build(described, seed=1)
     for _ in structured.steps(pruned, described, config(steps=1), NO_SAMPLES):
         pass
-    module = from_scratch.fresh(described, pruned, seed=0)
+    module = tuner.fresh(described, pruned, seed=0)
     found, tuned = module.state_dict(), pruned.state_dict()
     assert {name: value.shape for name, value in found.items()} == {name: value.shape for name, value in tuned.items()}
     kernels = [name for name, value in found.items() if value.ndim > 1]
     assert not any(torch.equal(found[name], tuned[name]) for name in kernels)
-    again = from_scratch.fresh(described, pruned, seed=0).state_dict()
+    again = tuner.fresh(described, pruned, seed=0).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in found.items())
 
 
@@ -33,7 +33,7 @@ def test_what_comes_in_is_weighed_as_the_builder_would_weigh_it() -> None:
     """Fewer inputs have larger weights: a sum over them is as large as in the whole network."""
     wide, narrow = (spec("resnet:resnet", depth=8, width=width) for width in (64, 16))
     whole = store.build(wide, seed=3).state_dict()
-    for name, value in from_scratch.fresh(wide, store.build(narrow), seed=3).state_dict().items():
+    for name, value in tuner.fresh(wide, store.build(narrow), seed=3).state_dict().items():
         if value.ndim > 1:
             sums = [float(each.std()) * each[0].numel() ** 0.5 for each in (whole[name], value)]
             assert sums[1] == pytest.approx(sums[0], rel=0.15), name
@@ -42,7 +42,7 @@ def test_what_comes_in_is_weighed_as_the_builder_would_weigh_it() -> None:
 @pytest.mark.parametrize(("scratch_epochs", "epochs"), [(0, 30 + 2 * 5), (7, 7)])
 def test_it_is_trained_as_the_student_was_for_all_epochs_of_both(scratch_epochs: int, epochs: int) -> None:
     distilled = {"epochs": 30, "learning_rate": 0.1, "batch_size": 32, "student": {"builder": "a:b"}}
-    found = from_scratch.options(distilled, Config(epochs=5, scratch_epochs=scratch_epochs), 2)
+    found = tuner.options_from_scratch(distilled, Config(epochs=5, scratch_epochs=scratch_epochs), 2)
     assert (found.epochs, found.learning_rate, found.batch_size) == (epochs, 0.1, 32)
 
 

@@ -7,7 +7,7 @@ import torch
 
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.stages.prune.groups import cut, narrower, widths
+from edgekit.stages.prune.structured import cut_group, group_widths, narrower
 from tests.stages.prune.test_structured import NETWORKS, NO_SAMPLES, config, spec
 
 
@@ -15,12 +15,12 @@ from tests.stages.prune.test_structured import NETWORKS, NO_SAMPLES, config, spe
 def test_each_group_is_cut_to_the_width_alone(builder: str) -> None:
     described = spec(builder, **NETWORKS[builder])
     module = store.build(described)
-    before = widths(module, described)
+    before = group_widths(module, described)
     assert len(before) > 2
     for group in list(before)[:3]:
         narrow = store.build(described)
-        cut(narrow, described, config(), NO_SAMPLES, group, before[group] - 3)
-        assert widths(narrow, described) == {**before, group: before[group] - 3}
+        cut_group(narrow, described, config(), NO_SAMPLES, group, before[group] - 3)
+        assert group_widths(narrow, described) == {**before, group: before[group] - 3}
         assert cost(narrow, described.input_shape).macs < cost(module, described.input_shape).macs
         assert narrow(torch.zeros(2, *described.input_shape)).shape == (2, 10)
 
@@ -28,7 +28,7 @@ def test_each_group_is_cut_to_the_width_alone(builder: str) -> None:
 def test_the_classes_are_no_group() -> None:
     described = spec("ds_cnn:ds_cnn", width=16, blocks=1)
     module = store.build(described)
-    assert 10 not in widths(module, described).values()
+    assert 10 not in group_widths(module, described).values()
 
 
 @pytest.mark.parametrize("importance", ["l1", "l2", "lamp"])
@@ -41,8 +41,8 @@ def test_the_strongest_channels_stay(importance: str) -> None:
             weight[::2] = 1e-6
     strong = stem.weight.detach()[1::2].clone()
     layers = dict(module.named_modules())
-    group = next(name for name in widths(module, described) if layers[name] in (stem, depthwise))
-    cut(module, described, config(importance=importance), NO_SAMPLES, group, 8)
+    group = next(name for name in group_widths(module, described) if layers[name] in (stem, depthwise))
+    cut_group(module, described, config(importance=importance), NO_SAMPLES, group, 8)
     assert torch.equal(stem.weight.detach(), strong)
 
 

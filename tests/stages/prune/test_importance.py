@@ -15,7 +15,7 @@ from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.store import ModelSpec
 from edgekit.stages.prune import Config, structured
-from edgekit.stages.prune.importance import MEASURES, accumulate_gradients
+from edgekit.stages.prune.structured import MEASURES, accumulate_gradients
 from tests.stages.prune.test_structured import spec
 
 WIDTH = 16

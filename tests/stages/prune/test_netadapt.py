@@ -13,9 +13,9 @@ from edgekit.core.errors import StageError
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.stages.prune import Config
-from edgekit.stages.prune.candidate_times import CutTime
-from edgekit.stages.prune.groups import widths
+from edgekit.stages.prune.latency import CutTime
 from edgekit.stages.prune.netadapt import Walk, proposed, refit
+from edgekit.stages.prune.structured import group_widths
 from tests.stages.prune.counted import Counter, ticks
 from tests.stages.prune.test_structured import spec
 from tests.targets.convert_runs import SHAPE, STEPS, colours
@@ -63,7 +63,7 @@ def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFi
         shares.append((aimed, ticks(module, SHAPE) / before))
     assert [aimed for aimed, _ in shares] == pytest.approx([0.6**0.5, 0.6])
     assert shares[0][1] > shares[1][1]
-    assert all(width % 8 == 0 for width in widths(module, DESCRIBED).values())
+    assert all(width % 8 == 0 for width in group_widths(module, DESCRIBED).values())
     assert all(len(step) <= CONFIG.cuts_per_step for step in found.cuts)
     told = capsys.readouterr().out
     assert "at most 4 times up to 9 cuts are timed on tflite" in told
@@ -82,7 +82,7 @@ def test_the_rows_say_which_cuts_were_taken() -> None:
 def test_it_ends_where_no_cut_is_surely_faster(capsys: pytest.CaptureFixture[str]) -> None:
     module = store.build(DESCRIBED)
     state = copy.deepcopy(module.state_dict())
-    found = walk(never_faster=list(widths(module, DESCRIBED)))
+    found = walk(never_faster=list(group_widths(module, DESCRIBED)))
     assert list(found.steps(module)) == []
     assert found.cuts == []
     assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
@@ -90,19 +90,19 @@ def test_it_ends_where_no_cut_is_surely_faster(capsys: pytest.CaptureFixture[str
 
 def test_a_group_that_saves_no_time_is_left_alone() -> None:
     module = store.build(DESCRIBED)
-    first, *_ = widths(module, DESCRIBED)
+    first, *_ = group_widths(module, DESCRIBED)
     found = walk(never_faster=[first])
     for _ in found.steps(module):
         pass
     assert found.cuts
-    assert widths(module, DESCRIBED)[first] == 32
+    assert group_widths(module, DESCRIBED)[first] == 32
 
 
 def test_the_cut_that_loses_the_least_accuracy_is_taken() -> None:
     """Of two groups that save as much, the one whose channels do nothing goes."""
     module = store.build(DESCRIBED)
     layers = dict(module.named_modules())
-    groups = list(widths(module, DESCRIBED))
+    groups = list(group_widths(module, DESCRIBED))
     idle = groups[-1]
     with torch.no_grad():
         layers[idle].weight[8:] = 0  # type: ignore[union-attr, index]
@@ -129,7 +129,7 @@ def test_a_record_leads_to_the_same_bits_without_a_clock(importance: str) -> Non
     config = CONFIG.model_copy(update={"importance": importance})
     left = []
     recorded = None
-    for clock in ({}, {"never_faster": list(widths(store.build(DESCRIBED), DESCRIBED))}):
+    for clock in ({}, {"never_faster": list(group_widths(store.build(DESCRIBED), DESCRIBED))}):
         module = store.build(DESCRIBED)
         found = walk(config, recorded, **clock)
         aims = [aimed for aimed, _ in found.steps(module)]

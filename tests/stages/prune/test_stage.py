@@ -20,7 +20,7 @@ from edgekit.stages.prune import Config, latency
 from edgekit.stages.prune.choice import mark_kept
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.unstructured import measured_sparsity
-from edgekit.training.evaluate import answered, evaluate
+from edgekit.training.predict import answered, evaluate
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 

@@ -16,7 +16,7 @@ from edgekit.models import store
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.report.sections import pruning
 from edgekit.stages import prune
-from edgekit.stages.prune import Config, bounds, structured
+from edgekit.stages.prune import Config, structured, torch_pruning_fixes
 from edgekit.stages.prune.netadapt import Walk
 from edgekit.stages.prune.tuner import Tuner
 from tests.stages.prune.counted import Counter
@@ -123,8 +123,8 @@ def test_a_step_that_breaks_the_network_after_all_is_the_last(
 
 def test_a_search_that_takes_too_long_leaves_the_student_uncut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, spec, _ = source("lenet", tmp_path)
-    times = iter([0.0, *[bounds.LIMIT_S + 1] * 1000])
-    monkeypatch.setattr(bounds.time, "monotonic", lambda: next(times))
+    times = iter([0.0, *[torch_pruning_fixes.LIMIT_S + 1] * 1000])
+    monkeypatch.setattr(torch_pruning_fixes.time, "monotonic", lambda: next(times))
     found = structured.probe(store.build(spec), spec, Config.model_validate(FAST))
     assert "not found in time" in found.refused
 

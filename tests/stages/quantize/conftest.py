@@ -112,8 +112,8 @@ def spoilt(walk: Walk, tmp_path_factory: pytest.TempPathFactory) -> Walk:
 def right(walk: Walk) -> Callable[[Any], Any]:
     """Whether a network answers each validation sample rightly."""
     from edgekit.models import store
-    from edgekit.training import evaluate
+    from edgekit.training import predict
 
     steps = store.read_spec(walk.source.path / "model").preprocess
     split = walk.data.validation
-    return lambda network: evaluate.answered(network, split, steps)
+    return lambda network: predict.answered(network, split, steps)

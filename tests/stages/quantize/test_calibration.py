@@ -14,8 +14,8 @@ from torch import nn
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Split
 from edgekit.report.sections import quantization
-from edgekit.stages.quantize import calibration
-from edgekit.stages.quantize.calibration import study, subsets
+from edgekit.stages.quantize import studies
+from edgekit.stages.quantize.studies import calibration_study, calibration_subsets
 from edgekit.targets.jobs import MINMAX
 from edgekit.training import predict
 
@@ -27,20 +27,20 @@ def made(sizes: list[int], seed: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(8, 4).eval()
     validation = Split(SHOWN, predict.logits(module, SHOWN, []).argmax(axis=1))
-    return study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
+    return calibration_study(module, CALIBRATION, validation, sizes, MINMAX, [], seed)
 
 
 @pytest.mark.parametrize(("size", "shared"), [(1, 0), (8, 0), (20, 0), (30, 20), (39, 38)])
 def test_draws_have_as_little_in_common_as_the_split_allows(size: int, shared: int) -> None:
-    first, second = subsets(40, size, seed=3)
+    first, second = calibration_subsets(40, size, seed=3)
     assert len(set(first)) == len(set(second)) == size
     assert len(np.intersect1d(first, second)) == shared
 
 
 def test_draws_are_of_the_seed_and_of_the_size() -> None:
-    assert np.array_equal(subsets(40, 8, seed=3), subsets(40, 8, seed=3))
-    assert not np.array_equal(subsets(40, 8, seed=3), subsets(40, 8, seed=4))
-    assert not set(subsets(400, 8, seed=3)[0]) <= set(subsets(400, 32, seed=3)[0])
+    assert np.array_equal(calibration_subsets(40, 8, seed=3), calibration_subsets(40, 8, seed=3))
+    assert not np.array_equal(calibration_subsets(40, 8, seed=3), calibration_subsets(40, 8, seed=4))
+    assert not set(calibration_subsets(400, 8, seed=3)[0]) <= set(calibration_subsets(400, 32, seed=3)[0])
 
 
 def test_each_size_has_its_row_and_what_the_split_cannot_give_is_named() -> None:
@@ -63,9 +63,11 @@ def test_networks_are_made_from_the_samples_drawn(monkeypatch: pytest.MonkeyPatc
         given.append(torch.cat(inputs).numpy())
         return module
 
-    monkeypatch.setattr(calibration, "quantize", recorded)
+    monkeypatch.setattr(studies, "quantize", recorded)
     (row,) = made([8], seed=5)["sizes"]
-    assert [np.array_equal(x, CALIBRATION.x[chosen]) for x, chosen in zip(given, subsets(40, 8, 5), strict=True)]
+    assert [
+        np.array_equal(x, CALIBRATION.x[chosen]) for x, chosen in zip(given, calibration_subsets(40, 8, 5), strict=True)
+    ]
     assert (row["disagreement"], row["accuracy"], row["between_snr_db"]) == (0.0, [1.0, 1.0], 200.0)
 
 

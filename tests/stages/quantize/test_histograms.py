@@ -13,7 +13,7 @@ from torch import nn
 from edgekit.models import store
 from edgekit.report.sections import quantization
 from edgekit.stages.quantize import ptq
-from edgekit.stages.quantize.histograms import BINS_OUTSIDE, LEVELS_PER_BIN, histograms
+from edgekit.stages.quantize.studies import BINS_OUTSIDE, LEVELS_PER_BIN, histograms
 
 from .conftest import RUINED, Walk
 from .test_calibration import row as study_row

@@ -16,9 +16,9 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq, run
-from edgekit.stages.quantize.layers import operations, quantized_layers
 from edgekit.stages.quantize.mixed import movable, search
-from edgekit.stages.quantize.sensitivity import sensitivity
+from edgekit.stages.quantize.ptq import operations, quantized_layers
+from edgekit.stages.quantize.studies import sensitivity
 from edgekit.targets.jobs import MINMAX, Quantization
 
 from .conftest import RUINED, Walk, config

@@ -15,8 +15,8 @@ from edgekit.core import progress
 from edgekit.core.config import Budget, check
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.stages.quantize import Config, ptq, qat, recipes
-from edgekit.stages.quantize.recipes import RECIPES, choose, compete
+from edgekit.stages.quantize import Config, ptq, qat
+from edgekit.stages.quantize.ptq import RECIPES, choose_recipe, compete
 from edgekit.targets.jobs import Quantization
 
 SAMPLES = 400
@@ -82,9 +82,9 @@ def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: li
 
 def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
     drops = {"a": bounded(0, 20, 400, 0.95), "b": bounded(0, 40, 400, 0.95), "c": bounded(5, 5, 400, 0.95)}
-    assert choose("first", drops) == "b"
-    assert choose("first", {"c": drops["c"]}) == "first"
-    assert choose("first", {}) == "first"
+    assert choose_recipe("first", drops) == "b"
+    assert choose_recipe("first", {"c": drops["c"]}) == "first"
+    assert choose_recipe("first", {}) == "first"
 
 
 def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
@@ -95,7 +95,7 @@ def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
             raise ModelError("nncf cannot quantize this network: NoQuantile")
         return ptq.quantize(network, samples, how)
 
-    monkeypatch.setattr(recipes, "quantize", fail_on_percentiles)
+    monkeypatch.setattr(ptq, "quantize", fail_on_percentiles)
     made, rows = compete(module, inputs, ["percentile", "minmax"], answering(300), TRUTH, BUDGET)
     assert made.recipe == "minmax"
     assert (rows[0]["validation_accuracy"], rows[0]["bound_pp"], rows[0]["kept"]) == (None, None, False)

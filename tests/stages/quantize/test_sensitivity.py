@@ -12,8 +12,8 @@ from torch import nn
 from edgekit.data import Split
 from edgekit.models import store
 from edgekit.stages.quantize import ptq
-from edgekit.stages.quantize.layers import quantized_layers
-from edgekit.stages.quantize.sensitivity import sensitivity, snr_db
+from edgekit.stages.quantize.ptq import quantized_layers
+from edgekit.stages.quantize.studies import sensitivity, snr_db
 
 from .conftest import Walk
 

@@ -17,7 +17,7 @@ from edgekit.core.errors import TrustError
 from edgekit.report.formatting import points
 from edgekit.report.sections import quantization
 from edgekit.stages.quantize import run
-from edgekit.stages.quantize.recipes import RECIPES
+from edgekit.stages.quantize.ptq import RECIPES
 from edgekit.targets.jobs import Quantization
 
 from .conftest import DATA, OPTIONS, Walk, config
@@ -70,13 +70,13 @@ def test_the_saved_network_has_the_accuracy_it_was_chosen_for(
     walk: Walk, method: str, request: pytest.FixtureRequest
 ) -> None:
     from edgekit.models import quantized, store
-    from edgekit.training import evaluate
+    from edgekit.training import predict
 
     result: Artifact = request.getfixturevalue(method)
     rebuilt = quantized.rebuild(result.path / "model", result.path / "nncf")
     plain, spec = store.load(result.path / "model")
     made = decision(result)
-    assert evaluate.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
+    assert predict.evaluate(rebuilt, walk.data.validation, spec.preprocess) == made[f"{made['method']}_accuracy"]
     if made["method"] == "qat":
         tuned, state = quantized.float_state(rebuilt), plain.state_dict()
         assert tuned.keys() == state.keys()

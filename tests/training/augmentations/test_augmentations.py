@@ -15,7 +15,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.data import Data
 from edgekit.training import augmentations
 from edgekit.training.augmentations import AugmentationOptions
-from edgekit.training.chain import Chain
+from edgekit.training.batches import Chain
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import fit
 from tests.training.test_checkpoint import Stopped, stop_after

@@ -15,7 +15,7 @@ from tests.training.test_fit import blobs, data_of, options, perceptron
 pytestmark = pytest.mark.processes
 
 SCRIPT = """
-from edgekit.cli.training import training_processes
+from edgekit.cli.run import training_processes
 from tests.training.shares.test_shares import trained
 from tests.training.test_fit import blobs, data_of, options, perceptron
 

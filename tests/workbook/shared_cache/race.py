@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 from edgekit.core.errors import TrustError
-from edgekit.workbook.shared_cache import machine_class, open_cache
+from edgekit.workbook.shared_cache import entry, open_cache
 from tests.workbook.shared_cache.stages import seal
 
 
 def main(url: str, home: Path, writers: int) -> None:
     """Fork, let all begin at the same moment, and collect."""
-    machine_class.facts("bits")
+    entry.facts("bits")
     began, begin = os.pipe()
     results = []
     for number in range(writers):

@@ -8,7 +8,7 @@ from pathlib import Path
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.run_folder import notebook_name, stage_folder, working_folder
-from edgekit.workbook import receipts
+from edgekit.workbook import state
 from edgekit.workbook.plan import workbook_folder
 from edgekit.workbook.shared_cache import SharedCache, open_cache
 
@@ -40,7 +40,7 @@ def receive(folder: Path, artifact: Artifact, text: str = "executed") -> Path:
     executed.parent.mkdir(parents=True, exist_ok=True)
     executed.write_text(text)
     source = workbook_folder("notebooks") / executed.name
-    receipts.write(executed.parent, artifact, source, executed, 0, 1.0)
+    state.write_receipt(executed.parent, artifact, source, executed, 0, 1.0)
     return executed
 
 

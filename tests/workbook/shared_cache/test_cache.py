@@ -13,9 +13,9 @@ from edgekit.core import artifacts
 from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import digest
 from edgekit.core.run_folder import failed_notebook, notebook_name
-from edgekit.workbook import receipts
+from edgekit.workbook import state
 from edgekit.workbook.plan import workbook_folder
-from edgekit.workbook.shared_cache import entry, machine_class, open_cache
+from edgekit.workbook.shared_cache import entry, open_cache
 from tests.workbook.shared_cache.stages import DATA, opened, receive, seal
 
 
@@ -32,7 +32,7 @@ def test_a_second_run_gets_the_artifact_and_its_executed_notebook(tmp_path: Path
     assert files(tmp_path / "b" / "prune") == files(tmp_path / "a" / "prune")
     taken = artifacts.load(tmp_path / "b" / "prune")
     source = workbook_folder("notebooks") / executed.name
-    receipt = receipts.find(tmp_path / "b" / "notebooks", taken, source)
+    receipt = state.find_receipt(tmp_path / "b" / "notebooks", taken, source)
     assert receipt is not None
     assert (tmp_path / "b" / "notebooks" / executed.name).read_text() == "executed"
     assert (lines, cache.taken) == ([], ["prune"])
@@ -95,7 +95,7 @@ def test_another_digest_under_the_same_key_is_an_alarm_that_names_both(tmp_path:
     said = str(raised.value)
     assert first.digest[:12] in said
     assert second.digest[:12] in said
-    assert said.count(machine_class.describe(machine_class.facts("bits"))) == 2
+    assert said.count(entry.describe(entry.facts("bits"))) == 2
     assert raised.value.exit_code == 8
     assert files(tmp_path / "cache") == before
     assert artifacts.load(tmp_path / "b" / "prune").digest == second.digest
@@ -142,13 +142,13 @@ def test_a_machine_takes_only_what_it_would_have_made_or_measured_itself(
     made = seal(tmp_path / "a", stage, measured=measured)
     cache, _ = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
-    own = machine_class.facts
+    own = entry.facts
 
-    def elsewhere(scope: machine_class.Scope) -> dict[str, object]:
+    def elsewhere(scope: entry.Scope) -> dict[str, object]:
         here = own(scope)
         return {**here, fact: "another"} if fact in here else here
 
-    monkeypatch.setattr(machine_class, "facts", elsewhere)
+    monkeypatch.setattr(entry, "facts", elsewhere)
     assert cache.pull(made.key, tmp_path / "b", stage) is taken
 
 
@@ -208,11 +208,11 @@ def test_a_notebook_that_found_the_budget_missed_is_taken_with_its_verdict(tmp_p
     failed = failed_notebook(tmp_path / "a", "benchmark")
     failed.parent.mkdir()
     failed.write_text("missed")
-    receipts.write(failed.parent, made, source, failed, 3, 1.0)
+    state.write_receipt(failed.parent, made, source, failed, 3, 1.0)
     cache, lines = opened(tmp_path / "cache")
     cache.push(made, tmp_path / "a")
     assert cache.pull(made.key, tmp_path / "b", "benchmark")
-    receipt = receipts.find(tmp_path / "b" / "notebooks", artifacts.load(tmp_path / "b" / "benchmark"), source)
+    receipt = state.find_receipt(tmp_path / "b" / "notebooks", artifacts.load(tmp_path / "b" / "benchmark"), source)
     assert receipt is not None
     assert (receipt.exit_code, receipt.executed) == (3, failed.name)
     assert lines == []

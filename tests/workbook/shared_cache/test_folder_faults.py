@@ -13,7 +13,7 @@ import pytest
 
 from edgekit.core import artifacts
 from edgekit.core.run_folder import working_folder
-from edgekit.workbook.shared_cache import in_time, transfer
+from edgekit.workbook.shared_cache import transfer
 from tests import requirements
 from tests.workbook.shared_cache.stages import opened, receive, seal
 
@@ -97,7 +97,7 @@ def test_a_read_only_folder_is_read(disk: Path, tmp_path: Path) -> None:
 
 def test_a_folder_that_hangs_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody ever writes to a pipe that stands where an object should."""
-    monkeypatch.setattr(in_time, "ANSWER_S", 1.0)
+    monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
     monkeypatch.setattr(transfer, "ANSWER_S", 1.0)
     made = seal(tmp_path / "a")
     cache, lines = opened(tmp_path / "cache")

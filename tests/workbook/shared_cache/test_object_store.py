@@ -11,7 +11,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, TrustError
-from edgekit.workbook.shared_cache import in_time, open_cache, transfer
+from edgekit.workbook.shared_cache import open_cache, transfer
 from tests.workbook.shared_cache import proxy, s3
 from tests.workbook.shared_cache.stages import opened, receive, seal
 
@@ -36,7 +36,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for answers end after a second or two."""
-    monkeypatch.setattr(in_time, "ANSWER_S", 2.0)
+    monkeypatch.setattr(transfer, "ANSWER_S", 2.0)
     monkeypatch.setattr(transfer, "ANSWER_S", 2.0)
 
 

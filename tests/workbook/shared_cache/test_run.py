@@ -12,7 +12,7 @@ import pytest
 from edgekit.core import artifacts
 from edgekit.core.config import STAGES
 from edgekit.core.run_folder import notebook_name, stage_folder
-from edgekit.workbook.shared_cache import entry, machine_class, open_cache
+from edgekit.workbook.shared_cache import entry, open_cache
 from edgekit.workbook.shared_cache.entry import Entry
 from tests.conftest import TINY, FinishedRun, run_edgekit
 
@@ -60,7 +60,7 @@ def test_another_result_under_a_key_ends_the_run_with_8_and_spoils_nothing(finis
     before = files(finished / "tiny")
     elsewhere = dataclasses.replace(Entry.of(artifact), digest="ab" * 32, host="elsewhere")
     cache = tmp_path / "cache"
-    path = cache / entry.path_of(artifact.key, machine_class.scope_of(artifact))
+    path = cache / entry.path_of(artifact.key, entry.scope_of(artifact))
     path.parent.mkdir(parents=True)
     path.write_bytes(entry.dump(elsewhere))
     done = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))

@@ -1,0 +1,340 @@
+"""Changes of an ONNX graph that ONNX Runtime's quantizer or its int8 kernels need."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from edgekit.core.errors import ConversionError
+from edgekit.models.files.onnx_batch import unused_name
+from edgekit.targets.onnx.graph import drop_unused, taken
+from edgekit.targets.ranges import LOWEST_SCORE, mask_value
+
+PICTURE, MULTIPLE = 3, 4
+FEWEST_OUTPUTS = 16
+PAD = 11
+"""The operator set since which `Pad` takes its widths as a tensor."""
+
+
+def widen_stem(content: bytes) -> bytes:
+    """The model with a `Pad` in front of the quantized input, or unchanged where there is no such convolution.
+
+    ONNX Runtime has a fast kernel for 8-bit convolutions whose input channels are a multiple of four, and whose outputs
+    are sixteen at least (MLAS, `MlasConvSymPackWSize`). Pictures have three. The weights of the fourth are zero, so the
+    answers are the same to the bit.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load_model_from_string(content)
+    graph = model.graph
+    found = _stem(graph) if any(each.domain == "" and each.version >= PAD for each in model.opset_import) else None
+    if found is None:
+        return content
+    quantize, weights = found
+    array = numpy_helper.to_array(weights)
+    sides = [[0, 0]] * array.ndim
+    sides[1] = [0, MULTIPLE - PICTURE]
+    weights.CopyFrom(numpy_helper.from_array(np.pad(array, sides), weights.name))
+    known = {name for node in graph.node for name in (*node.input, *node.output)}
+    widths, wide = (unused_name(f"{quantize.input[0]}_{what}", known) for what in ("widths", "wide"))
+    amounts = np.array([side[end] for end in (0, 1) for side in sides], dtype=np.int64)
+    graph.initializer.append(numpy_helper.from_array(amounts, widths))
+    place = list(graph.node).index(quantize)
+    pad = helper.make_node("Pad", [quantize.input[0], widths], [wide], name=unused_name("widen", known))
+    quantize.input[0] = wide
+    graph.node.insert(place, pad)
+    graph.ClearField("value_info")  # shapes of three channels
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _stem(graph: Any) -> tuple[Any, Any] | None:
+    """What quantizes the only picture, and the int8 weights of the only convolution that takes it."""
+    constants = {one.name: one for one in graph.initializer}
+    sources = [one.name for one in graph.input if one.name not in constants]
+    takers: dict[str, list[Any]] = {}
+    makers = {output: node for node in graph.node for output in node.output}
+    for node in graph.node:
+        for name in node.input:
+            takers.setdefault(name, []).append(node)
+    chain: list[Any] = []
+    name = sources[0] if len(sources) == 1 else ""
+    for kind in ("QuantizeLinear", "DequantizeLinear", "Conv"):
+        behind = takers.get(name, [])
+        if len(behind) != 1 or behind[0].op_type != kind or behind[0].input[0] != name:
+            return None
+        chain += behind
+        name = behind[0].output[0]
+    dequantize = makers.get(chain[-1].input[1])
+    if dequantize is None or dequantize.op_type != "DequantizeLinear" or len(takers[chain[-1].input[1]]) != 1:
+        return None
+    if any(one.name == "group" and one.i != 1 for one in chain[-1].attribute):
+        return None  # two groups of three channels are six
+    weights = constants.get(dequantize.input[0])
+    if weights is None or len(takers[weights.name]) != 1 or not _fits(weights, dequantize, constants):
+        return None
+    return chain[0], weights
+
+
+def _fits(weights: Any, dequantize: Any, constants: dict[str, Any]) -> bool:
+    """Signed weights around zero, of enough outputs, which see more than one point; a scale for each output."""
+    from onnx import TensorProto, numpy_helper
+
+    outputs, inputs, *kernel = weights.dims
+    scale = constants.get(dequantize.input[1])
+    zero = constants.get(dequantize.input[2]) if len(dequantize.input) > 2 else None
+    if scale is None or zero is None or numpy_helper.to_array(zero).any():
+        return False
+    axis = next((one.i for one in dequantize.attribute if one.name == "axis"), 1)
+    return bool(
+        weights.data_type == TensorProto.INT8
+        and (not scale.dims or (axis == 0 and list(scale.dims) == [outputs]))
+        and inputs == PICTURE
+        and outputs >= FEWEST_OUTPUTS
+        and len(kernel) == 2
+        and max(kernel) > 1
+    )
+
+
+LAYER = "Gemm"
+"""Other layers have no such kernel: before a float output they would compute in float."""
+CHAIN = ("DequantizeLinear", "QuantizeLinear", LAYER)
+
+
+def keep_float_answers(content: bytes) -> bytes:
+    """The model without the last QuantizeLinear and DequantizeLinear of such outputs, or unchanged.
+
+    ONNX Runtime's kernel for a dense layer between scales, `QGemm`, gives floats as readily as levels. Two operators
+    and their numbers go, 270 bytes, and the answers are nearer to those of the float network.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    used = taken(graph)
+    gone = []
+    for output in graph.output:
+        chain = _chain(output.name, makers)
+        if chain and all(used.count(node.output[0]) == 1 for node in chain) and _takes_levels(chain[-1], makers):
+            dequantize, quantize, layer = chain
+            layer.output[0] = output.name
+            gone += [dequantize, quantize]
+    if not gone:
+        return content
+    for node in gone:
+        graph.node.remove(node)
+    drop_unused(graph)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _chain(name: str, makers: dict[str, Any]) -> list[Any]:
+    """The operators behind which an output stands, the last first; none where they are others."""
+    found = []
+    for kind in CHAIN:
+        node = makers.get(name)
+        if node is None or node.op_type != kind:
+            return []
+        found.append(node)
+        name = node.input[0]
+    return found
+
+
+def _takes_levels(layer: Any, makers: dict[str, Any]) -> bool:
+    """Whether what it multiplies is quantized, so that ONNX Runtime computes it in integers."""
+    sides = [makers.get(name) for name in layer.input[:2]]
+    return all(side is not None and side.op_type == "DequantizeLinear" for side in sides)
+
+
+SIDES = ([2, 3], [-2, -1])
+"""Height and width, in the order that a file may count them from either end."""
+RANK = 4
+SHAPES = {"Reshape", "Squeeze"}
+"""ONNX Runtime moves a QuantizeLinear from behind these to before them."""
+
+
+def rename_global_pools(content: bytes) -> bytes:
+    """The model with the pool in place of such means, or unchanged where there is none.
+
+    The exporter writes `ReduceMean`. ONNX Runtime computes that in float and with the channels in front: a transpose, a
+    DequantizeLinear and a QuantizeLinear for it alone. Of the pool between the same scales it has an integer kernel
+    that takes the channels behind, as the convolutions leave them. It rounds once instead of twice.
+    """
+    import onnx
+    from onnx import helper, shape_inference
+
+    model = onnx.load_model_from_string(content)
+    graph = shape_inference.infer_shapes(model).graph
+    ranks = {each.name: len(each.type.tensor_type.shape.dim) for each in (*graph.input, *graph.value_info)}
+    constants = {one.name: one for one in model.graph.initializer}
+    makers = {name: node.op_type for node in model.graph.node for name in node.output}
+    takers: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        for name in node.input:
+            takers.setdefault(name, []).append(node)
+    renamed = False
+    for node in model.graph.node:
+        in_integers = (
+            node.op_type == "ReduceMean"
+            and makers.get(node.input[0]) == "DequantizeLinear"
+            and _is_quantized(node.output[0], takers)
+        )
+        if in_integers and ranks.get(node.input[0]) == RANK and _over_sides(node, constants):
+            node.CopyFrom(helper.make_node("GlobalAveragePool", node.input[:1], node.output, name=node.name))
+            renamed = True
+    if not renamed:
+        return content
+    drop_unused(model.graph)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def _is_quantized(name: str, takers: dict[str, list[Any]]) -> bool:
+    """Whether all that becomes of a tensor are levels, perhaps in another shape."""
+    while len(takers.get(name, ())) == 1 and takers[name][0].op_type in SHAPES:
+        name = takers[name][0].output[0]
+    return [each.op_type for each in takers.get(name, ())] == ["QuantizeLinear"]
+
+
+def _over_sides(node: Any, constants: dict[str, Any]) -> bool:
+    """Whether the mean is over height and width, which stay as sides of one."""
+    from onnx import numpy_helper
+
+    attributes = {one.name: one for one in node.attribute}
+    if "keepdims" in attributes and not attributes["keepdims"].i:
+        return False
+    if "axes" in attributes:
+        axes = list(attributes["axes"].ints)
+    elif len(node.input) > 1 and node.input[1] in constants:
+        axes = numpy_helper.to_array(constants[node.input[1]]).tolist()
+    else:
+        return False
+    return sorted(axes) in SIDES
+
+
+BIAS = 2
+BIASED = {"Conv", "ConvTranspose", "Gemm", "InstanceNormalization", "LayerNormalization", "BatchNormalization"}
+
+
+def unshare_biases(model: Any) -> None:
+    """Change the model in place; its outputs stay the same.
+
+    It copies a shared bias itself, for its scale is that of the operator's input and weights. The copy's name is the
+    bias's name and a number: the seventh of `val_11` is `val_117`, which may be what another operator gives. Then it
+    ends with "Quantization parameter shared mode is not supported for weight". Group norms, exported, share their
+    biases.
+    """
+    constants = {one.name: one for one in model.graph.initializer}
+    known = {name for node in model.graph.node for name in (*node.input, *node.output)} | set(constants)
+    taken: set[str] = set()
+    for node in model.graph.node:
+        name = node.input[BIAS] if node.op_type in BIASED and len(node.input) > BIAS else ""
+        if name not in constants:
+            continue
+        if name in taken:
+            copied = model.graph.initializer.add()
+            copied.CopyFrom(constants[name])
+            copied.name = node.input[BIAS] = unused_name(f"{name}_of_{node.name}", known)
+        taken.add(name)
+
+
+MASKING = ("Add", "Where")
+"""Operators that put a mask's values in."""
+
+
+def make_masks_finite(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
+    """In place; the samples show what scores the network computes."""
+    masks = [(tensor, array) for tensor, array in _constants(model) if (array < LOWEST_SCORE).any()]
+    if masks:
+        _fill(masks, 0.0)
+        _fill(masks, mask_value(_spreads(model, samples)))
+
+
+def _constants(model: Any) -> Iterator[tuple[Any, np.ndarray]]:
+    """Floats that a masking operator takes."""
+    from onnx import numpy_helper
+
+    tensors = {one.name: one for one in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            tensors[node.output[0]] = node.attribute[0].t
+    taken = {name for node in model.graph.node if node.op_type in MASKING for name in node.input}
+    for tensor in (tensors[name] for name in sorted(taken & tensors.keys())):
+        array = numpy_helper.to_array(tensor)
+        if array.dtype == np.float32:
+            yield tensor, array
+
+
+def _fill(masks: Iterable[tuple[Any, np.ndarray]], mask: float) -> None:
+    from onnx import numpy_helper
+
+    for tensor, array in masks:
+        tensor.CopyFrom(numpy_helper.from_array(np.where(array < LOWEST_SCORE, np.float32(mask), array), tensor.name))
+
+
+def _spreads(model: Any, samples: Iterable[Mapping[str, np.ndarray]]) -> list[float]:
+    """Maximum - minimum of each tensor that softmax takes, over all samples."""
+    import onnx
+
+    from edgekit.runner.backends.onnxruntime import session
+
+    names = sorted({node.input[0] for node in model.graph.node if node.op_type == "Softmax"})
+    if not names:
+        return []
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    del shown.graph.output[:]
+    shown.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    opened = session(shown.SerializeToString(), None)
+    seen = [[(found.min(), found.max()) for found in opened.run(None, dict(sample))] for sample in samples]
+    lows, highs = np.moveaxis(np.array(seen), -1, 0)
+    return [float(spread) for spread in highs.max(0) - lows.min(0)]
+
+
+BLOCK = 32
+COMPUTE_IN_INT8 = 4
+"""`accuracy_level` of the operator."""
+DENSE = ("Gemm", "MatMul")
+
+
+def dense_names(model: Any) -> list[str]:
+    """Nodes of an onnx.ModelProto that are dense layers with constant weights; ConversionError if there are none."""
+    constants = {one.name for one in model.graph.initializer}
+    found = [node.name for node in model.graph.node if node.op_type in DENSE and node.input[1] in constants]
+    if not found:
+        raise ConversionError(
+            "onnx int4_dense: the network has no dense layer, and no other weights can be 4 bits here; leave "
+            "int4_dense out of convert.precisions"
+        )
+    return found
+
+
+def store_in_4_bits(content: bytes) -> bytes:
+    """The model with the weights of its float dense layers in 4 bits.
+
+    Weights are symmetric in blocks of 32 along the inputs, each with a scale in float32. Activations stay float32
+    outside; inside, the kernel rounds them to int8 by blocks. ONNX Runtime has no kernel for convolutions with 4-bit
+    weights: it unpacks them to float at load.
+    """
+    import onnx
+    from onnxruntime.quantization.onnx_model import ONNXModel
+
+    model = ONNXModel(onnx.load_from_string(content))
+    model.replace_gemm_with_matmul()
+    maker = _quantizer()(model.model, bits=4, block_size=BLOCK, is_symmetric=True, accuracy_level=COMPUTE_IN_INT8)
+    maker.process()
+    made: bytes = maker.model.model.SerializeToString(deterministic=True)
+    return made
+
+
+def _quantizer() -> Any:
+    """ONNX Runtime's. Its import would turn on the log of the whole process: two lines for each operator."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)  # `basicConfig` does nothing where there is one
+    try:
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+    finally:
+        root.removeHandler(handler)
+    return MatMulNBitsQuantizer
