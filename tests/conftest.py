@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from edgekit.core import telemetry
-from edgekit.runner import processes
+from edgekit.device import processes
 from tests import requirements, watched
 
 telemetry.off()  # tests import libraries themselves

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.harness import BUILD, ROOT, NotRun
-from edgekit.runner import processes
+from edgekit.device import processes
 
 HOME = BUILD / "serving"
 READY_S = 120.0

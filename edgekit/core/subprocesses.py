@@ -2,7 +2,7 @@
 
 `call` passes arguments and a result as JSON and raises what the function raised; `Call` does the same in the
 background. `run` is for a function that leaves what it makes in files, for example in a journal that `notes` reads.
-Every child ends with this process, and is ended with everything that it started: see `edgekit.runner.processes`.
+Every child ends with this process, and is ended with everything that it started: see `edgekit.device.processes`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from edgekit.core import errors
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError
-from edgekit.runner import processes
+from edgekit.device import processes
 from edgekit.runner.errors import RunnerError
 from edgekit.runner.files import write_atomically
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.serving.experiments import peers
 
 from benchmarks.harness import ROOT, Finding
 from benchmarks.serving import load, machine, open_loop
 from benchmarks.serving.__main__ import EXPERIMENTS
+from benchmarks.serving.experiments import peers
 from benchmarks.serving.load import Post
 
 

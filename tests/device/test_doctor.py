@@ -25,7 +25,7 @@ from edgekit.runner import bundle
 from edgekit.runner.backends import INTERPRETERS, PREFERENCE
 from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators.tflite_versions import NAMES
+from edgekit.runner.operators.tflite import NAMES
 from tests import requirements
 from tests.runner import handmade
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from edgekit.device.doctor import tflite_versions
 from edgekit.runner import bundle, operators
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator, onnx, openvino, tflite, tflite_versions
+from edgekit.runner.operators import Needs, Operator, onnx, openvino, tflite
 
 from . import handmade, probe_operators
 from .conftest import Made, onnx_model
@@ -196,7 +197,7 @@ def test_the_table_is_what_litert_does() -> None:
 
     table = tflite_versions.highest("ai-edge-litert", (2, 3, 0))
     assert table is not None
-    names = tflite_versions.NAMES.split()
+    names = tflite.NAMES.split()
     for name in ("ADD", "CONV_2D", "FULLY_CONNECTED", "TRANSPOSE", "GELU", "STABLEHLO_COMPOSITE"):
         code, most = names.index(name), table[name]
         assert probe_operators.accepted(Interpreter, code, most), name
@@ -208,10 +209,8 @@ def test_the_names_are_those_of_the_schema() -> None:
     from ai_edge_litert import schema_py_generated as schema
 
     theirs = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    assert [tflite_versions.name_of(code) for code in range(len(theirs))] == [
-        theirs[code] for code in range(len(theirs))
-    ]
-    assert tflite_versions.name_of(9999) == "BUILTIN_9999"
+    assert [tflite.name_of(code) for code in range(len(theirs))] == [theirs[code] for code in range(len(theirs))]
+    assert tflite.name_of(9999) == "BUILTIN_9999"
 
 
 def test_the_table_knows_what_tflite_runtime_refuses() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.serving.peers import free_ports
 from benchmarks.serving.tritonserver import Installed
-from edgekit.runner import processes
+from edgekit.device import processes
 from tests import requirements
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from convert_runs import spec_of
 from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.hashing import write_json
+from edgekit.device import processes
 from edgekit.models import store
-from edgekit.runner import processes
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import error_causes, launch
 from edgekit.targets.jobs import Files, Job, Step

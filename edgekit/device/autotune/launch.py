@@ -12,7 +12,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from edgekit.runner import errors, processes
+from edgekit.device import processes
+from edgekit.runner import errors
 from edgekit.runner.errors import BackendError
 
 LIMIT_S = 120.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.device.doctor import ERROR, Case, Finding, advice, wheels
+from edgekit.device.doctor import ERROR, Case, Finding, advice, tflite_versions, wheels
 from edgekit.runner.bundle import manifest
-from edgekit.runner.operators import Needs, Operator, onnx, tflite_versions
+from edgekit.runner.operators import Needs, Operator, onnx
 from edgekit.runner.operators.tflite import FLEX
 
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")

@@ -10,10 +10,10 @@ import time
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
+from edgekit.device import processes
 from edgekit.device.hardware import health
 from edgekit.device.releases import records
 from edgekit.device.releases.home import Home
-from edgekit.runner import processes
 
 LEAST_MB = 256
 SHARE = 0.75

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from edgekit.device import processes
 from edgekit.device.releases import alone, current, records, transitions
 from edgekit.device.releases.home import Home
 from edgekit.device.releases.notify import Notifier
 from edgekit.device.releases.proof import DEFAULT, Limits, Proof
-from edgekit.runner import processes
 from edgekit.runner.errors import ReleaseError, ResourceError, RunnerError, TrustError
 
 LOOK_S = 0.1

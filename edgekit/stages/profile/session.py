@@ -23,10 +23,10 @@ import numpy as np
 from edgekit.core import subprocesses
 from edgekit.core.errors import ModelError, StageError
 from edgekit.core.schema.profile import Session, Stamped
+from edgekit.device import processes
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import summary
 from edgekit.measure.eager_session import BARE
-from edgekit.runner import processes
 
 COLD = ("start Python", "import", "load", "warm-up")
 """Parts of a session that come once."""

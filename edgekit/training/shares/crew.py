@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from edgekit.core.errors import EdgekitError, StageError
 from edgekit.core.subprocesses import Call, ChildDied
-from edgekit.runner import processes
+from edgekit.device import processes
 from edgekit.training.shares import environment, torchrun, worker
 from edgekit.training.shares.wire import PeerLost, Wire, joined
 

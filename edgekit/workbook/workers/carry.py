@@ -15,8 +15,8 @@ from typing import Any
 
 from edgekit.core import errors, subprocesses
 from edgekit.core.errors import NO_RESOURCES, EdgekitError, ResourceError, StageError
+from edgekit.device import processes
 from edgekit.measure import lane
-from edgekit.runner import processes
 from edgekit.runner.errors import RunnerError
 from edgekit.workbook.workers.work import Answer, WorkerDied
 

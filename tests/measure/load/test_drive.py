@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from edgekit.core import subprocesses
+from edgekit.device import processes
 from edgekit.device.measure import conditions
 from edgekit.measure.load import launch
 from edgekit.measure.load.drive import PATIENCE, QUERY_BYTES, fitting, longest_s
 from edgekit.measure.load.launch import Job, Outcome, drive
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS, Load, Minimum, Result, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
-from edgekit.runner import processes
 
 pytestmark = pytest.mark.processes
 

@@ -58,7 +58,7 @@ def start(
     paths = [os.path.abspath(entry) for entry in sys.path]
     paths = paths if home in paths else [home, *paths]
     parent = os.getpid() if reads_input else None
-    code = f"import sys; sys.path[:] = {paths!r}; from edgekit.runner.processes import main; main({parent})"
+    code = f"import sys; sys.path[:] = {paths!r}; from edgekit.device.processes import main; main({parent})"
     return subprocess.Popen(
         [sys.executable, "-c", code, function, *arguments],
         stdin=subprocess.PIPE,
