@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Given = Union[np.ndarray, Mapping[str, np.ndarray]]
 
 ARRAYS = (np.ndarray, np.memmap)
-"""Not their other kinds: what a masked array hides would be answered."""
+"""Exact types: subclasses such as masked arrays are refused, because their masked values would be used."""
 
 
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
-    """Open a verified bundle here and now, measuring nothing."""
+    """Open a verified bundle in this process, without measuring which interpreter is fastest."""
     manifest, files = bundle.manifest, bundle.model_files()
     ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
     backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
@@ -67,9 +67,9 @@ class FileAnswer(NamedTuple):
 
 
 class Model:
-    """A verified bundle on an interpreter. Not for use by several threads at once: open one each.
+    """A verified bundle on an interpreter. It is not thread-safe: open one model per thread.
 
-    States, where it has any, begin with zeros: for each `predict`, file and stream, and for `step` behind `reset`.
+    The states of a recurrent model start from zeros at each `predict`, file and stream; those of `step` after `reset`.
     """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
@@ -124,7 +124,7 @@ class Model:
         return (self._encode(raw), None) if self._encode_with_sample is None else self._encode_with_sample(raw)
 
     def check(self, raw: np.ndarray) -> None:
-        """Hold a raw sample against what `manifest.raw` states.
+        """Check a raw sample against what `manifest.raw` states.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Model:
         x
             An input tensor, as `prepare` makes it.
         states
-            Those to begin with, which then become those behind the sample; None: zeros.
+            States to start from, updated in place; None starts from zeros.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Model:
         self._states = None
 
     def step(self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
-        """The answer for the next sample of a stream, as `predict` gives it; behind an error a stream begins anew."""
+        """The answer for the next sample of a stream, as `predict` gives it; after an error the next call starts anew."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
         self._states = states
@@ -226,7 +226,7 @@ class Model:
         sample: np.ndarray | None = None,
         size: tuple[int, int] | None = None,
     ) -> Prediction:
-        """The answer that the model's outputs for a raw sample mean.
+        """Turn the model's outputs for a raw sample into its answer.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The doctor's answer: one dictionary for JSON, and the same for reading at 80 columns."""
+"""The doctor's report, as a dictionary for JSON and as text of 80 columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = {"asimddp": "dotprod", "asimdhp": "fp16"}
 
 
 def to_dict(case: Case, findings: list[Finding]) -> dict[str, Any]:
-    """Everything that was found out."""
+    """The device, the findings and what each interpreter could do, for JSON."""
     facts, subject = case.facts, case.subject
     return {
         "ok": not blocks(findings),

@@ -1,11 +1,15 @@
-"""Windows of a stream, each of twice as many samples as the one below, and how many independent samples they are worth.
+"""Stream windows of doubling length, and how many independent samples each is worth.
 
-Neighbours in a stream are alike: pictures of a video, windows of a sound. The mean of m of them then scatters as that
-of fewer. Batch means tell how much: where b neighbours are independent, the variance of their mean is a b-th of the
-variance (Conway, Management Science 1963). Where the ratio still grows with b, it is taken to grow on to the whole
-window. Windows before this one tell of what changes more slowly: the median of the steps between their means, each in
-the variance of its two windows, so that neither a drift's onset nor what it narrows looks like slowness. The largest
-ratio counts, and a part of the largest of any series counts for all: what moves one statistic mostly moves others.
+Neighbouring samples of a stream are correlated, as the pictures of a video are, so the mean of m of them varies as
+much as the mean of fewer independent ones. How many fewer is estimated by batch means: if samples were independent,
+the mean of b of them would have 1/b of their variance (Conway, Management Science 1963), so the ratio
+b · Var(batch mean) / Var(sample) exceeds 1 by as much as they are correlated. If that ratio still grows with b, its
+growth is extrapolated to the whole window.
+
+Earlier windows reveal slower changes. The measure is the median squared step between the means of consecutive windows,
+divided by the average variance of the two, so that neither the onset of a drift nor a drop in variance counts as
+correlation. Each series uses its largest ratio, and part of the largest ratio from the history applies to all series,
+because statistics tend to move together.
 """
 
 from __future__ import annotations
@@ -19,18 +23,18 @@ FIRST = 32
 LEVELS = 10
 """Windows of 32, 64, … 16,384 samples."""
 BATCHES = 16
-"""Batch means that a window keeps; the coarsest variance is one of half as many."""
+"""Batch means kept per window; the coarsest variance uses half as many."""
 HISTORY, LEAST = 32, 3
-"""Windows of each length that are remembered, at most, and from which number on they tell something."""
+"""Most windows remembered per length, and fewest that are needed to use the history."""
 LAGS = (1, 2, 4, 8)
 SPARE, SPARE_HISTORY = 0.5, 2.0
-"""What chance alone explains: standard deviations of a ratio of variances, and a ratio of the median of steps."""
+"""Allowance for chance: in standard deviations for a ratio of variances, as a factor for the median step."""
 SHARED = 8.0
-"""So much, over the root of how many windows there are, chance alone adds to the largest median of all series."""
+"""Allowance for chance in the largest median over all series, divided by the root of the number of windows."""
 STILL = 1e-14
-"""A variance that is none."""
+"""Variances up to this count as zero."""
 MEDIAN = 0.455
-"""Of a squared normal variable."""
+"""Median of a squared standard normal variable."""
 
 
 class Window(NamedTuple):
@@ -53,7 +57,7 @@ class Window(NamedTuple):
 
     @property
     def past(self) -> Past:
-        """What is remembered of it."""
+        """What later windows keep of it."""
         return Past(self.means, self.squares[0] / (self.n - 1))
 
 

@@ -67,10 +67,10 @@ class Classic:
 
 @lru_cache(maxsize=4)
 def read(content: bytes, two_classes: bool = False) -> Classic:
-    """The model without its label and its ZipMap; the same bytes where it has neither.
+    """The model without its label and its ZipMap; the same bytes where nothing has to change.
 
-    With `two_classes`, a probability that stands alone becomes the scores of both classes, whatever the file says.
-    ModelError where the model answers several labels at once, or where its scores do not decide its label.
+    With `two_classes`, a single probability becomes the scores of both classes, even if the file names no classes.
+    ModelError where the model predicts several labels at once, or where its scores do not decide its label.
     """
     model = _parsed(content)
     changes, classes = _take_off(model)
