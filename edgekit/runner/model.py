@@ -176,7 +176,7 @@ class Model:
         self._states = None
 
     def step(self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
-        """The answer for the next sample of a stream, as `predict` gives it; after an error the next call starts anew."""
+        """The answer for the next sample of a stream, as `predict` gives it; an error resets the states."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
         self._states = states
