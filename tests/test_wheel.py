@@ -70,6 +70,6 @@ def test_one_installation_step_leads_to_bundles_that_answer(version: str, wheel:
     assert len(bundles) == 3
     for bundle in bundles:
         assert "passed" in run(programs / "edgerun", "selftest", bundle)
-    ensure = "from edgekit.models.files.compatibility import ensure; ensure(); import onnx2tf"
+    ensure = "from edgekit.models.files.compatibility import ensure_onnx2tf; ensure_onnx2tf(); import onnx2tf"
     environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     run(programs / "python", "-c", ensure)

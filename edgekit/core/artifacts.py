@@ -280,7 +280,7 @@ def _is_evidence(name: str) -> bool:
 def publish(finished: Path, final: Path) -> Artifact:
     """Put a sealed working folder in its place; the earlier one stays until this one is whole.
 
-    Killed between its steps, it leaves what `settle` puts right.
+    Killed between its steps, it leaves what `recover` puts right.
     """
     load(finished)
     previous = _previous(final)

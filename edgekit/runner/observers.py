@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Protocol
 
     import numpy as np

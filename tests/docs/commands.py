@@ -28,6 +28,7 @@ RECORDING = "ffmpeg -loglevel error -i evening.mp3 -f s16le -ac 1 -ar 16000 - | 
 
 QUICK = {
     "source .venv/bin/activate",
+    "python -m edgekit.device.pyz edgerun-small.pyz --small",
     "edgekit status artifacts/digits",
     "edgekit report artifacts/digits",
     "edgekit compare artifacts/digits artifacts/mine",

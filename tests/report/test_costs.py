@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
@@ -60,7 +61,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
     found = costs.build(benchmark, [one for one in chain if one], prices)
     assert found is not None
-    Schema.model_validate(found)
+    TypeAdapter(Schema).validate_python(found)
     return found
 
 

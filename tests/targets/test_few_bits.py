@@ -107,8 +107,8 @@ def test_a_file_of_every_precision_becomes_a_bundle_that_answers(precision: str,
 
 def test_its_tool_turns_on_no_log_of_the_process() -> None:
     code = (
-        "from edgekit.targets.onnx import dense_4_bits; from tests.runner.conftest import onnx_model; "
-        "assert b'MatMulNBits' in dense_4_bits.store(onnx_model())"
+        "from edgekit.targets.onnx.rewrites import store_in_4_bits; from tests.runner.conftest import onnx_model; "
+        "assert b'MatMulNBits' in store_in_4_bits(onnx_model())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "INFO" not in done.stderr + done.stdout

@@ -49,7 +49,7 @@ class Seen(Record):
 
 
 class Machine(Record):
-    """Where a latency was taken: `runner.measure.bench.machine`."""
+    """Where a latency was taken: `device.measure.bench.machine`."""
 
     host: Annotated[str, Field(description="name of the machine")]
     cpu: Annotated[str, Field(description="name of its processor")]
@@ -61,7 +61,7 @@ class Machine(Record):
 
 
 class Disturbances(Record):
-    """What else went on there: `runner.measure.conditions.to_record`."""
+    """What else went on there: `device.measure.conditions.to_record`."""
 
     governor: Annotated[
         str | None, Field(description="what sets the processor's clock; null where the kernel does not say")

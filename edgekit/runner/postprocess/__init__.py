@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     Prediction = Union[Anomaly, Classification, Detection, Embedding, MultiLabel, Regression, Segmentation, Raw]
 
-Times = dict[str, float]
 Maker = Callable[..., Any]
 
 

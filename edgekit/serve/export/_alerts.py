@@ -21,7 +21,6 @@ DOCS = "docs/how-to/alerts.md"
 """The page with a heading for each alert."""
 PAGE, TICKET = "page", "ticket"
 """Severities: somebody is woken, or looks in the morning."""
-THREE = 3
 ADDRESS = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]+")
 """What a link may hold before its heading; braces would be a template of Prometheus."""
 

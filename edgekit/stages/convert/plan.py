@@ -146,10 +146,6 @@ def _checked(artifact: Artifact, folder: str) -> Path:
     return artifact.path / folder
 
 
-NAMES = ("name", "model", "precision", "target")
-"""What of a row is the same whenever it is made: a reason may hold a time, a folder, a converter's last words."""
-
-
 def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOut:
     """A variant that came to nothing: kind, operator, layer, place, cause and advice, and all of it in `reason`."""
     return cast("LeftOut", {**_names(model, target, precision), **failure.row()})

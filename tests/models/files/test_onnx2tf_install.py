@@ -17,7 +17,12 @@ from edgekit.models.files import compatibility
 from tests.conftest import run_edgekit
 from tests.models.files import files, trained
 
-USES = "from edgekit.models.files.compatibility import ensure; ensure(); import onnx2tf; print(onnx2tf.__file__)"
+USES = """
+from edgekit.models.files.compatibility import ensure_onnx2tf
+ensure_onnx2tf()
+import onnx2tf
+print(onnx2tf.__file__)
+"""
 
 
 @pytest.fixture

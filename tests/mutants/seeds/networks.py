@@ -312,7 +312,7 @@ CONVERTING = (
         "return tuple(name for _, name, in_float in found if in_float)",
         "return tuple(name for weighted, name, in_float in found if in_float and weighted)",
         "an int8 variant computes in float what nobody is told of",
-        ("tests/targets/test_quantization.py::test_onnx_takes_the_mean_of_an_image_in_float",),
+        ("tests/targets/test_targets.py::test_what_stays_in_float_is_named",),
     ),
     Seed(
         "layers-of-one-network-kept-in-another",

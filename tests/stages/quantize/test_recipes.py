@@ -90,10 +90,12 @@ def test_of_two_that_are_surely_better_the_surer_is_kept() -> None:
 def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
     module: nn.Module, inputs: list[torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    quantize = ptq.quantize
+
     def fail_on_percentiles(network: nn.Module, samples: list[torch.Tensor], how: Quantization) -> nn.Module:
         if how.ranges == "percentile":
             raise ModelError("nncf cannot quantize this network: NoQuantile")
-        return ptq.quantize(network, samples, how)
+        return quantize(network, samples, how)
 
     monkeypatch.setattr(ptq, "quantize", fail_on_percentiles)
     made, rows = compete(module, inputs, ["percentile", "minmax"], answering(300), TRUTH, BUDGET)
