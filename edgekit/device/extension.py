@@ -62,7 +62,7 @@ class DeviceExtension(Extension):
             bundle = self.read(path)
         check_architecture(bundle.manifest)
         samples, monitor = _samples(bundle, options.keep), _monitor(bundle, options.monitor)
-        model = _open(path, bundle, options)
+        model = self.open(path, bundle, options)
         model.release = release
         if samples is not None:
             model.observers.add(samples)
@@ -71,6 +71,16 @@ class DeviceExtension(Extension):
             model.monitor = monitor
             model.observers.add(monitor)
         return model
+
+    def open(self, path: str | os.PathLike[str], bundle: Bundle, options: LoadOptions) -> Model:
+        """See `Extension`; as the tuning run chose, unless `trial` is False."""
+        if not options.trial:
+            return super().open(path, bundle, options)
+        from edgekit.device import autotune
+
+        return autotune.open_best(
+            path, bundle, options.threads, options.interpreter, options.device, options.on_progress
+        )
 
     def selftest(self, path: str | os.PathLike[str], options: LoadOptions) -> SelftestReport:
         """See `Extension`; in a child process, as the tuning run chose, unless `trial` is False."""
@@ -132,18 +142,6 @@ class DeviceExtension(Extension):
         read = bundle.read_bytes(data, options.bundle)
         trust.check_name(trusted.name, read.manifest.name, options.bundle)
         return read, trusted
-
-
-def _open(path: str | os.PathLike[str], bundle: Bundle, options: LoadOptions) -> Model:
-    if options.trial:
-        from edgekit.device import autotune
-
-        return autotune.open_best(
-            path, bundle, options.threads, options.interpreter, options.device, options.on_progress
-        )
-    from edgekit.runner.model import open_model
-
-    return open_model(bundle, 1 if options.threads is None else options.threads, options.interpreter, options.device)
 
 
 def _samples(bundle: Bundle, keep: str | os.PathLike[str] | None) -> Doubtful | None:

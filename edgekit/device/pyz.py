@@ -62,7 +62,10 @@ def main() -> None:
     parser.add_argument("path", metavar="PATH", nargs="?", default=NAME, help=f"the file to write (default: {NAME})")
     parser.add_argument("--small", action="store_true", help="only what loads a bundle and answers")
     options = parser.parse_args()
-    print(f"{build(options.path, options.small)}  {options.path}")
+    try:
+        print(f"{build(options.path, options.small)}  {options.path}")
+    except OSError as error:
+        parser.exit(7, f"{options.path}: cannot be written ({error.strerror}); name a file in a folder that exists\n")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ class Extension:
     def load(self, path: Path, options: LoadOptions) -> Model:
         """Open a bundle as `edgekit.runner.load` says."""
         from edgekit.runner.bundle import check_architecture
-        from edgekit.runner.model import open_model
 
         if path == "current":
             raise InputError(f"current: {_missing('releases')}")
@@ -72,8 +71,15 @@ class Extension:
                 raise InputError(f"{name}: {_missing('monitoring')}")
         bundle = self.read(path)
         check_architecture(bundle.manifest)
-        threads = 1 if options.threads is None else options.threads
-        return open_model(bundle, threads, options.interpreter, options.device)
+        return self.open(path, bundle, options)
+
+    def open(self, path: Path, bundle: Bundle, options: LoadOptions) -> Model:
+        """Open a verified bundle in this process, by the usual interpreter where none is named."""
+        from edgekit.runner.model import open_model
+
+        return open_model(
+            bundle, 1 if options.threads is None else options.threads, options.interpreter, options.device
+        )
 
     def selftest(self, path: Path, options: LoadOptions) -> SelftestReport:
         """Run the golden vectors, in this process."""

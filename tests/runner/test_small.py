@@ -85,3 +85,28 @@ def test_a_device_in_signed_mode_is_left_to_the_whole_runner(
     done = run(small, "selftest", bundles["onnx"], EDGERUN_HOME=str(tmp_path))
     assert done.returncode == 8
     assert "signed mode" in done.stderr and "use the whole edgerun.pyz" in done.stderr
+
+
+@pytest.mark.parametrize("extension", [None, "raise ImportError('broken')"])
+def test_a_broken_device_package_is_never_taken_for_none(
+    extension: str | None, bundles: dict[str, Path], tmp_path: Path
+) -> None:
+    source = Path(edgekit.__file__).parent
+    shutil.copytree(source / "runner", tmp_path / "edgekit" / "runner")
+    shutil.copy(source / "__init__.py", tmp_path / "edgekit")
+    (tmp_path / "edgekit" / "device").mkdir()
+    (tmp_path / "edgekit" / "device" / "__init__.py").touch()
+    if extension is not None:
+        (tmp_path / "edgekit" / "device" / "extension.py").write_text(extension)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        f"from edgekit.runner import load; load({str(bundles['onnx'])!r}); print('loaded')"
+    )
+    done = run("-c", code)
+    assert done.returncode != 0 and "loaded" not in done.stdout
+
+
+def test_a_path_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "edgekit.device.pyz", str(tmp_path / "none" / "x.pyz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (7, 1) and "cannot be written" in done.stderr
