@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +22,12 @@ from edgekit.device import processes
 from tests import requirements, watched
 
 telemetry.off()  # tests import libraries themselves
-if "XDG_CACHE_HOME" not in os.environ:  # what the runner remembers here must not follow a user home
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="edgekit-tests-")
-if "EDGEKIT_LANE" not in os.environ:  # suites that run at one time must not wait for one another
-    os.environ["EDGEKIT_LANE"] = tempfile.mkdtemp(prefix="edgekit-lane-tests-")
+# What the runner remembers here must not follow a user home, and suites that run at one time must not wait for one
+# another. The process that made the folders deletes them: a cache of uv in one holds gigabytes.
+for variable in ("XDG_CACHE_HOME", "EDGEKIT_LANE"):
+    if variable not in os.environ:
+        os.environ[variable] = tempfile.mkdtemp(prefix="edgekit-tests-")
+        atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell's background job; no Ctrl-C would reach a child either
     signal.signal(signal.SIGINT, signal.default_int_handler)
 pytest_plugins = ("tests.durations", "tests.scheduler")
