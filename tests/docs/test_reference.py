@@ -60,7 +60,7 @@ def test_a_page_is_current(name: str) -> None:
 def test_these_pages_have_generated_parts() -> None:
     assert set(PAGES) == {
         "bundle-format.md", "command-line.md", "config.md", "exit-codes.md", "model-files.md", "result.md",
-        "ci.md", "on-the-device.md", "other-tasks.md",
+        "ci.md", "other-tasks.md",
     }  # fmt: skip
 
 
