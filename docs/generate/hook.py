@@ -35,6 +35,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Point the links of `llms.txt` at the pages of the site, which are HTML where the repository has Markdown."""
+    path = Path(config.site_dir) / "llms.txt"
+    path.write_text(path.read_text(encoding="utf-8").replace(".md)", ".html)"), encoding="utf-8")
+
+
 def _expanded(entry: Any, docs: Path) -> Any:
     if isinstance(entry, dict):
         return {title: _expanded(inside, docs) for title, inside in entry.items()}

@@ -158,12 +158,6 @@ HALF_AN_HOUR = "takes half an hour; the same options are run for seconds by "
 WORKERS = "tests/workbook/workers starts a scheduler and workers, and sends works to them"
 CONFIGS = "walks two configs; tests/workbook/test_several.py runs several"
 
-ASK = (
-    'python -c "import numpy as np, tritonclient.http as t; '
-    "x = t.InferInput('image', [1, 32, 32, 1], 'UINT8'); x.set_data_from_numpy(np.load('sample.npy')[None]); "
-    "print(t.InferenceServerClient('localhost:8000').infer('digits', [x]).as_numpy('answer'))\""
-)
-
 ELSEWHERE = {
     "edgekit run configs/digits.yaml --set training.shares=4 --processes 4": "tests/training/shares trains so",
     "torchrun --standalone --nproc-per-node 4 --no-python edgekit run configs/digits.yaml --set training.shares=4": (
@@ -190,7 +184,6 @@ ELSEWHERE = {
     "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http": INSTALLS,
     "python ask_traced.py": TRACES,
     "perf_analyzer -m digits -u localhost:8000": "lies in build/triton; tests/serve/test_perf_analyzer.py runs it",
-    ASK: SERVES,
     "sudo apt-get update && sudo apt-get install -y make python3-venv": "installs packages of the system",
     "python3 -m venv edge": "makes an environment on another system",
     "edge/bin/pip install './edgekit_workbook-0.1.0-py3-none-any.whl[tflite]'": "installs on another system",
@@ -220,7 +213,6 @@ ELSEWHERE = {
     "openssl rand -hex 32 | sudo install -m 600 /dev/stdin /etc/edgekit/token": SERVICE,
     "sudo systemctl enable --now edgekit-serve": SERVICE,
     f"edgekit fleet push {INFO} --to hosts.yaml": FLEET,
-    f"edgekit fleet push {INFO} --to hosts.yaml --confirm": FLEET,
     "edgekit fleet status --to hosts.yaml": FLEET,
     f"edgekit fleet rollback {INFO} --to hosts.yaml": FLEET,
     f"edgekit fleet push {INFO} --to hosts.yaml --wheels wheels": FLEET,

@@ -1,4 +1,4 @@
-"""Links of README, CONTRIBUTING, CHANGELOG and all pages lead somewhere."""
+"""Every link of README, CONTRIBUTING, CHANGELOG, llms.txt and the pages leads to something that exists."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import all_pages, name, without_blocks
+from tests.docs.pages import ROOT, all_pages, name, without_blocks
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 ELSEWHERE = ("http:", "https:", "mailto:")
 EXECUTED = re.compile(r"\b0\d_\w+\.md")
 """Pages that `make docs` makes of the executed notebooks."""
+LINKED = [*all_pages(), ROOT / "CHANGELOG.md", ROOT / "docs" / "llms.txt"]
 
 
 def anchors(page: Path) -> set[str]:
@@ -21,7 +22,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
 
 
-@pytest.mark.parametrize("page", all_pages(), ids=name)
+@pytest.mark.parametrize("page", LINKED, ids=name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     lost = []
     for target in LINK.findall("\n".join(without_blocks(page))):

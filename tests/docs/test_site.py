@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -67,6 +68,14 @@ def test_a_folder_of_the_navigation_begins_with_its_index(tmp_path: Path) -> Non
         (tmp_path / "how" / f"{name}.md").write_text(f"# {title}\n")
     entry = {"How-to": "how/*"}
     assert hook._expanded(entry, tmp_path) == {"How-to": ["how/index.md", "how/b.md", "how/a.md"]}
+
+
+def test_links_of_llms_txt_lead_to_pages_of_the_site(tmp_path: Path) -> None:
+    (tmp_path / "llms.txt").write_text("- [Config](reference/config.md): options\n- [Schema](result.schema.json)\n")
+    hook.on_post_build(SimpleNamespace(site_dir=str(tmp_path)))
+    assert (tmp_path / "llms.txt").read_text() == (
+        "- [Config](reference/config.html): options\n- [Schema](result.schema.json)\n"
+    )
 
 
 def test_executed_notebooks_become_pages(run: Path) -> None:
