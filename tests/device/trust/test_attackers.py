@@ -1,4 +1,4 @@
-"""Each attacker of docs/explanation/threat-model.md that signatures stop, with the real ssh-keygen."""
+"""Each attacker of docs/explanation/trust.md that signatures stop, with the real ssh-keygen."""
 
 from __future__ import annotations
 
