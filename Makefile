@@ -1,199 +1,204 @@
-# Two commands do all the set-up: `make run` and `make test`. Everything lives in .venv.
-# The newest Python that fits, runs and can make environments (Debian keeps ensurepip in python3-venv); PYTHON=… overrides.
+# `make run` and `make test` install everything that they need into .venv. `make help` lists all targets.
+
+# The newest supported Python that can create virtual environments (on Debian, ensurepip is in the package python3-venv).
+# PYTHON=… chooses another one.
 PYTHONS := python3.13 python3.12 python3.11
 PYTHON ?= $(firstword $(foreach python,$(PYTHONS),$(shell $(python) -c 'import ensurepip, venv' 2>/dev/null && echo $(python))))
 VENV ?= .venv
 BIN := $(VENV)/bin
 CONFIG ?= configs/digits.yaml
-# Two tests at a time, a file's tests in one process, in the order of tests/durations.py; where two share the cores, a
-# waiting thread must not spin. The plugin nbval costs each process a second; what uses it starts a process of its own.
-# A test that hangs fails after 20 minutes with its stack. A test that crashes its worker fails, and a new worker goes on
-# with the rest of its file (tests/scheduler.py).
+# Two worker processes, each of which runs whole files, in the order that tests/durations.py gives. The plugin nbval is
+# off because it costs each process a second; the tests that need it start a process of their own. A test that hangs
+# fails after 20 minutes and shows its stack. If a test crashes its worker, only that test fails, and a new worker runs
+# the rest of its file (tests/scheduler.py).
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder -p no:nbval --timeout=1200 --timeout-method=signal --max-worker-restart=20
-# Bytecode is kept, whatever the shell says: pytest rewrites the assertions of 600 files, which takes longer than running
-# most of them.
-BESIDE := GOMP_SPINCOUNT=0 PYTHONDONTWRITEBYTECODE=
-# Tests with a target of their own; `make test` runs all others.
-APART := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
-# What `make nightly` runs, each suite whole. tests/README.md says what each proves.
+# Because two workers share the cores, idle OpenMP threads must sleep instead of spinning. Bytecode is always written,
+# because rewriting the assertions of 600 files takes pytest longer than running most of them.
+TEST_ENV := GOMP_SPINCOUNT=0 PYTHONDONTWRITEBYTECODE=
+# Selects the tests of `make test`: all that have no target of their own.
+COMMON := not long and not zoo and not numerics and not matrix and not aarch64 and not docs and not serving and not processes and not fuzz and not tasks and not fleet and not defaults and not wheel
+# The suites of `make nightly`. tests/README.md says what each of them shows.
 NIGHTLY := test bare processes fleet fuzz numerics zoo docs defaults tasks matrix aarch64 serving long faults wheel pythons newest
 
 .DEFAULT_GOAL := help
 .PHONY: help run quick test bare pythons wheel newest processes fleet fuzz docs numerics zoo long defaults tasks faults matrix aarch64 serving nightly mutants durations reference lab \
 	lint nbval bench aa clean
 
-help: ## list the targets
+help: ## list all targets
 	@grep -hE '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-# pip is silent for minutes while it unpacks, so a line every BEAT_S seconds says that it is still at work. The heartbeat
-# closes its inherited pipes and exits with its parent shell.
+# $(call with_heartbeat,what) command: pip can be silent for minutes while it unpacks, so this prints a line every BEAT_S
+# seconds. The heartbeat closes its inherited pipes and exits with its parent shell.
 BEAT_S ?= 20
-define aloud
-@speak() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still at work"; done; }; \
-	speak & speaker=$$!; trap 'kill $$speaker 2>/dev/null' EXIT INT TERM; echo "$(1)";
+define with_heartbeat
+@heartbeat() { while sleep $(BEAT_S) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do echo "$(1): still working"; done; }; \
+	heartbeat & heartbeat_pid=$$!; trap 'kill $$heartbeat_pid 2>/dev/null' EXIT INT TERM; echo "$(1)";
 endef
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "make: none of $(PYTHONS) runs and has ensurepip: install one (Debian: python3-venv), or give PYTHON=…" >&2; exit 1; }
-	$(call aloud,making $(VENV) with $(PYTHON)) $(PYTHON) -m venv $(VENV)
+	@test -n "$(PYTHON)" || { echo "make: found none of $(PYTHONS) with ensurepip: install one (on Debian with python3-venv), or set PYTHON=…" >&2; exit 1; }
+	$(call with_heartbeat,creating $(VENV) with $(PYTHON)) $(PYTHON) -m venv $(VENV)
 
-# torch first and by itself: where an index of CPU builds is configured, pip then keeps that build.
+# torch is installed first and alone, so that pip keeps the CPU build if an index of CPU builds is configured.
 $(VENV)/.workbook: pyproject.toml constraints.txt | $(BIN)/python
-	$(call aloud,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(call aloud,installing the workbook) \
+	$(call with_heartbeat,installing torch) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(call with_heartbeat,installing the workbook) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,fleet]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.workbook
-	$(call aloud,installing the tools of the tests) \
+	$(call with_heartbeat,installing the test tools) \
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[workbook,dev,docs]'
 	touch $@
 
-run: $(VENV)/.workbook ## install the workbook and run CONFIG (default configs/digits.yaml) to bundles
+run: $(VENV)/.workbook ## install edgekit and run the pipeline for CONFIG (default: configs/digits.yaml)
 	$(BIN)/edgekit run $(CONFIG)
 
 lab: $(VENV)/.workbook ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
-# The second mypy reads all but the packages that need Linux: a name that Windows' standard library lacks is an error.
-# The two run side by side.
-lint: $(VENV)/.dev ## ruff and mypy
+# mypy runs twice, side by side: once as on Linux, and once as on Windows, without the packages that need Linux, so that
+# a name that is missing from the standard library on Windows is an error. What codespell and, if it is installed, Vale
+# find in the prose is advice and does not fail.
+lint: $(VENV)/.dev ## run ruff and mypy; codespell and Vale advise on spelling and words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --follow-imports silent \
 		--exclude '^edgekit/(serve|device/releases|fleet/devices/remote)/' edgekit & windows=$$!; \
 	$(BIN)/mypy; linux=$$?; wait $$windows && exit $$linux
+	@if test -x $(BIN)/codespell; then $(BIN)/codespell || echo "codespell: these words are advice, not errors"; fi
+	@if command -v vale >/dev/null; then vale --no-exit README.md CONTRIBUTING.md CHANGELOG.md docs || true; fi
 
-nbval: $(VENV)/.dev ## run the reference notebooks under nbval, outputs compared; make defaults does so too
+nbval: $(VENV)/.dev ## run the reference notebooks under nbval and compare their outputs (part of make defaults)
 	$(BIN)/pytest -q -m defaults tests/test_nbval.py
 
-# The executed notebooks are pages of the site, so there must be a run: if it is there already, this takes seconds.
-docs: $(VENV)/.dev ## build the documentation into build/site, strictly; needs a run of the digits and makes it
+# The site shows the executed notebooks of a run, so this runs the digits first; a run that is up to date takes seconds.
+docs: $(VENV)/.dev ## run the digits, build the documentation into build/site with warnings as errors, and test it
 	$(BIN)/edgekit run configs/digits.yaml --out build/nbval
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	$(BIN)/pytest -q -m docs tests/docs
 
-# The notebooks as they stand, with their own default parameters, into the folder that `make docs` fills: a stage that
-# is unchanged since is not computed twice, every check of the notebooks runs.
+# Runs the notebooks with their own default parameters and all their checks. They share a folder with `make docs`, so
+# that unchanged stages are not computed twice.
 defaults: nbval ## run all nine notebooks with their default parameters under nbval
 	mkdir -p build/nbval
 	EDGEKIT_ARTIFACTS=$(CURDIR)/build/nbval $(BIN)/pytest -q --nbval-lax --nbval-cell-timeout=1500 -p no:cacheprovider notebooks
 
-quick: $(VENV)/.dev ## fast tests from every package; two minutes
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --quick -m '$(APART)'
+quick: $(VENV)/.dev ## run the fast tests of every package, two minutes
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) --quick -m '$(COMMON)'
 
-test: lint ## ruff, mypy, and every test that has no target of its own
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m '$(APART)'
+test: lint ## run make lint and every test that has no target of its own
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) -m '$(COMMON)'
 
-bare: $(VENV)/.dev ## the tests of make test without any optional program; then targets and runner with older kernels
-	$(BESIDE) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)'
-	$(BESIDE) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(APART)' tests/targets tests/runner
+bare: $(VENV)/.dev ## run the tests of make test without optional programs, then targets and runner with older CPU kernels
+	$(TEST_ENV) $(BIN)/python -m tests.bare $(BIN)/python -m pytest -q $(WORKERS) -m '$(COMMON)'
+	$(TEST_ENV) $(BIN)/python -m tests.bare --kernels $(BIN)/python -m pytest -q $(WORKERS) -m '$(COMMON)' tests/targets tests/runner
 
-pythons: ## make quick on every Python that is here, each with an environment of its own
-	@test -n "$(PYTHON)" || { echo "make: none of $(PYTHONS) runs and has ensurepip" >&2; exit 1; }
+pythons: ## run make quick on every installed Python, each in its own environment
+	@test -n "$(PYTHON)" || { echo "make: found none of $(PYTHONS) with ensurepip" >&2; exit 1; }
 	for python in $(PYTHONS); do ! $$python -c 'import ensurepip' || $(MAKE) quick VENV=.venv-$$python PYTHON=$$python || exit 1; done
 
-wheel: $(VENV)/.dev ## the wheel in empty environments of two Pythons, from one pip install to bundles that answer
+wheel: $(VENV)/.dev ## install the wheel into empty environments of two Pythons and run it as far as predictions
 	$(BIN)/pytest -q -p no:nbval -rP -m wheel tests/test_wheel.py
 
-newest: $(VENV)/.dev ## make quick with the newest releases of all packages, without constraints and ranges; says which are newer
+newest: $(VENV)/.dev ## run make quick with the newest releases of all packages, and list those that are newer than tested
 	$(BIN)/python -m venv --clear build/newest
 	$(BIN)/python -m tests.newest build/newest/bin/python
-	$(BESIDE) build/newest/bin/python -m pytest -q $(WORKERS) --quick -m '$(APART)'
+	$(TEST_ENV) build/newest/bin/python -m pytest -q $(WORKERS) --quick -m '$(COMMON)'
 
-# Three at a time: these tests wait for others a third of their time.
-processes: $(VENV)/.dev build/moto/.made ## servers under faults and load, runs and releases killed, the image's folder: real processes
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -n 3 -m 'processes and not long' tests
+# Three workers, because these tests spend a third of their time waiting for other processes.
+processes: $(VENV)/.dev build/moto/.made ## test servers under faults and load, killed runs and releases, and the container's folder
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) -n 3 -m 'processes and not long' tests
 
-fleet: $(VENV)/.dev build/oms/.made ## bundles pushed to devices behind a real sshd, which decide winners too; releases that are watched; an OpenSSF signature
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) -m fleet tests
+fleet: $(VENV)/.dev build/oms/.made ## test fleets over a real sshd, device benchmarks, watched releases and OpenSSF signatures
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) -m fleet tests
 
-fuzz: $(VENV)/.dev ## broken requests to the server for EDGEKIT_FUZZ_S seconds, else ten minutes
-	$(BESIDE) $(BIN)/pytest -q -p no:nbval -rP -m fuzz tests/serve
+fuzz: $(VENV)/.dev ## send broken requests to the server for EDGEKIT_FUZZ_S seconds (default: ten minutes)
+	$(TEST_ENV) $(BIN)/pytest -q -p no:nbval -rP -m fuzz tests/serve
 
-numerics: $(VENV)/.dev ## numbers of each target's files, pipelines broken on purpose, and what int8 does to hard samples
+numerics: $(VENV)/.dev ## test converted files, statistics, pipelines with seeded faults, and int8 on hard samples
 	$(BIN)/pytest -q -m numerics tests
 
-zoo: $(VENV)/.dev ## architectures and model files of all kinds on every target and in all stages, against docs/reference/zoo.md
-	$(BESIDE) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
+zoo: $(VENV)/.dev ## convert many architectures and model files for every target, and compare with docs/reference/zoo.md
+	$(TEST_ENV) $(BIN)/pytest -q -n 2 --dist load -m zoo tests
 
-# An hour for one test: some of its walks take more than twenty minutes where a processor is slow.
-long: $(VENV)/.dev ## whole walks: every road, task and parameter set, and bundles made again
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --timeout=3600 -m long tests
+# One hour for each test, because some pipeline runs take more than twenty minutes on a slow processor.
+long: $(VENV)/.dev ## test whole pipeline runs of every kind, and rebuild bundles
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) --timeout=3600 -m long tests
 
-faults: $(VENV)/.dev ## kill, cut off, fill up and block a run in some hundred places
+faults: $(VENV)/.dev ## test that a run survives kills, power loss and full disks in some hundred places
 	$(BIN)/pytest -q -m faults tests/faults
 
-# The bundles stay, so that `make aarch64` asks them on Arm.
-tasks: $(VENV)/.dev ## every task from edgekit init to bundles that answer on three interpreters, kept in build/tasks
-	$(BESIDE) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
+# The bundles are kept in build/tasks, because `make aarch64` tests them on Arm.
+tasks: $(VENV)/.dev ## run every task from edgekit init to bundles for three interpreters
+	$(TEST_ENV) EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -n 2 --dist load -p no:nbval -m tasks tests/tasks
 
-matrix: $(VENV)/.dev ## the runner on every Python, numpy and interpreter that has wheels, and as on macOS and Windows
+matrix: $(VENV)/.dev ## test the runner on every Python, NumPy and interpreter that has wheels, and as on macOS and Windows
 	$(BIN)/pytest -q -m matrix tests/matrix tests/runner tests/test_packaging.py
 
-aarch64: $(VENV)/.dev ## the runner with the real aarch64 wheels under qemu, fetched first
+aarch64: $(VENV)/.dev ## download the aarch64 wheels and test the runner with them under qemu
 	$(BIN)/python -m tests.aarch64.fetch
 	EDGEKIT_TASK_BUNDLES=$(CURDIR)/build/tasks $(BIN)/pytest -q -m aarch64 tests/aarch64
 
-# Triton comes out of a wheel, and clashes with the workbook's numpy and protobuf. perf_analyzer lies in tritonclient's
-# wheel, and its loader asks for CUDA's runtime where there is no GPU too. kubernetes-validate holds the schemas of
-# every version of Kubernetes, 140 MB.
+# Triton has its own environment, because its wheel needs other versions of NumPy and protobuf. perf_analyzer comes with
+# the wheel of tritonclient and needs CUDA's runtime library even without a GPU. kubernetes-validate contains the schemas
+# of every version of Kubernetes, 140 MB.
 build/triton/.made:
-	$(call aloud,making build/triton) $(PYTHON) -m venv build/triton
-	$(call aloud,installing Triton) build/triton/bin/pip install --quiet --disable-pip-version-check \
+	$(call with_heartbeat,creating build/triton) $(PYTHON) -m venv build/triton
+	$(call with_heartbeat,installing Triton) build/triton/bin/pip install --quiet --disable-pip-version-check \
 		nvidia-pytriton==0.7.0 'tritonclient[grpc,http]==2.51.0' ai-edge-litert onnxruntime openvino \
 		nvidia-cuda-runtime-cu12==12.9.79
 	touch $@
 
 build/kubernetes/.made:
-	$(call aloud,making build/kubernetes) $(PYTHON) -m venv build/kubernetes
-	$(call aloud,installing validators) build/kubernetes/bin/pip install --quiet --disable-pip-version-check \
+	$(call with_heartbeat,creating build/kubernetes) $(PYTHON) -m venv build/kubernetes
+	$(call with_heartbeat,installing validators) build/kubernetes/bin/pip install --quiet --disable-pip-version-check \
 		kserve==0.21.0 kubernetes-validate==1.37.0
 	touch $@
 
-serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## the server and its exports, held against a real Triton, perf_analyzer and Kubernetes' schemas
+serving: $(VENV)/.dev build/triton/.made build/kubernetes/.made ## test the server and its exports against Triton, perf_analyzer and Kubernetes' schemas
 	$(BIN)/pytest -q -m serving tests/serve
 
-# The OpenSSF's model_signing asks for other versions of packages than the workbook has, and for pyOpenSSL in silence.
+# The OpenSSF's model_signing needs other package versions than the workbook, and pyOpenSSL, which it does not declare.
 build/oms/.made:
-	$(call aloud,making build/oms) $(PYTHON) -m venv build/oms
-	$(call aloud,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
+	$(call with_heartbeat,creating build/oms) $(PYTHON) -m venv build/oms
+	$(call with_heartbeat,installing model-signing) build/oms/bin/pip install --quiet --disable-pip-version-check \
 		model-signing==1.1.1 pyOpenSSL
 	touch $@
 
-# moto asks for other versions of packages than the workbook has. It is an S3 server in a process of its own.
+# moto, an S3 server for the tests, needs other package versions than the workbook.
 build/moto/.made:
-	$(call aloud,making build/moto) $(PYTHON) -m venv build/moto
-	$(call aloud,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check \
+	$(call with_heartbeat,creating build/moto) $(PYTHON) -m venv build/moto
+	$(call with_heartbeat,installing moto) build/moto/bin/pip install --quiet --disable-pip-version-check \
 		'moto[s3]==5.2.5' flask flask-cors
 	touch $@
 
-nightly: $(VENV)/.dev ## every suite, each whole, and a table at the end; RESUME=1 leaves out what passed on this tree
+nightly: $(VENV)/.dev ## run every suite and print a table; RESUME=1 skips suites that passed on this tree
 	$(BIN)/python -m tests.suites $(if $(RESUME),--resume) $(NIGHTLY)
 
-mutants: $(VENV)/.dev ## seeded faults in edgekit, each of which a test or a notebook must notice; hours
+mutants: $(VENV)/.dev ## check that the tests notice seeded faults in edgekit; takes hours
 	$(BIN)/python -m tests.mutants.check
 
-durations: $(VENV)/.dev build/moto/.made ## run test and processes and write down how long each test takes, for the order and for make quick
-	$(BESIDE) $(BIN)/pytest -q $(WORKERS) --measure -m '($(APART)) or (processes and not long)'
+durations: $(VENV)/.dev build/moto/.made ## measure how long each test takes, for the order of the tests and for make quick
+	$(TEST_ENV) $(BIN)/pytest -q $(WORKERS) --measure -m '($(COMMON)) or (processes and not long)'
 
-reference: $(VENV)/.dev ## execute the reference notebooks of tests/reference again
+reference: $(VENV)/.dev ## execute the notebooks in tests/reference again
 	$(BIN)/python -m tests.reference.make
 
-# dvc has an environment of its own: it is only measured against.
+# dvc is only a competitor in a benchmark, so it has its own environment.
 build/dvc/bin/dvc:
-	$(call aloud,making build/dvc) $(PYTHON) -m venv build/dvc
-	$(call aloud,installing dvc) build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
+	$(call with_heartbeat,creating build/dvc) $(PYTHON) -m venv build/dvc
+	$(call with_heartbeat,installing dvc) build/dvc/bin/pip install --quiet --disable-pip-version-check dvc
 
-bench: $(VENV)/.dev build/dvc/bin/dvc ## what the runner adds, what a finished run and a push cost, and the server beside others
+bench: $(VENV)/.dev build/dvc/bin/dvc ## benchmark the runner, a finished run, the server beside others, and a fleet push
 	$(BIN)/python -m benchmarks.runner_overhead
 	$(BIN)/python -m benchmarks.noop
 	$(BIN)/python -m benchmarks.serving
 	$(BIN)/python -m benchmarks.fleet
 	$(MAKE) aa
 
-aa: $(VENV)/.dev ## a file against itself, and against itself 1.5 and 3 % slower, a hundred times; some minutes
+aa: $(VENV)/.dev ## compare a file with itself, and with itself slowed by 1.5 and 3 %, a hundred times; some minutes
 	$(BIN)/python -m benchmarks.aa --repetitions 100
 
-clean: ## remove what was built, not what was run
+clean: ## remove build products and caches, but not artifacts/
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Ends with 0 where the server says that it is ready, else with 1 and a line. The image's HEALTHCHECK."""
+"""The HEALTHCHECK of the image: exits with 0 if the server is ready, otherwise with 1 and a line on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 2
 
 
 def main(url: str = URL) -> int:
-    """Exit code. A proxy that the environment names is not asked: the server is in here."""
+    """Ask the local server, ignoring proxies that the environment names, and return the exit code."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=TIMEOUT_S):

@@ -1,9 +1,9 @@
-"""Fills the folder of an image: the runner, one interpreter, the server's packages and the bundles, and nothing else.
+"""Fill the folder of a container image with the runner, one interpreter, the server's packages and the bundles.
 
     python -m deploy.root FOLDER --interpreter NAME BUNDLE…
 
-The Dockerfile calls this too, so what is measured without a container engine is what an image holds. Wheels come from
-`deploy/requirements`, which names exact versions and digests. Sizes are printed in MB of 10⁶ bytes.
+The Dockerfile calls this module as well, so the sizes that it prints without a container engine are those of the image.
+The files in `deploy/requirements` name the exact version and digest of every wheel. Sizes are in MB of 10⁶ bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from edgekit.device import pyz
 
 REQUIREMENTS = Path(__file__).parent / "requirements"
 TARGETS = {"ai-edge-litert": ("tflite",), "openvino": ("openvino", "onnx"), "onnxruntime": ("onnx",)}
-"""Interpreter → the targets whose bundles it runs, as the runner's backends say; to ask them would need numpy."""
+"""Interpreter → the targets whose bundles it runs. The runner's backends know this too, but need NumPy."""
 ALWAYS = ("numpy", "serve")
 EXTRA = ("pillow", "tokenizers")
 RUNNER = "edgerun.pyz"
@@ -33,9 +33,9 @@ CHECK = Path(__file__).parent / "healthcheck.py"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """SystemExit with a message for a bundle, a folder or a package that will not do."""
+    """Parse the arguments, fill the folder and print its sizes; SystemExit with a message if that is not possible."""
     parser = argparse.ArgumentParser("python -m deploy.root", description="Fill the folder of an image.")
-    parser.add_argument("folder", type=Path, help="where to; must not be there yet")
+    parser.add_argument("folder", type=Path, help="the folder to fill; must not exist yet")
     parser.add_argument("bundles", type=Path, nargs="+", metavar="BUNDLE", help="a .edge.zip, or a folder of them")
     parser.add_argument("--interpreter", required=True, choices=list(TARGETS))
     parser.add_argument(
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     if options.folder.exists():
-        _fail(f"{options.folder} is there already; name a new folder, or remove it")
+        _fail(f"{options.folder} exists already; name a new folder, or remove it")
     bundles = list(_bundles(options.bundles, options.interpreter))
     try:
         fill(options.folder, [*ALWAYS, options.interpreter, *options.extra], bundles)
@@ -63,24 +63,24 @@ def _fail(message: str) -> NoReturn:
     sys.exit(f"deploy.root: {message}")
 
 
-def _bundles(given: Sequence[Path], interpreter: str) -> Iterator[Path]:
-    """Each bundle that is named; of a folder those that the interpreter runs, by name."""
-    for path in given:
+def _bundles(paths: Sequence[Path], interpreter: str) -> Iterator[Path]:
+    """Yield the named bundles, and from each named folder the bundles that the interpreter can run, sorted by name."""
+    for path in paths:
         if path.is_dir():
-            there = sorted(path.glob("*.edge.zip"))
-            found = [bundle for bundle in there if _target(bundle) in ("", *TARGETS[interpreter])]
-            if not found:
-                others = f"of {len(there)} .edge.zip none is for {' or '.join(TARGETS[interpreter])}"
-                _fail(f"{path}: {others if there else 'it holds no .edge.zip'}; name one that {interpreter} runs")
-            yield from found
+            bundles = sorted(path.glob("*.edge.zip"))
+            usable = [bundle for bundle in bundles if _target(bundle) in ("", *TARGETS[interpreter])]
+            if not usable:
+                problem = f"none of its {len(bundles)} .edge.zip files is for {' or '.join(TARGETS[interpreter])}"
+                _fail(f"{path}: {problem if bundles else 'no .edge.zip in it'}; name a bundle that {interpreter} runs")
+            yield from usable
         elif path.is_file():
             yield path
         else:
-            _fail(f"{path} is not there; name a bundle, or a folder that holds some")
+            _fail(f"{path} does not exist; name a bundle, or a folder with bundles")
 
 
 def _target(bundle: Path) -> str:
-    """What the manifest says; nothing where it cannot be read, which the selftest puts better."""
+    """Return the target in the manifest, or "" if it cannot be read: the self-test then gives the better message."""
     try:
         with zipfile.ZipFile(bundle) as archive:
             return str(json.loads(archive.read("manifest.json"))["target"])
@@ -89,7 +89,7 @@ def _target(bundle: Path) -> str:
 
 
 def fill(folder: Path, parts: Sequence[str], bundles: Sequence[Path]) -> None:
-    """Install, leave out what no start needs, compile, and ask every bundle its golden vectors."""
+    """Install the parts, remove what the server does not need, compile the rest, and self-test every bundle."""
     packages = folder / "packages"
     install(packages, parts)
     for part in parts:
@@ -100,27 +100,30 @@ def fill(folder: Path, parts: Sequence[str], bundles: Sequence[Path]) -> None:
     (folder / "bundles").mkdir()
     for bundle in bundles:
         shutil.copy(bundle, folder / "bundles")
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # a layer may change the times of files
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH  # because layers of an image may change modification times
     if not compileall.compile_dir(packages, maxlevels=99, quiet=1, invalidation_mode=mode):
-        _fail(f"{packages} holds Python that does not compile; the lines above say where")
+        _fail(f"some Python files in {packages} do not compile; the lines above name them")
     for path in (folder, *folder.rglob("*")):
         path.chmod((path.stat().st_mode | (0o555 if path.is_dir() else 0o444)) & ~0o022)
     for bundle in sorted((folder / "bundles").iterdir()):
-        prove(folder, bundle)
+        selftest(folder, bundle)
 
 
 def install(packages: Path, parts: Sequence[str]) -> None:
-    """The wheels of these parts, by digest; `--no-deps`, for the files of requirements name all that is needed."""
+    """Install the wheels of these parts, checking their digests.
+
+    `--no-deps` is safe because the requirements files name every package that is needed.
+    """
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "install"]
     wheels = ["--target", str(packages), "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"]
     files = [word for part in parts for word in ("--requirement", str(REQUIREMENTS / f"{part}.txt"))]
     done = subprocess.run([*pip, *wheels, *files], check=False)
     if done.returncode:
-        _fail(f"pip ended with code {done.returncode}; its message stands above")
+        _fail(f"pip ended with code {done.returncode}; see its message above")
 
 
 def remove(packages: Path, patterns: Sequence[str]) -> None:
-    """Files and folders that match; a pattern may match nothing, for wheels differ between processors."""
+    """Remove matching files and folders. A pattern may match nothing, because wheels differ between processors."""
     for pattern in patterns:
         for path in sorted(packages.glob(pattern)):
             if path.is_dir():
@@ -129,8 +132,8 @@ def remove(packages: Path, patterns: Sequence[str]) -> None:
                 path.unlink()
 
 
-def prove(folder: Path, bundle: Path) -> None:
-    """The golden vectors, with what the folder holds alone."""
+def selftest(folder: Path, bundle: Path) -> None:
+    """Run the self-test of a bundle with nothing but the contents of the folder."""
     command = [sys.executable, "-S", "-B", str(folder / RUNNER), "selftest", str(bundle)]
     environment = {"PYTHONPATH": str((folder / "packages").resolve())}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -139,25 +142,25 @@ def prove(folder: Path, bundle: Path) -> None:
 
 
 def sizes(folder: Path) -> list[tuple[str, int]]:
-    """(distribution or other part, bytes), largest first, then the sum."""
+    """Return (distribution or other part, bytes) of all parts, the largest first, and their sum at the end."""
     packages = folder / "packages"
     owners = {entry: name for name, entries in _owned(packages) for entry in entries}
-    found: dict[str, int] = {}
+    bytes_of: dict[str, int] = {}
     for path in (path for path in folder.rglob("*") if path.is_file()):
         inside = path.relative_to(folder).parts
         part = owners[_entry(inside[1:])] if inside[0] == "packages" else inside[0]
-        found[part] = found.get(part, 0) + path.stat().st_size
-    rows = sorted(found.items(), key=lambda row: -row[1])
-    return [*rows, ("in total", sum(found.values()))]
+        bytes_of[part] = bytes_of.get(part, 0) + path.stat().st_size
+    rows = sorted(bytes_of.items(), key=lambda row: -row[1])
+    return [*rows, ("in total", sum(bytes_of.values()))]
 
 
 def _entry(inside: tuple[str, ...]) -> str:
-    """The first part of a path below `packages`; compiled code of a module at the top stands with it."""
+    """Return the first part of a path below `packages`; for the compiled code of a top-level module, that module."""
     return f"{inside[1].partition('.')[0]}.py" if inside[0] == "__pycache__" else inside[0]
 
 
 def _owned(packages: Path) -> Iterator[tuple[str, set[str]]]:
-    """Each distribution, and what it has put at the top of the folder."""
+    """Yield each distribution with the entries that it has in the top level of the folder."""
     for record in sorted(packages.glob("*.dist-info/RECORD")):
         name = record.parent.name.removesuffix(".dist-info").replace("-", " ")
         yield name, {line.partition("/")[0].partition(",")[0] for line in record.read_text().splitlines()}

@@ -205,7 +205,7 @@ def test_the_sizes_are_those_of_the_files(built: Built) -> None:
 def test_a_bundle_of_another_target_is_refused(built: Built, bundles: dict[str, Path]) -> None:
     other = bundles["tflite" if built.interpreter != "ai-edge-litert" else "openvino"]
     with pytest.raises(SystemExit, match=f"{other.name} does not pass its selftest in "):
-        script.prove(built.folder, other)
+        script.selftest(built.folder, other)
 
 
 def test_memory_is_never_written_and_executed_but_by_openvino(built: Built) -> None:
@@ -291,10 +291,13 @@ def test_nothing_is_left_of_a_folder_that_failed(tmp_path: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["there", "there/x.edge.zip"], "there is there already; name a new folder"),
-        (["new", "there"], "there: it holds no .edge.zip; name one that openvino runs"),
-        (["new", "others"], "others: of 2 .edge.zip none is for openvino or onnx; name one that openvino runs"),
-        (["new", "nowhere.edge.zip"], "nowhere.edge.zip is not there"),
+        (["there", "there/x.edge.zip"], "there exists already; name a new folder"),
+        (["new", "there"], "there: no .edge.zip in it; name a bundle that openvino runs"),
+        (
+            ["new", "others"],
+            "others: none of its 2 .edge.zip files is for openvino or onnx; name a bundle",
+        ),
+        (["new", "nowhere.edge.zip"], "nowhere.edge.zip does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_made(
