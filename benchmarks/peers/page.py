@@ -1,6 +1,7 @@
-"""The page of peers, out of a run that measured their files as rivals: `python -m benchmarks.peers.page RUN`.
+"""Write docs/results/peers.md: `python -m benchmarks.peers.page RUN`.
 
-It holds each peer's file beside the run's own, out of the finished benchmark: figures, intervals, and which is ahead.
+The run has measured the files of other toolkits in the same rounds as its own. The page compares each of them with the
+run's winner and with the same network as edgekit quantizes it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,7 @@ from edgekit.stages.benchmark.timings import Timings
 
 PAGE = ROOT / "docs" / "results" / "peers.md"
 TARGETS = {"tflite": "TFLite", "openvino": "OpenVINO", "onnx": "ONNX Runtime"}
-HEADER = (
-    "file", "how", "validation", "test", "bytes", "p50", "took", "p50 / winner's", "p50 / same network's",
-    "ahead of the winner in",
-)  # fmt: skip
+HEADER = ("file", "how", "test", "bytes", "p50", "p50 / winner's", "p50 / same network's")
 SUFFIXES = {".tflite": "tflite", ".xml": "openvino", ".onnx": "onnx"}
 OPENINGS = re.compile(r"each opened anew (?:\d+ to )?(\d+) times")
 
@@ -46,7 +44,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Beside:
-    """A peer's file against one of ours: `slower` is its p50 over ours."""
+    """Another toolkit's file compared with one of ours: `slower` is its p50 divided by ours."""
 
     ours: Ours
     gain_pp: float
@@ -55,19 +53,19 @@ class Beside:
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """In which figures the peer's is ahead; in time, if surely so."""
+        """The figures in which the other toolkit's file is ahead; in time, if significantly so."""
         better = {"accuracy": self.gain_pp > 0, "bytes": self.bytes_ratio < 1, "time": self.slower.high < 1}
         return tuple(name for name, holds in better.items() if holds)
 
     @property
     def beats(self) -> bool:
-        """Whether the peer's is at least as accurate on test, and smaller or surely faster."""
+        """Whether the other file is at least as accurate on test, and smaller or significantly faster."""
         return self.gain_pp >= 0 and bool({"bytes", "time"} & set(self.ahead))
 
 
 @dataclass(frozen=True)
 class Theirs:
-    """A peer's file as it was measured in the rounds of the run, and what it is beside ours of its target."""
+    """Another toolkit's file as the run measured it, and its comparison with our files of the same target."""
 
     peer: str
     name: str
@@ -83,7 +81,7 @@ class Theirs:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows by target, what peers said, and how it was measured."""
+    """All rows by target, the records of the toolkits, and the conditions of the measurement."""
 
     ours: dict[str, list[Ours]]
     theirs: dict[str, list[Theirs]]
@@ -93,9 +91,9 @@ class Table:
 
 
 def read(run: Path, peers: Path) -> Table:
-    """The table of a finished run whose rivals were the files that peers.json in the folder `peers` names.
+    """Read the figures of a finished run that measured the files named by peers.json in the folder `peers`.
 
-    NotRun where one of the two is missing, or the run measured other files.
+    Raises NotRun if one of the two is missing, or if the run measured other files.
     """
     path = peers / RECORD
     if not path.is_file():
@@ -125,7 +123,7 @@ def _timings(artifact: artifacts.Artifact) -> Timings:
 
 
 def _ours(artifact: artifacts.Artifact, target: str, timings: Timings) -> list[Ours]:
-    """The target's winner first, if it has one; then the baseline as int8, which is the network that peers got."""
+    """The target's winner, if it has one, then the baseline in int8: the network that other toolkits got."""
     winner, rows = artifact.metrics["winners"].get(target), {}
     for row in artifact.metrics["rows"]:
         plain = (row["model"], row["precision"], row["target"]) == ("baseline", "int8", target)
@@ -157,7 +155,7 @@ def _theirs(
 
 
 def main() -> int:
-    """Write the page; exit code 1 and a line where there is nothing to write it from."""
+    """Write the page, or print why there is nothing to write it from and return 1."""
     arguments = parser(__doc__, "python -m benchmarks.peers.page")
     arguments.add_argument("run", type=Path, help="folder of the finished run, as artifacts/cifar10")
     arguments.add_argument("--peers", type=Path, help="folder of its peers.json (default: build/peers/NAME of the run)")
@@ -175,27 +173,35 @@ def main() -> int:
 def text(found: Table, run: str) -> str:
     """The whole page."""
     parts = [
-        _head(found, run),
+        _head(run),
         _short(found),
         *(_target(found, each) for each in TARGETS),
         _failures(found),
         _how(found),
+        _conditions(found),
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
-def _head(found: Table, run: str) -> str:
-    seen = found.conditions
+def _head(run: str) -> str:
     return f"""
-# Peers, side by side
+# Compared with other toolkits
+
+**Question.** Does another toolkit make a better file of the same trained network?
 
 The trained float baseline of the run `{run}` went through other toolkits, each in an environment of its own.
-Their files were rivals in the rounds of that run, between its own files.
-`python -m benchmarks.peers` makes the files, and `python -m benchmarks.peers.page` writes this page.
+All used the samples that edgekit calibrates with, and their files were timed in the same rounds as the run's own.
+None of these toolkits distils or prunes: they compress the network as it is.
+So each file is compared with two of ours: the winner of its target, and the same network as edgekit quantizes it.
+"""
 
-All got the samples that edgekit calibrates with, and nothing else of edgekit.
-None of them distils or prunes: they compress the network as it is.
-So each file is held against two of ours: the winner of its target, and the same network as edgekit quantizes it.
+
+def _conditions(found: Table) -> str:
+    seen = found.conditions
+    return f"""
+## Conditions, and how to run it again
+
+`python -m benchmarks.peers` makes the files, and `python -m benchmarks.peers.page` writes this page.
 
 | condition | |
 |---|---|
@@ -203,7 +209,7 @@ So each file is held against two of ours: the winner of its target, and the same
 | threads | {seen["threads"]} |
 | protocol | {seen["protocol"]} |
 | intervals | {100 * found.confidence:g} % |
-| disturbed by | {"; ".join(seen["disturbed"]) or "nothing that was seen"} |
+| noise | {"; ".join(seen["disturbed"]) or "none observed"} |
 """
 
 
@@ -212,16 +218,16 @@ def _short(found: Table) -> str:
     for target, said in TARGETS.items():
         count = len(found.theirs[target])
         for ours in found.ours[target] if count else []:
-            ahead = ", ".join(f"`{row.name}`" for row in found.theirs[target] if _to(row, ours).beats)
+            better = [row for row in found.theirs[target] if _to(row, ours).beats]
             what = "the winner" if ours.wins else "the same network"
-            rows.append([said, f"{what}, `{ours.name}`", str(count), ahead or "none"])
+            names = ", ".join(f"`{row.name}`" for row in better) or "none"
+            rows.append([said, f"{what}, `{ours.name}`", str(count), names, _span([_to(row, ours) for row in better])])
         if not count or not any(ours.wins for ours in found.ours[target]):
-            rows.append([said, "the winner", str(count), "–" if count == 0 else "no file of ours is within the budget"])
-    header = ("target", "against", "files of peers", "those that beat it")
+            why = "–" if count == 0 else "none of our files is within the budget"
+            rows.append([said, "the winner", str(count), why, "–"])
+    header = ("target", "compared with", "files", "better ones", "their p50 / ours")
     return f"""
-## Who is ahead
-
-A peer's file beats ours if it is no less accurate on test, and smaller or surely faster.
+A file is better if it is no less accurate on test, and smaller or significantly faster.
 
 {markdown(header, rows, words=(0, 1, 3))}
 """
@@ -233,24 +239,22 @@ def _target(found: Table, target: str) -> str:
         return ""
     rows = [_our_row(row) for row in ours]
     rows += [_their_row(row) for row in sorted(theirs, key=lambda row: (-row.accuracy_test, row.p50.p50_ms))]
-    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, words=(0, 1, 9))}"
+    return f"## {TARGETS[target]}\n\n{markdown(HEADER, rows, words=(0, 1))}"
 
 
 def _our_row(row: Ours) -> list[str]:
     how = "edgekit's winner" if row.wins else "edgekit's post-training int8 of the same network"
-    return [f"**`{row.name}`**", how, *_figures(row), "", "", "", ""]
+    return [f"**`{row.name}`**", how, *_figures(row), "", ""]
 
 
 def _their_row(row: Theirs) -> list[str]:
     winner = next((each for each in row.beside if each.ours.wins), None)
     same = next((each for each in row.beside if each.ours.name.startswith("baseline-")), None)
-    ahead = "" if winner is None else ", ".join(winner.ahead) or "nothing"
-    return [f"`{row.name}`", row.how, *_figures(row), f"{row.seconds:,.1f} s", _slower(winner), _slower(same), ahead]
+    return [f"`{row.name}`", row.how, *_figures(row), _slower(winner), _slower(same)]
 
 
 def _figures(row: Ours | Theirs) -> list[str]:
-    accuracies = [f"{100 * value:.2f} %" for value in (row.accuracy_validation, row.accuracy_test)]
-    return [*accuracies, f"{row.bytes:,}", _p50(row.p50)]
+    return [f"{100 * row.accuracy_test:.2f} %", f"{row.bytes:,}", f"{_three(1000 * row.p50.p50_ms)} µs"]
 
 
 def _failures(found: Table) -> str:
@@ -261,7 +265,7 @@ def _failures(found: Table) -> str:
     ]
     if not rows:
         return ""
-    header = ("peer", "file", "how", "why")
+    header = ("toolkit", "file", "how", "why")
     return f"## What could not be made or run\n\n{markdown(header, rows, words=range(4))}"
 
 
@@ -270,12 +274,11 @@ def _how(found: Table) -> str:
         [name, told["what"], ", ".join(f"`{each}`" for each in told["packages"]), f"{told['seconds']:,.0f} s"]
         for name, told in sorted(found.peers.items())
     ]
-    header = ("peer", "what", "installed", "took in all")
+    header = ("toolkit", "what", "installed", "time")
     return f"""
-## How each was run
+## How each toolkit was run
 
-What a file took is the time of the call that made it. A file that a search found took the whole search.
-The peer's time in all has its imports too.
+The time is of all calls together, with the imports.
 
 {markdown(header, rows, words=(0, 1, 2))}
 """
@@ -285,16 +288,17 @@ def _to(row: Theirs, ours: Ours) -> Beside:
     return next(each for each in row.beside if each.ours == ours)
 
 
+def _span(compared: list[Beside]) -> str:
+    """The lowest and the highest ratio of p50."""
+    ratios = [each.slower.ratio for each in compared]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "–"
+
+
 def _slower(beside: Beside | None) -> str:
     if beside is None:
         return ""
     found = beside.slower
     return f"{found.ratio:.2f} ({found.low:.2f}–{found.high:.2f})"
-
-
-def _p50(found: Median) -> str:
-    value, low, high = (_three(1000 * value) for value in (found.p50_ms, found.low_ms, found.high_ms))
-    return f"{value} µs ({low}–{high})"
 
 
 def _three(value: float) -> str:

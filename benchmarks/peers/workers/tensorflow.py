@@ -52,8 +52,8 @@ def work(to: Given) -> list[dict[str, Any]]:
 
     return [
         given.made(to, "tensorflow-dynamic.tflite", "dynamic range", dynamic),
-        given.made(to, "tensorflow-int8.tflite", "int8, both ends float", int8),
-        given.made(to, "tensorflow-full-int8.tflite", "int8, both ends too", full_int8),
+        given.made(to, "tensorflow-int8.tflite", "int8, float inputs and outputs", int8),
+        given.made(to, "tensorflow-full-int8.tflite", "int8, inputs and outputs too", full_int8),
     ]
 
 
