@@ -101,7 +101,7 @@ QUICK = {
     f"edgerun predict {INFO} pictures/ --keep kept/ --keep-per-day 50",
     "edgekit compare reports/march.json reports/september.json",
     "edgekit field report reports/",
-    "edgekit field pack kept/ doubtful.npz",
+    "edgekit field pack kept/ uncertain.npz",
     f"edgerun predict {INFO} pictures/ --watch",
     f"edgekit load {INFO} --scenario single_stream --seconds 2 --json",
     "edgekit bundle pretrainedResnet_quant.tflite "
@@ -285,8 +285,8 @@ ELSEWHERE = {
     "socat -u /dev/ttyACM0,b115200,raw - | edgerun predict worn-onnx-1.0.0.edge.zip --stream csv --hop 16": (
         "needs a board; tests/runner/streaming/test_predict_stream.py pipes lines in"
     ),
-    "edgekit field pack kept/ doubtful.npz --labels doubtful.csv --with digits.npz --force": LABELS,
-    "edgekit init better --data doubtful.npz": LABELS,
+    "edgekit field pack kept/ uncertain.npz --labels uncertain.csv --with digits.npz --force": LABELS,
+    "edgekit init better --data uncertain.npz": LABELS,
     "edgekit init camera --data camera.npz": SEVERAL_WALK,
     "edgekit run camera.yaml": SEVERAL_WALK,
     "python edgerun.pyz predict camera-tflite-1.0.0.edge.zip one.npz": (
