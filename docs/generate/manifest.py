@@ -1,6 +1,6 @@
-"""The fields of a bundle's manifest, and the steps that stand in it.
+"""The fields of a bundle's manifest, and the steps that it lists.
 
-The code checks these by hand-written rules that cannot be turned into text, so the words stand here.
+The code checks these by hand-written rules that cannot be turned into text, so their descriptions are written here.
 `tests/docs/test_reference.py` fails on a field or an option that is missing here, that is not in the code, or of which
 a value outside the stated range is accepted.
 """
@@ -28,7 +28,7 @@ def _one_of(words: object) -> str:
 
 
 MANIFEST: Words = {
-    "format": (f"`{FORMAT}`", "Number of this format. A reader refuses every other number."),
+    "format": (f"`{FORMAT}`", "Number of this format. A reader refuses any other."),
     "name": ("text", "Name of the bundle: letters, digits, `.`, `_` and `-`, the first a letter or a digit."),
     "version": ("text", "Version of the bundle, spelled like `name`."),
     "target": (_one_of(rules.TARGETS), "The kind of the model files."),
@@ -36,80 +36,83 @@ MANIFEST: Words = {
     "task": (_one_of(rules.TASKS), "What the outputs mean."),
     "raw": ("object", "What one sample looks like before preprocessing."),
     "preprocess": ("list of objects", "Steps from a raw sample to the model's input, in order."),
-    "inputs": ("list of objects", "The model's inputs besides its states; several only of the kind `tensors`."),
+    "inputs": (
+        "list of objects",
+        "The model's inputs, without its states. Only samples of the kind `tensors` have several.",
+    ),
     "outputs": (
         "list of objects",
-        "The model's outputs besides its states, by their names, else in the file's order.",
+        "The model's outputs, without its states. A reader finds them by name, otherwise in the order of the file.",
     ),
     "activation": (_one_of(rules.ACTIVATIONS), "What the reader applies to the outputs to get probabilities."),
-    "labels": ("list of text", "Names of the outputs, in their order; empty for the task `raw`."),
+    "labels": ("list of text", "Names of the outputs, in their order. Empty for the task `raw`."),
     "threshold": (
         "number ≥ 0",
-        "Mean squared error above which a sample is an anomaly. Only manifests of the task `anomaly` have this key.",
+        "Mean squared error above which a sample is an anomaly. Only for the task `anomaly`.",
     ),
     "boxes": (
         "object",
-        "Which boxes are answers. Only manifests of the task `detection` have this key.",
+        "Which boxes are answers. Only for the task `detection`.",
     ),
     "smoothing": (
         "object",
-        "How answers to a stream are smoothed over time: `method` and its options. Absent where they are not.",
+        "How the answers to a stream are smoothed: `method` and its options. Absent if they are not.",
     ),
     "states": (
         "list of objects",
-        "What the model remembers from one sample of a stream to the next. Absent where it remembers nothing.",
+        "What the model keeps from one sample of a stream to the next. Absent if it keeps nothing.",
     ),
     "reference": (
         "text",
-        "Member that says what the samples of validation looked like. Absent in bundles that do not say it.",
+        "Member that describes the validation samples. Absent if the bundle has none.",
     ),
-    "model_files": ("list of text", "Members that hold the model; an `.xml` of OpenVINO has its `.bin` beside it."),
+    "model_files": ("list of text", "Members that hold the model. An OpenVINO model is an `.xml` and a `.bin`."),
     "golden": ("object", "Recorded inputs, and the outputs that the model gave for them."),
     "members": (
         "object",
         'By name, every other member of the archive: {"bytes": its size, "sha256": 64 lowercase hex digits}.',
     ),
-    "architectures": ("list of text", "Machines, as `uname -m` names them, that the bundle is for; empty: all."),
-    "requirements": ("list of text", "Python packages that the device needs, one pip requirement each."),
-    "budget": ("object", "The limits that the variant had to meet. For people; a reader needs nothing of it."),
-    "verdict": ("object", "How it met them. For people; a reader needs nothing of it."),
-    "provenance": ("object", "What `edgekit reproduce` makes the bundle from. A reader needs nothing of it."),
+    "architectures": ("list of text", "Machines that the bundle is for, as `uname -m` names them. Empty: all."),
+    "requirements": ("list of text", "Python packages that the device needs, as pip requirements."),
+    "budget": ("object", "The limits that the variant had to meet, for people. A reader ignores it."),
+    "verdict": ("object", "How it met them, for people. A reader ignores it."),
+    "provenance": ("object", "What `edgekit reproduce` makes the bundle from. A reader ignores it."),
 }
 RAW: Words = {
     "kind": (_one_of(rules.KINDS), "What a sample is."),
     "shape": (
         "list of whole numbers > 0",
         "`image`: height, width, channels (1 or 3). `vector`: features. `audio`: samples. `window`: time, channels. "
-        "`text`: tokens. `tensors`: all their numbers together.",
+        "`text`: tokens. `tensors`: the numbers of all tensors together.",
     ),
     "dtype": (_one_of(steps.RAW_DTYPES), "Type of its numbers."),
     "range": (
         "`null` or [lowest, highest]",
-        "Values that a float32 sample may have, and of a text the lowest and highest token id; others are refused.",
+        "Values that a float32 sample may have, or the lowest and highest token id of a text. Others are refused.",
     ),
-    "sample_rate_hz": ("`null` or whole number > 0", "Samples per second; only `audio` has them."),
+    "sample_rate_hz": ("`null` or whole number > 0", "Samples per second. Only for `audio`."),
     "columns": (
         "list of text",
-        "Names of a window's channels, or a vector's features. The key is absent where they have none.",
+        "Names of a window's channels or a vector's features. Absent if they have no names.",
     ),
     "input_path": ("list of objects", "Steps from a file to a raw sample, in order."),
     "tensors": (
         "list of objects",
-        "The tensors of a sample, in the order of `inputs`. Only the kind `tensors` has this key.",
+        "The tensors of a sample, in the order of `inputs`. Only for the kind `tensors`.",
     ),
 }
 RAW_TENSOR: Words = {
-    "name": ("text", "Name of the tensor, by which files and programs give it."),
+    "name": ("text", "Name of the tensor in files and programs."),
     "shape": ("list of whole numbers > 0", "Shape of the model's input, without its batch."),
-    "dtype": (_one_of(input_vector.DTYPES), "`float32` takes floats, any other takes whole numbers."),
+    "dtype": (_one_of(input_vector.DTYPES), "`float32` takes floats, every other type whole numbers."),
     "range": (
         "`null` or [lowest, highest]",
-        "Values that the tensor may have; others are refused. Whole numbers always have a range.",
+        "Values that the tensor may have. Others are refused. Whole numbers always have a range.",
     ),
 }
 TENSOR: Words = {
     "name": ("text", "Name of the tensor in the model."),
-    "shape": ("list of whole numbers > 0", "Its shape. The first number is the batch, always 1."),
+    "shape": ("list of whole numbers > 0", "Its shape. The first number is the batch, which is always 1."),
     "dtype": (_one_of(rules.TENSOR_DTYPES), "Type of its numbers, as the model stores them."),
     "layout": (
         _one_of(rules.LAYOUTS),
@@ -121,21 +124,24 @@ STATE: Words = {
     "shape": ("list of whole numbers > 0", "Shape of both its tensors, as the model has them."),
     "dtype": (_one_of(rules.STATE_DTYPES), "Type of their numbers."),
     "input": ("text", "Name of the tensor that takes the state."),
-    "output": ("text", "Name of the tensor that gives the next one."),
+    "output": ("text", "Name of the tensor that gives the next state."),
 }
 GOLDEN: Words = {
     "inputs": ("text", "Member with the raw samples: an `.npy` array of shape (n, *raw shape)."),
     "outputs": (
         "text",
-        "Member with the joined outputs: an `.npy` array (n, …), without their batch.",
+        "Member with the joined outputs without their batch: an `.npy` array of shape (n, …).",
     ),
     "atol": ("number ≥ 0", "Largest allowed difference of an output."),
-    "top1": ("`true` or `false`", "Whether the largest output must stand in the same place too."),
+    "top1": ("`true` or `false`", "Whether the largest output must also be in the same place."),
 }
 BOXES: Words = {
-    "least_probability": ("number between 0 and 1", "Boxes with a lower probability are no answers."),
-    "overlap": ("number between 0 and 1", "Of two boxes of a class that overlap by more, the lesser one goes."),
-    "most": ("whole number > 0", "How many boxes an answer has at most."),
+    "least_probability": ("number between 0 and 1", "Boxes with a lower probability are not answers."),
+    "overlap": (
+        "number between 0 and 1",
+        "Of two boxes of a class that overlap by more, the less probable one is dropped.",
+    ),
+    "most": ("whole number > 0", "Largest number of boxes in an answer."),
 }
 STEPS: Mapping[str, Words] = {
     "resize": {
@@ -160,17 +166,20 @@ STEPS: Mapping[str, Words] = {
     },
 }
 SMOOTHING: Mapping[str, Words] = {
-    "majority": {"windows": ("whole number, 1 to 1,000", "How many windows vote.")},
-    "mean": {"windows": ("whole number, 1 to 1,000", "How many windows the mean is of.")},
+    "majority": {"windows": ("whole number, 1 to 1,000", "Number of windows that vote.")},
+    "mean": {"windows": ("whole number, 1 to 1,000", "Number of windows in the mean.")},
     "hysteresis": {
-        "enter": ("number > 0, at most 1 but for `anomaly`", "From where on something is said."),
-        "leave": ("number > 0, at most `enter`", "Below which it is not said any more."),
+        "enter": ("number > 0, at most 1 but for `anomaly`", "From which value on a label is given."),
+        "leave": ("number > 0, at most `enter`", "Below which value it is no longer given."),
     },
 }
 INPUT_PATH: Mapping[str, Words] = {
     "read_array": {
-        "dtypes": ("list of text", "Types that an `.npy` array may have; each becomes that of the sample."),
-        "shape": ("list of whole numbers", "Shape of the array, or that without the last axis of a grey image."),
+        "dtypes": ("list of text", "Types that an `.npy` array may have. Each is converted to that of the sample."),
+        "shape": (
+            "list of whole numbers",
+            "Shape of the array: that of the sample, or of a grey image without its last axis.",
+        ),
     },
     "decode_picture": {
         "orientation": (_one_of(("apply", "ignore")), "Whether the EXIF orientation turns the picture."),
@@ -181,7 +190,7 @@ INPUT_PATH: Mapping[str, Words] = {
         "width": ("whole number > 0", "Width of the sample, pixels."),
         "fit": (
             _one_of(("stretch", "crop", "letterbox")),
-            "Stretch to the size; first crop to its proportions at the centre; or keep all of it, between black bars.",
+            "Stretch to the size; crop at the centre to its proportions first; or keep everything, between black bars.",
         ),
     },
     "decode_wav": {},
@@ -192,20 +201,23 @@ INPUT_PATH: Mapping[str, Words] = {
     "windows": {
         "length": ("whole number > 0", "Length of a window, samples or rows."),
         "stride": ("whole number > 0", "From the start of a window to the start of the next."),
-        "fill": (_one_of(("silence", "none")), "Whether silence fills up the last window of a sound."),
+        "fill": (_one_of(("silence", "none")), "Whether the last window of a sound is padded with silence."),
     },
     "decode_text": {},
     "decode_text_table": {
-        "delimiter": (_one_of(input_path.DELIMITERS), "What parts the cells."),
+        "delimiter": (_one_of(input_path.DELIMITERS), "What separates the cells."),
         "header": ("true or false", "Whether the first row names the columns."),
-        "column": ("text, or whole number > 0", "Column of the texts: its name in the header, or its number from 1."),
+        "column": (
+            "text, or whole number > 0",
+            "Column of the texts: its name in the header, or its number, counted from 1.",
+        ),
     },
     "read_tensors": {},
     "tokenize": {
         "vocabulary": ("text", "Member with the vocabulary, a `tokenizer.json`."),
-        "length": ("whole number > 0", "Token ids of a sample."),
-        "pad_id": ("whole number ≥ 0", "Id that fills up a shorter text."),
-        "too_long": (_one_of(("cut", "refuse")), "Whether the last tokens of a longer text are cut, or it is refused."),
+        "length": ("whole number > 0", "Number of token ids in a sample."),
+        "pad_id": ("whole number ≥ 0", "Id with which a shorter text is padded."),
+        "too_long": (_one_of(("cut", "refuse")), "Whether a longer text is cut at its end, or refused."),
     },
 }
 WITHOUT_OPTIONS = {
@@ -213,7 +225,7 @@ WITHOUT_OPTIONS = {
     "mix_channels": "Average the channels of a sound.",
     "decode_csv": "Read the columns named in `raw.columns` of a CSV file with a header, as float32.",
     "rows": "Take each row of a table as a raw sample.",
-    "decode_text": "Read a file as text in UTF-8, without a byte order mark.",
+    "decode_text": "Read a file as text in UTF-8, without its byte order mark.",
     "read_tensors": "Read the tensors of an `.npz` file by their names.",
 }
 TABLES: Mapping[str, tuple[Words, type]] = {
