@@ -15,7 +15,7 @@ from edgekit.runner import errors as runner_errors
 HEADER = ("exit code", "meaning", "exception")
 DONE = "The command did what was asked."
 INTERRUPTED = "Ctrl-C stopped the command."
-BROKEN_PIPE = "The program that read the output has ended, as `head` does."
+BROKEN_PIPE = "The program that read the output closed it, as `head` does."
 SIGNALS = {
     "edgekit": {
         exit_codes.INTERRUPTED: f"{INTERRUPTED} Finished stages are kept.",
@@ -25,13 +25,13 @@ SIGNALS = {
     "edgerun": {
         runner.INTERRUPTED: INTERRUPTED,
         runner.BROKEN_PIPE: BROKEN_PIPE,
-        runner.TERMINATED: "SIGTERM stopped `predict`. What `--metrics`, `--report` and `--keep` write is written.",
+        runner.TERMINATED: "SIGTERM stopped `predict`. The files of `--metrics`, `--report` and `--keep` are written.",
     },
 }
 PLAIN = {
     "edgekit": {},
     "edgerun": {
-        2: "The command line has a mistake.",
+        2: "The command line is wrong.",
     },
 }
 """Codes that no exception class carries."""
@@ -48,7 +48,7 @@ def edgerun() -> str:
 
 
 def short(program: str) -> str:
-    """The table of `edgekit` or `edgerun` without the exceptions, for pages that show what a script can meet."""
+    """The table of `edgekit` or `edgerun` without the exceptions, for pages about scripts."""
     rows = _rows(program, errors if program == "edgekit" else runner_errors)
     return table(HEADER[:2], [(code(number), rows[number][0]) for number in sorted(rows)])
 

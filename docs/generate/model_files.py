@@ -17,7 +17,7 @@ FILES = {
     "tflite": "TFLite, `.tflite`",
 }
 TEACHER = "teacher only"
-STUDENT_ONLY = "no: its student is, for a file cannot be trained on"
+STUDENT_ONLY = "no: its student can be, because a file cannot be trained further"
 COLUMNS = ("profile", "distill", "prune", "quantize (QAT)", *(f"convert: {target}" for target in TARGETS),
            "benchmark", "bundle")  # fmt: skip
 

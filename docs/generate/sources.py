@@ -26,9 +26,9 @@ WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "text_table": (("text",), "train"),
     "wav_folder": (("audio",), FOLDERS),
     "wav_track": (("audio",), "train"),
-    "webdataset": (("audio", "image", "vector"), "those that its shards are named for: train, validation, test"),
+    "webdataset": (("audio", "image", "vector"), "those named by its shards: train, validation, test"),
 }
-"""By source, what its samples alone tell: their kinds, and splits. The tests of the sources hold these to it."""
+"""By source, the kinds of its samples and its splits. The tests of the sources check them."""
 
 
 def overview() -> str:
@@ -37,7 +37,7 @@ def overview() -> str:
 
 
 def row(name: str) -> tuple[str, ...]:
-    """What is told of one source."""
+    """The row of one source."""
     module = importlib.import_module(module_of_source(name))
     reads = " ".join((module.__doc__ or "").split("\n\n")[0].split())
     served = getattr(module, "TASKS", TASKS)

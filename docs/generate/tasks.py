@@ -15,13 +15,13 @@ HEADER = ("`task`", "labels", "the network gives", "accuracy", "trained by", "so
 
 
 class Words(NamedTuple):
-    """What of a task its code does not say in a table's few words."""
+    """What the table says of a task besides what its code defines."""
 
     labels: str
     gives: str
     trained_by: str
     answers: tuple[str, ...]
-    """Keys of the device's JSON, beside its input and times; `tests/tasks` holds them to what it answers."""
+    """Keys of the device's JSON besides its input and times; `tests/tasks` compares them with its answers."""
 
 
 WORDS: Mapping[Task, Words] = {
@@ -30,8 +30,8 @@ WORDS: Mapping[Task, Words] = {
     "regression": Words("(n,) or (n, values)", "values", "squared error", ("values",)),
     "anomaly": Words(
         "(n,) 0 normal, 1 anomaly",
-        "its input again",
-        "squared error, on normal samples alone",
+        "a reconstruction of its input",
+        "squared error, on normal samples only",
         ("is_anomaly", "score", "threshold", "label"),
     ),
     "detection": Words(
@@ -55,7 +55,7 @@ def overview() -> str:
 
 
 def row(task: Task) -> tuple[str, ...]:
-    """What is told of one task."""
+    """The row of one task."""
     words = WORDS[task]
     served = ", ".join(code(name) for name in source_names() if task in tasks_of(name))
     answers = ", ".join(code(name) for name in words.answers)
