@@ -80,7 +80,7 @@ def test_the_table_of_sources_says_what_a_source_gives(
     assert pools.kind in kinds
     there = [name for name in ("train", "validation", "test") if getattr(pools, name) is not None]
     assert all(name in splits for name in there)
-    assert f"| `{source}` |" in page("sounds-and-windows.md")
+    assert f"| `{source}` |" in page("config.md")
 
 
 def test_the_tasks_of_a_source_are_those_that_it_serves() -> None:
