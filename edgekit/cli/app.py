@@ -92,12 +92,13 @@ app.command()(compare)
 def status(
     run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name below --out.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
+    all_: Annotated[bool, typer.Option("--all", help="Print every variant and every note of the result too.")] = False,
 ) -> None:
     """Show the state of each stage of a run: when it finished, how long it took, and why it is stale."""
     with errors_as_exit_codes():
         from edgekit.cli.status import show
 
-        show(Path(run_) if Path(run_).is_dir() else out / run_)
+        show(Path(run_) if Path(run_).is_dir() else out / run_, all_)
 
 
 app.command()(reproduce)

@@ -45,7 +45,7 @@ def show(plan: Plan, out: Path) -> None:
         "Seed": str(run_.seed),
         "Writes": str(out / run_.name),
     }
-    with watching("preflight checks of data and networks"):
+    with watching("checking data and networks"):
         lines |= preflight.check(plan)
     console.print(table)
     for name, value in lines.items():

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from edgekit.workbook.run import Ended
 
 
-def show_result(ended: Ended, folder: Path) -> None:
-    """The verdict with all its tables if a stage ran; a short summary if the run was finished already."""
-    if ended.anything_done:
-        from rich.console import Console
+def show_result(ended: Ended, folder: Path, verbose: bool = False) -> None:
+    """Print the summary of a run; with `verbose` all tables and notes before it."""
+    from rich.console import Console
 
+    from edgekit.report import summary
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    if verbose:
         from edgekit.report import console as report
 
-        report.show(ended.result, folder, Console(width=None if sys.stdout.isatty() else 140), drawn=ended.drawn)
-        return
-    from edgekit.report import verdict
-
-    for line in verdict.finished_lines(ended.result, folder, drawn=ended.drawn):
-        print(line)
+        report.show(ended.result, folder, console, drawn=ended.drawn)
+        console.print()
+    summary.show(ended.result, folder, console, drawn=ended.drawn)
 
 
 @contextmanager
@@ -97,8 +97,11 @@ def run(
     on: Annotated[
         str | None, typer.Option(metavar="dask://HOST:PORT", help="Run on the workers of this Dask scheduler.")
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print every variant and every note before the summary.")
+    ] = False,
 ) -> None:
-    """Run the plan of one config to completion and print the verdict. Stages that did not change are reused.
+    """Run the plan of one config to completion and print what ships. Stages that did not change are reused.
 
     Several configs run in processes of their own, one at a time or as many as there are workers, and end with a table.
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
@@ -123,7 +126,7 @@ def run(
 
             run_all(plans, out, forced, workers, on, mlflow, urls(cache or []))
         else:
-            _run_one(plans[0], out, forced, mlflow, cache or [], processes, parallel)
+            _run_one(plans[0], out, forced, mlflow, cache or [], processes, parallel, verbose)
 
 
 def _run_one(
@@ -134,6 +137,7 @@ def _run_one(
     cache: list[str],
     processes: int | None,
     parallel: int,
+    verbose: bool,
 ) -> None:
     """One run, and how it ended; leaves with code 3 where the budget is missed."""
     from edgekit.workbook.run import run as run_plan
@@ -148,7 +152,7 @@ def _run_one(
             return
         ended = run_plan(plan, out, force=force, caches=urls(cache))
     folder = out / plan.run.name
-    show_result(ended, folder)
+    show_result(ended, folder, verbose)
     met = ended.result["verdict"]["met"]
     if mlflow is not None:  # a store that has gone away since must not hide that the budget was missed
         from edgekit.report import mlflow as tracking

@@ -14,6 +14,7 @@ from rich.table import Table
 from edgekit.core import progress
 from edgekit.core import terminal_progress as watch
 from edgekit.core.errors import ConfigError
+from edgekit.core.schema.result import Result
 from edgekit.report.result import RESULT, is_current
 from edgekit.workbook import attempts, state
 from edgekit.workbook.plan import Plan, load_plan, make_importable
@@ -26,8 +27,14 @@ STYLE = {
 }  # fmt: skip
 
 
-def show(folder: Path) -> None:
-    """Print the table; ConfigError where `folder` is no run."""
+def show(folder: Path, everything: bool = False) -> None:
+    """Print the table of stages and the result in one line; with `everything` all variants, notes and the summary.
+
+    Raises
+    ------
+    ConfigError
+        There is no run in `folder`.
+    """
     plan = _plan(folder)
     make_importable(plan)
     console = Console(width=None if sys.stdout.isatty() else 140)
@@ -35,15 +42,28 @@ def show(folder: Path) -> None:
     for heading in ("stage", "state", "key", "finished", "seconds", "why"):
         table.add_column(heading, no_wrap=heading != "why", justify="right" if heading == "seconds" else "left")
     at_work, who = attempts.running(folder), attempts.holder(folder)
-    for found in state.examine(plan, folder, state.data_digest(plan, folder)):
-        table.add_row(*_row(found, *_seen(found, folder, at_work, bool(who))))
+    for stage in state.examine(plan, folder, state.data_digest(plan, folder)):
+        table.add_row(*_row(stage, *_seen(stage, folder, at_work, bool(who))))
     console.print(table)
     if who and not at_work:
-        console.print(f"Running: {who}; preflight checks, or between two stages.", highlight=False, soft_wrap=True)
+        console.print(
+            f"Running: {who}; it is checking data and networks, or between two stages.", highlight=False, soft_wrap=True
+        )
     now = progress.read(folder / watch.FILE) if who else None
     if now and now.steps:
         console.print(f"Now: {now}", highlight=False, markup=False, soft_wrap=True)
-    console.print(_result(folder), highlight=False, soft_wrap=True)
+    result = _current_result(folder)
+    if result is not None and everything:
+        from edgekit.report import console as report
+        from edgekit.report import html, summary
+
+        drawn = html.is_drawn(folder)
+        console.print()
+        report.show(result, folder, console, drawn=drawn)
+        console.print()
+        summary.show(result, folder, console, drawn=drawn)
+        return
+    console.print(_result(result, folder), highlight=False, soft_wrap=True)
 
 
 def _plan(folder: Path) -> Plan:
@@ -82,12 +102,21 @@ def _row(found: StageState, seen: str, why: str) -> tuple[str, ...]:
     )
 
 
-def _result(folder: Path) -> str:
+def _current_result(folder: Path) -> Result | None:
+    """result.json, if it is there and says what the artifacts say now."""
     try:
-        result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        result: Result = json.loads((folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return "No result yet."
-    if not is_current(result, folder):
+        return None
+    return result if is_current(result, folder) else None
+
+
+def _result(result: Result | None, folder: Path) -> str:
+    """The result in one line, and where the rest is."""
+    if result is None and (folder / RESULT).is_file():
         return f"{folder / RESULT} and the bundles beside it are of an earlier run."
-    verdict = result["verdict"]
-    return f"Result: {verdict['winner']} wins." if verdict["met"] else "Result: no variant inside the budget."
+    if result is None:
+        return "No result yet."
+    from edgekit.report import summary
+
+    return f"Result: {summary.headline(result)}. For all variants: {summary.all_command(folder)}"

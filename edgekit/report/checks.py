@@ -109,17 +109,20 @@ def decisions_follow(benchmark: Artifact) -> None:
             holds(summary, chosen == min(tie)[1], "this is a fault of edgekit, please report it")
 
 
+NONE_MET = "no variant meets the budget; "
+
+
 def missed_message(nearest: NearestMiss | None, budget: Limits) -> str:
     """The message of a missed budget: the nearest variant, and by how much it missed."""
     if nearest is None:
-        return "no variant inside the budget: there was none to measure; check convert.models and targets"
+        return f"{NONE_MET}there was none to measure: check convert.models and targets"
     over = _over(nearest, budget)
     there = nearest.get("device")
     latency = f"p50 {nearest['p50_ms']:.4g} ms{' on this machine' if there else ''}"
     if there and there["p50_ms"] is not None:
         latency = f"p50 {there['p50_ms']:.4g} ms on {there['host']} ({there['where']})"
     return (
-        f"no variant inside the budget; the nearest miss is {nearest['name']} "
+        f"{NONE_MET}the nearest miss is {nearest['name']} "
         f"({latency}, {nearest['bytes']:,} bytes)"
         f"{', over by ' + ' and '.join(over) if over else ''}: {'; '.join(nearest['reasons'])}. "
         "Widen the budget, prune less, or give the student more epochs"
@@ -171,6 +174,16 @@ def seen_message(found: SeenValidation) -> str:
     role = found.get("role", "baseline")
     called = found["name"] if role == "baseline" else f"the {role} {found['name']}"
     return f"{called} seems to know validation: {rates}, more than chance explains ({test}). {IF_SEEN[role]}"
+
+
+def short_seen_message(seen: SeenValidation) -> str:
+    """The same of a model that knows validation, without the test: for the end of a run."""
+    role = seen.get("role", "baseline")
+    name = seen["name"] if role == "baseline" else f"The {role} {seen['name']}"
+    return (
+        f"{name} was probably trained on validation samples: {seen['accuracy_validation']:.2%} of them right, and "
+        f"{seen['accuracy_test']:.2%} of the test samples. {IF_SEEN[role]}."
+    )
 
 
 def _check(good: bool, found: str, fault: str) -> None:

@@ -94,7 +94,7 @@ def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Differences:
 
 def _about(result: Result, folder: Path) -> str:
     verdict = result["verdict"]
-    outcome = "no variant inside the budget"
+    outcome = "no variant meets the budget"
     if verdict["met"]:
         outcome = f"{verdict['winner']} wins; ships for {', '.join(result['winners'])}"
     when = result["stages"]["benchmark"]["finished"].replace("T", " ").replace("+00:00", " UTC")

@@ -1,4 +1,4 @@
-"""The verdict of a run on the terminal: the table of its variants, and lines around it."""
+"""All of a run on the terminal, for `edgekit run -v` and `edgekit status --all`: every variant, and every note."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
     for target, why in verdict.unmet(result):
         console.print(f"[bold]No bundle for {target}:[/bold] {escape(why)}", soft_wrap=True)
     for line in verdict.lost(result):
-        console.print(f"[bold]Left out:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
+        console.print(f"[bold]Could not be made:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     others = filter(None, map(variants.rival_sentence, result["rivals"]))
     for line in [*others, *decisions.ties(result), *loads.sentences(result), *_seen(result)]:
         console.print(line, soft_wrap=True, highlight=False)
@@ -53,10 +53,12 @@ def show(result: Result, folder: Path, console: Console, *, drawn: bool = False)
     if conditions["disturbed"]:
         where = " on this machine" if "devices" in result else ""
         console.print(
-            f"[bold]Disturbed{where}:[/bold] {'; '.join(conditions['disturbed'])}.", soft_wrap=True, highlight=False
+            f"[bold]Noisy measurement{where}:[/bold] {'; '.join(conditions['disturbed'])}.",
+            soft_wrap=True,
+            highlight=False,
         )
     for line in conditions["stayed_open"]:
-        console.print(f"[bold]Stayed open:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
+        console.print(f"[bold]Not settled:[/bold] {escape(line)}.", soft_wrap=True, highlight=False)
     for line in costs.worth(result["cost"]):
         console.print(escape(line), soft_wrap=True, highlight=False)
     done = [stage for stage in STAGES if stage in result["stages"]]

@@ -95,3 +95,19 @@ def capitalised(text: str) -> str:
 def both_ends(text: str, most: int) -> str:
     """At most so many letters of a text, its middle left out: many names differ only in their last letters."""
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 2 + 1 :]}"
+
+
+def byte_size(value: int) -> str:
+    """Bytes in the unit that suits them: 812 bytes, 9.74 kB, 1.23 MB."""
+    if value < 1000:
+        return f"{value} bytes"
+    return f"{_three(value / 1000)} kB" if value < 999_500 else f"{_three(value / 1e6)} MB"
+
+
+def latency(value_ms: float | None) -> str:
+    """Milliseconds in the unit that suits them: 9.84 µs, 1.25 ms, 2.31 s."""
+    if value_ms is None:
+        return "–"
+    if value_ms < 0.9995:
+        return f"{_three(value_ms * 1000)} µs"
+    return f"{_three(value_ms)} ms" if value_ms < 999.5 else f"{_three(value_ms / 1000)} s"

@@ -71,15 +71,6 @@ def paths(result: Result, folder: Path, *, drawn: bool) -> Iterator[str]:
         yield f"Report     {folder / html.PAGE}"
 
 
-def finished_lines(result: Result, folder: Path, *, drawn: bool = False) -> Iterator[str]:
-    """All lines for a run that was finished already."""
-    yield f"run {result['name']} is finished"
-    yield message(result)
-    yield from (f"No bundle for {target}: {why}" for target, why in unmet(result))
-    yield from (f"Left out: {line}." for line in lost(result))
-    yield from paths(result, folder, drawn=drawn)
-
-
 def _p50(verdict: Met) -> str:
     here = f"{milliseconds(verdict['p50_ms'])} ms"
     there = verdict.get("device")

@@ -175,7 +175,7 @@ class Evaluator:
                                 "out": str(trial.place / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in going
         }  # fmt: skip
-        found = self._each(works, "few epochs")
+        found = self._each(works, "training for a few epochs")
         passed = self._passed([trial for trial, _ in going], found)
         for trial in passed:
             assert trial.size is not None
@@ -198,7 +198,7 @@ class Evaluator:
                                 "targets": self.targets, **self._shared})
             for trial in trials
         }  # fmt: skip
-        found = self._each(works, "trainings")
+        found = self._each(works, "training in full")
         going = self._passed(trials, found)
         rows = {
             trial.number: candidates(found[trial.number]["rows"], self.budget, self._baseline_bytes) for trial in going

@@ -229,7 +229,10 @@ def time_files(
     rivals = {sha256: RivalFile(**each) for sha256, each in beside["files"].items()} if beside else {}
     raw = np.load(beside["raw"], allow_pickle=False) if beside else x
     openers |= {sha256: partial(rival.call, raw, how.threads) for sha256, rival in rivals.items()}
-    with conditions.Watch() as watch, progress.step("measuring", "opening", bench.openings_of(how.rounds)) as shown:
+    with (
+        conditions.Watch() as watch,
+        progress.step("measuring the trials", "opening", bench.openings_of(how.rounds)) as shown,
+    ):
         on_round = progress.both(watch.sample, shown.at)
         growing = bench.growing(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
                                 on_round=on_round, limit_s=how.limit_s)  # fmt: skip

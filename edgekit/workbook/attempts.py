@@ -21,6 +21,9 @@ ERROR_CELL = "papermill-error-cell-tag"
 LETTERS = 200
 """Of an error's message in a table."""
 
+HEADING = "## "
+OPENING = "opening data and models"
+"""What a notebook does before its first section."""
 ENDED = "edgekit_ended"
 """In the metadata of a failed copy: how the run ended it, where the run did that and no cell."""
 
@@ -34,13 +37,13 @@ def running(folder: Path) -> tuple[str, str] | None:
     begun = [stage for stage in STAGES if working_notebook(folder, stage).is_file()] or [whose]
     if begun[0] not in STAGES:
         return None
-    where = _place(working_notebook(folder, begun[0]))
-    return begun[0], f"{where}{_process(run)}"
+    where = _section(working_notebook(folder, begun[0]))
+    return begun[0], "; ".join(filter(None, [where, _process(run)]))
 
 
-def cell(folder: Path, stage: str) -> str:
-    """`cell 3 of 20` of the notebook that is being executed; empty where that cannot be read."""
-    return _place(working_notebook(folder, stage)).removesuffix("; ")
+def section(folder: Path, stage: str) -> str:
+    """What the notebook that is being executed is doing: its section's heading. Empty where that cannot be read."""
+    return _section(working_notebook(folder, stage))
 
 
 def holder(folder: Path) -> str | None:
@@ -91,8 +94,21 @@ def _short(path: Path) -> str:
 
 
 def _place(path: Path) -> str:
-    begun, cells = last_begun(path), list(_code(path))
-    return f"cell {begun} of {cells[-1][0]}; " if begun else ""
+    """`cell 7; `, where a notebook ended that has nobody at work any more."""
+    begun = last_begun(path)
+    return f"cell {begun}; " if begun else ""
+
+
+def _section(path: Path) -> str:
+    """The heading above the last cell that was begun: `Checks`."""
+    begun = last_begun(path)
+    if not begun:
+        return ""
+    heading = ""
+    for cell in _cells(path)[: begun - 1]:
+        lines = "".join(cell["source"]).splitlines() if cell["cell_type"] == "markdown" else []
+        heading = next((line[len(HEADING) :] for line in lines if line.startswith(HEADING)), heading)
+    return heading or OPENING
 
 
 def last_begun(path: Path) -> int:
@@ -110,9 +126,13 @@ def _ended(path: Path) -> str:
 
 def _code(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Code cells with their numbers, counted from 1 among all cells; nothing while the file is half written."""
+    yield from ((number, cell) for number, cell in enumerate(_cells(path), 1) if cell["cell_type"] == "code")
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    """All cells but those that papermill added; none while the file is half written."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
-        return
-    counted = (cell for cell in cells if ERROR_CELL not in cell.get("metadata", {}).get("tags", []))
-    yield from ((number, cell) for number, cell in enumerate(counted, 1) if cell["cell_type"] == "code")
+        return []
+    return [cell for cell in cells if ERROR_CELL not in cell.get("metadata", {}).get("tags", [])]

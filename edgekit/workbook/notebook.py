@@ -46,8 +46,8 @@ class Step:
 
     @property
     def label(self) -> str:
-        """How progress calls it."""
-        return f"{self.number}/{self.of} {self.notebook} {self.stage}"
+        """What progress calls it: `[2/7] distill`."""
+        return f"[{self.number}/{self.of}] {self.stage}"
 
     @property
     def source(self) -> Path:

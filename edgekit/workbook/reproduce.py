@@ -256,7 +256,7 @@ def is_reference_network(name: Any) -> bool:
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:
-    with watching("digest of the data"):
+    with watching("reading the data"):
         found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(

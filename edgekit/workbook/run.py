@@ -74,7 +74,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     shared = RunCaches(caches, say)
     found, data = finished(plan, folder) if not force else (None, None)
     if found is not None:
-        say(f"reused: {_list_of(plan.pipeline[: _last(plan, found)])}; every key is unchanged")
+        say("Nothing has changed since this run finished, so every stage is reused.")
         drawn = _redraw(folder, say)
         shared.give_finished(plan, folder, data.digest if data else None)
         return Ended(found, False, drawn)
@@ -110,7 +110,7 @@ def _to_the_end(
         earlier_bundles.recover(folder, met=False)
         raise
     if moved:
-        say(f"bundle: nothing ships, so the bundles of an earlier run went from bundles/ to {moved}")
+        say(f"Nothing ships, so the bundles of an earlier run were moved to {moved}.")
     with watch.during(f"{RESULT} and {html.PAGE}", quietly=True):
         result = write_result(plan, folder)
         shared.take_page(folder)
@@ -136,7 +136,7 @@ def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None
         return None, None
     last = _last(plan, result)
     remembered = state.remembered_digest(plan, folder)
-    with nullcontext() if remembered.digest else watching("digest of the data"):
+    with nullcontext() if remembered.digest else watching("reading the data"):
         data = state.read_digest(plan, folder, remembered)
     done = all(each.state == "done" for each in islice(state.examine(plan, folder, data.digest), last))
     return result if done else None, data
@@ -175,14 +175,14 @@ def _run_stages(
     from edgekit.workbook import notebook
 
     before = _bytes(plan.path)
-    with watch.during("preflight checks of data and networks", quietly=True):
+    with watch.during("checking data and networks", quietly=True):
         data = shared.read_data(plan, folder, data or state.read_digest(plan, folder))
         if data.digest:
             state.remember_data(plan, folder, data.digest, data.sign)
         states = StageStates(plan, folder, data.digest)
         states.recover_origin()
     shared.take_all(states, force, watch)
-    with watch.during("preflight checks of data and networks", quietly=True):
+    with watch.during("checking data and networks", quietly=True):
         if "benchmark" in force or states.of("benchmark").state != "done":
             preflight.check_deciding(plan, folder, ask=True)
         _preflight(plan, states, force, say)
@@ -192,17 +192,18 @@ def _run_stages(
             raise ConfigError(f"{plan.path}: edited during its run; finished stages are kept, run it again")
         found = states.recovered(step.stage) if step.stage in force else shared.take(states, step.stage, watch)
         if found.state == "done" and step.stage not in force:
-            how = "unchanged after all, reused" if announced else "reused"
+            how = "reused, because its inputs did not change after all" if announced else "reused"
             url = shared.sources.get(step.stage)
             say(f"{step.stage}: {f'taken from {url}' if url else how} (key {_key(found)})")
             shared.give(found.artifact, folder, watch)
             if found.exit_code:
                 return False
             continue
-        say(_reason(found, plan.pipeline[number:], step.stage in force, announced))
+        if reason := _reason(found, plan.pipeline[number:], step.stage in force, announced):
+            say(reason)
         announced = announced or not found.sealed or step.stage in force
         try:
-            with watch.during(step.label, partial(attempts.cell, folder, step.stage)):
+            with watch.during(step.label, partial(attempts.section, folder, step.stage)):
                 notebook.execute(step, folder, partial(states.sealed, step.stage), forced=step.stage in force)
         except BudgetMissed:
             shared.give(states.of(step.stage).artifact, folder, watch)
@@ -245,17 +246,17 @@ def _bytes(path: Path) -> bytes:
 
 
 def _reason(found: StageState, rest: Sequence[str], forced: bool, announced: bool) -> str:
-    """Why a stage runs; `rest`: it and the stages after it."""
+    """Why a stage runs; empty where it has never run. `rest`: it and the stages after it."""
     if forced:
-        return f"{found.stage}: re-running (forced)"
+        return f"{found.stage}: runs again, because --force or --from names it"
     if found.state == "unchecked":
-        return f"{found.stage}: sealed and reused (key {_key(found)}); its notebook runs for the checks"
+        return f"{found.stage}: its result is reused (key {_key(found)}); the notebook runs for its checks"
     reasons = "; ".join(found.reasons)
     if found.state == "not run" or not reasons:
-        return f"{found.stage}: runs" + (f" ({reasons})" if reasons else "")
+        return f"{found.stage}: runs ({reasons})" if reasons else ""
     if announced:
         return f"{found.stage}: {reasons}"
-    return f"{found.stage}: {reasons}, so {_list_of(rest)} run{'' if rest[1:] else 's'} again"
+    return f"{found.stage}: {reasons}, so {_list_of(rest)} {'run' if rest[1:] else 'runs'} again"
 
 
 def _key(found: StageState) -> str:

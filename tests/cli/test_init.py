@@ -847,7 +847,7 @@ def test_what_is_written_runs_to_bundles_and_so_does_its_notebook(tmp_path: Path
         "run", str(home / "handwritten.yaml"), "--out", str(home / "artifacts"), *options, timeout_s=3000
     )
     assert done.returncode in (0, 3), done.stderr
-    assert "profile: sealed and reused" in done.stdout, done.stdout
+    assert "profile: its result is reused" in done.stdout, done.stdout
     assert (home / "artifacts/handwritten/result.json").is_file()
 
     moved = tmp_path / "moved"

@@ -78,7 +78,7 @@ def test_a_met_budget_says_which_target_has_no_winner(tmp_path: Path, capsys: py
     checks.budget_met(seal(tmp_path, metrics))
     said = capsys.readouterr().out
     assert "✓ budget met by a-int8-onnx: +0.50 pp drop on validation, at most +1.25 pp at 95 % confidence" in said
-    assert "✗ tflite: no variant inside the budget; the nearest miss is a-int8-tflite" in said
+    assert "✗ tflite: no variant meets the budget; the nearest miss is a-int8-tflite" in said
     assert "over by 0.1 ms (25%) of p50" in said
 
 

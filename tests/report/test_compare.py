@@ -134,7 +134,7 @@ def test_the_command_compares_and_refuses_what_is_no_run(tiny_run: FinishedRun, 
     done = run_edgekit("compare", str(tiny_run.folder), str(missed))
     assert done.returncode == 0, done.stderr
     assert "budget.size_bytes" in done.stdout
-    assert "no variant inside the budget" in done.stdout
+    assert "no variant meets the budget" in done.stdout
     assert "bundle." not in done.stdout  # a stage that one of them has not
     (missed / RESULT).unlink()
     assert run_edgekit("compare", str(tiny_run.folder), str(missed)).returncode == 4

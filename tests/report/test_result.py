@@ -166,7 +166,7 @@ def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> No
     loud = {**result, "conditions": {**told, "disturbed": ["other processes took 31% of the processor's time"]}}
     console = Console(file=io.StringIO(), width=200)
     show(loud, Path("artifacts/tiny"), console)
-    assert "Disturbed: other processes took 31%" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Noisy measurement: other processes took 31%" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_missed_budget_is_a_result_too(schema: dict[str, Any], result: Result) -> None:

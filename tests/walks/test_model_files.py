@@ -54,7 +54,7 @@ def test_a_file_walks_through_to_bundles(kind: str, student: bool, tiny_run: Fin
         )  # fmt: skip
         assert json.loads(manifest.stdout)["activation"] == ("none" if kind == "keras" else "softmax")
     again = run_edgekit("run", str(config), "--out", str(tmp_path))
-    assert again.returncode == 0 and "every key is unchanged" in again.stdout
+    assert again.returncode == 0 and "Nothing has changed since this run finished" in again.stdout
 
 
 @pytest.mark.parametrize("kind", ["keras", "onnx"])

@@ -19,9 +19,11 @@ from edgekit.workbook.stage import RUN_LOCK, STAGE_LOCK
 from tests.conftest import TINY, FinishedRun, run_edgekit
 
 
-def cell(kind: str, begun: bool = False, outputs: list[Any] | None = None, *tags: str) -> dict[str, Any]:
+def cell(
+    kind: str, begun: bool = False, outputs: list[Any] | None = None, *tags: str, source: str = ""
+) -> dict[str, Any]:
     times = {"papermill": {"start_time": "2026-01-01T00:00:00" if begun else None}}
-    return {"cell_type": kind, "metadata": {**times, "tags": list(tags)}, "outputs": outputs or [], "source": ""}
+    return {"cell_type": kind, "metadata": {**times, "tags": list(tags)}, "outputs": outputs or [], "source": source}
 
 
 def write(path: Path, *cells: dict[str, Any]) -> None:
@@ -30,7 +32,8 @@ def write(path: Path, *cells: dict[str, Any]) -> None:
 
 
 def at_work(folder: Path, stage: str) -> None:
-    cells = [cell("markdown"), cell("code", True), cell("code", True), cell("code"), cell("code")]
+    heading = cell("markdown", source="## Convert, run, compare\n\nEach file answers.")
+    cells = [heading, cell("code", True), cell("code", True), cell("markdown", source="## Checks"), cell("code")]
     write(run_folder.working_notebook(folder, stage), *cells)
 
 
@@ -43,15 +46,22 @@ def test_nobody_at_work_is_told_so_even_where_a_killed_process_left_its_name(tmp
     at_work(tmp_path, "convert")
     assert attempts.running(tmp_path) is None
     found = attempts.failure(tmp_path, "convert")
-    assert found == "cell 3 of 5; its process was killed; run it again"
+    assert found == "cell 3; its process was killed; run it again"
 
 
-def test_a_stage_at_work_is_told_with_its_cell_and_its_process(tmp_path: Path) -> None:
+def test_a_stage_at_work_is_shown_with_the_section_of_its_notebook_and_its_process(tmp_path: Path) -> None:
     at_work(tmp_path, "convert")
     with lock.hold(tmp_path / RUN_LOCK, "edgekit run tiny.yaml"):
         found = attempts.running(tmp_path)
     assert found is not None and found[0] == "convert"
-    assert found[1].startswith("cell 3 of 5; process ")
+    assert found[1].startswith("Convert, run, compare; process ")
+
+
+def test_before_its_first_section_a_notebook_opens_data_and_models(tmp_path: Path) -> None:
+    title = cell("markdown", source="# 05 · Convert")
+    write(run_folder.working_notebook(tmp_path, "convert"), title, cell("code", True))
+    assert attempts.section(tmp_path, "convert") == "opening data and models"
+    assert attempts.section(tmp_path, "prune") == ""
 
 
 def test_a_stage_of_a_notebook_in_jupyterlab_is_told_too(tmp_path: Path) -> None:
@@ -101,7 +111,7 @@ def test_status_shows_what_is_at_work(tiny_run: FinishedRun, tmp_path: Path) -> 
     with lock.hold(folder / RUN_LOCK, "edgekit run tiny.yaml"):
         lines = run_edgekit("status", str(folder)).stdout.splitlines()
     (line,) = [line for line in lines if " convert " in line]
-    assert "running" in line and "cell 3 of 5" in line
+    assert "running" in line and "Convert, run, compare" in line
     said = run_edgekit("status", str(folder)).stdout
     (line,) = [line for line in said.splitlines() if " convert " in line]
     assert "failed" in line and "killed" in line and "Running:" not in said
@@ -114,4 +124,7 @@ def test_status_shows_a_run_that_looks_ahead(tmp_path: Path) -> None:
         said = run_edgekit("status", str(tmp_path)).stdout
     assert "not run" not in said and said.count(" waits ") == len(STAGES)
     assert "Now: data · 12 of 60 files · about 45 s left" in said
-    assert f"Running: process {os.getpid()} on " in said and "; preflight checks, or between two stages." in said
+    assert (
+        f"Running: process {os.getpid()} on " in said
+        and "; it is checking data and networks, or between two stages." in said
+    )

@@ -17,6 +17,7 @@ from edgekit.core.config import STAGES, TARGETS
 from edgekit.core.earlier_bundles import EARLIER
 from edgekit.data import load as load_data
 from edgekit.device.measure import intervals
+from edgekit.report.summary import MOST_LINES
 from edgekit.runner import load as load_bundle
 from edgekit.runner.bundle import read
 from edgekit.workbook.plan import load_plan
@@ -128,13 +129,31 @@ def test_the_waterfall_leads_from_the_baseline_to_the_winner(result: dict[str, A
 
 
 def test_the_command_ends_with_the_verdict_and_the_paths(tiny_run: FinishedRun, result: dict[str, Any]) -> None:
-    for word in ("Verdict of run tiny", result["verdict"]["winner"], "edgerun.pyz", "result.json", "07_bundle.ipynb"):
-        assert word in tiny_run.stdout
-    for path in bundles(tiny_run).values():
-        assert str(path) in tiny_run.stdout
+    lines = tiny_run.stdout.splitlines()
+    assert lines[0] == " tiny · 3 of 3 targets ship · budget: accuracy drop ≤ 25 pp"
+    assert len(lines) <= MOST_LINES, tiny_run.stdout
+    for target, path in bundles(tiny_run).items():
+        (line,) = [line for line in lines if line.startswith(f" {target} ")]
+        row = next(row for row in result["variants"] if row["name"] == result["winners"][target])
+        assert path.name in line and f"{row['accuracy_test']:.2%}".replace("%", "\u00a0%") in line
+    shipped = bundles(tiny_run)[result["verdict"]["winner"].rpartition("-")[2]]
+    assert lines[-1].startswith(" Next     scp ") and shipped.name in lines[-1]
+    assert f" Report   {tiny_run.folder / 'report.html'}" in lines
     for number, stage in enumerate(STAGES, 1):
-        assert f"{number}/7 {number:02d}_{stage}.ipynb" in tiny_run.stderr
+        assert f"[{number}/7] {stage} · done in " in tiny_run.stderr
     assert "Traceback" not in tiny_run.stderr
+
+
+def test_status_prints_all_that_the_end_of_the_run_leaves_out(tiny_run: FinishedRun, result: dict[str, Any]) -> None:
+    short = run_edgekit("status", str(tiny_run.folder)).stdout
+    assert "Result: tiny · 3 of 3 targets ship" in short and f"{tiny_run.folder} --all" in short
+    everything = run_edgekit("status", str(tiny_run.folder), "--all").stdout
+    names = [row["name"] for row in result["variants"]]
+    words = [*names, "Verdict of run tiny", "edgerun.pyz", "result.json", "07_bundle.ipynb", "The run has cost"]
+    assert [word for word in words if word not in everything] == []
+    for path in bundles(tiny_run).values():
+        assert str(path) in everything
+    assert everything.endswith("\n".join(tiny_run.stdout.splitlines()[-3:]) + "\n"), "the summary is last here too"
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -188,12 +207,14 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     result = json.loads((tmp_path / "tiny/result.json").read_text())
     nearest = result["nearest_miss"]
     assert nearest["bytes"] == min(row["bytes"] for row in result["variants"][1:])
-    missed = f"the nearest miss is {nearest['name']} "
+    missed = f"The nearest miss is {nearest['name']} "
     by = f" {nearest['bytes'] - 100:,} bytes ("
     assert missed in done.stdout and by in done.stdout
-    assert "06_benchmark.failed.ipynb" in done.stdout
-    assert "07_bundle.ipynb" not in done.stdout
-    assert "nothing ships, so the bundles of an earlier run went from bundles/ to" in done.stdout
+    assert "no variant meets the budget, so nothing ships" in done.stdout
+    assert len(done.stdout.splitlines()) <= MOST_LINES
+    everything = run_edgekit("status", str(tmp_path / "tiny"), "--all").stdout
+    assert "06_benchmark.failed.ipynb" in everything and "07_bundle.ipynb" not in everything
+    assert "Nothing ships, so the bundles of an earlier run were moved to" in done.stdout
     assert "over 100" in " ".join(done.stdout.split())
     assert result["verdict"] == {"met": False}
     assert result["bundles"] == {}
@@ -202,12 +223,11 @@ def test_a_budget_that_nothing_meets_is_exit_code_3_with_the_nearest_miss(
     aside, bundled = tmp_path / "tiny" / EARLIER, tiny_run.folder / "bundles"
     assert not (tmp_path / "tiny/bundles").exists()
     assert artifacts.load(aside).digest == artifacts.load(bundled).digest
-    assert f"The bundles of an earlier run lie in {aside}." in done.stdout
+    assert f" Earlier  {aside}/ holds the bundles of an earlier run" in done.stdout
     aside.rename(tmp_path / "tiny/bundles")  # as an edgekit that moved nothing left them
     again = run_edgekit(*command)
     assert again.returncode == 3 and aside.is_dir() and not (tmp_path / "tiny/bundles").exists()
     again = run_edgekit(*command)
     assert again.returncode == 3, again.stderr
-    assert "run tiny is finished" in again.stdout
+    assert "Nothing has changed since this run finished" in again.stdout
     assert missed in again.stdout and by in again.stdout
-    assert "06_benchmark.failed.ipynb" in again.stdout

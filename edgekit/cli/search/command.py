@@ -49,6 +49,9 @@ def search(
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --take: the file; by default CONFIG-trial-N.yaml.")
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print the whole front with options and intervals, too.")
+    ] = False,
 ) -> None:
     """Search the options of a config for the front of accuracy, latency and bytes. It goes on where it was stopped.
 
@@ -82,6 +85,7 @@ def search(
             1 if workers is None else workers,
             on,
             tuple(cache or ()),
+            verbose,
         )
         if not run(request, print):
             raise typer.Exit(BudgetMissed.exit_code)

@@ -44,17 +44,12 @@ def batch_line(row: StudyRow) -> Iterator[str]:
     found = Counter(trial["state"] for trial in trials)
     ended = ", ".join(f"{number} {STATES[state]}" for state, number in found.items())
     points = f"{len(row['front'])} {'point' if len(row['front']) == 1 else 'points'} on the front"
-    yield f"batch {last['number'] + 1}: {ended}; {points}; digest {last['digest'][:16]}"
+    yield f"batch {last['number'] + 1}: {ended}; {points}"
     for trial in trials:
         if trial["state"] == "failed":
             yield f"  trial {trial['number']} failed: {trial['reason']}"
     if last["disturbed"]:
-        yield "  its measuring was disturbed each time; the intervals tell less than they say"
-
-
-def study_lines(row: StudyRow, digest: str, folder: Path) -> str:
-    """Where everything is, and the digest."""
-    return f"study     {folder / 'study.json'}, {len(row['trials'])} trials, digest {digest}"
+        yield "  its latencies are noisy although they were measured again: trust their intervals less"
 
 
 TRIALS = 32
@@ -81,6 +76,7 @@ class Request:
     workers: int = 1
     on: str | None = None
     caches: tuple[str, ...] = ()
+    verbose: bool = False
 
 
 def run(request: Request, say: Say) -> bool:
@@ -118,8 +114,11 @@ def run(request: Request, say: Say) -> bool:
     with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
     page.draw(folder / FILE, say)
-    show.show(read(folder), Console(width=None if sys.stdout.isatty() else 120))
-    say(study_lines(study.row, study.digest, folder))
+    console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
+    if request.verbose:
+        show.show(shown, console)
+        console.print()
+    show.summary(shown, console, study.digest)
     return bool(study.row["front"])
 
 

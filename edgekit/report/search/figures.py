@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[str, Look]] = {
 MOST_OPTIONS = 14
 MOST_AXES = 9
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
-    "rest": ("ended by a cheap rung, or failed", {"color": "#bbbbbb", "linewidth": 0.7, "linestyle": ":"}),
+    "rest": ("ruled out early, or failed", {"color": "#bbbbbb", "linewidth": 0.7, "linestyle": ":"}),
     "over": ("complete, over the budget", {"color": "#999999", "linewidth": 0.8, "linestyle": "--"}),
     "inside": ("inside the budget", {"color": DARK, "linewidth": 0.9, "alpha": 0.75}),
     "front": ("on the front", {"color": ACCENT, "linewidth": 2.2, "marker": "D", "markersize": 4}),

@@ -71,8 +71,16 @@ def sentences(study: Study, point: Point) -> list[str]:
     figures = ", ".join(f"{each.title} {shown(point.trial, each)}" for each in study.objectives)
     lines = [f"{point.title}: trial {point.number}. {capitalised(figures)}."]
     for objective, numbers in point.close:
-        lines.append(f"{_named(numbers)} not surely {WORSE[objective.name]}.")
+        lines.append(f"{_named(numbers)} not significantly {WORSE[objective.name]}.")
     return lines
+
+
+def close_sentences(point: Point) -> list[str]:
+    """`Trials 31 and 28 are not significantly slower than trial 29.`, for what intervals do not tell apart."""
+    return [
+        f"{_named(numbers)} not significantly {WORSE[objective.name]} than trial {point.number}."
+        for objective, numbers in point.close
+    ]
 
 
 def describe(study: Study) -> str:

@@ -1,4 +1,4 @@
-"""A study on the terminal: its front, the points to take, and where its page lies."""
+"""A study on the terminal: the end of a search in a few lines, and all of it for `-v`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,63 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit.report.search import recommend, words
+from edgekit.report.search.page import PAGE
 from edgekit.report.search.studies import Study, shown
 
 MOST_ROWS = 20
+SUMMARY_ROWS = 8
+"""Rows of the front in a summary; the trials to look at first are among them."""
+
+
+def summary(study: Study, console: Console, digest: str) -> None:
+    """Print the end of a search: the best trials, what to know about them, and the command that takes one.
+
+    Parameters
+    ----------
+    digest
+        Of the last batch, by which two studies are compared.
+    """
+    console.print(f" [bold]{escape(words.headline(study))}.[/bold] {escape(words.trials(study))}", soft_wrap=True,
+                  highlight=False)  # fmt: skip
+    points = recommend.points(study)
+    if study.front:
+        console.print()
+        console.print(_short_table(study))
+        console.print()
+    close = [line for point in points for line in recommend.close_sentences(point)]
+    for line in (words.nearest(study), words.disturbed(study), *close):
+        if line:
+            console.print(f" {line}", soft_wrap=True, highlight=False, markup=False)
+    page = study.path.with_name(PAGE)
+    lines = [("Study", f"{study.path}, digest {digest}"), *([("Page", str(page))] if page.is_file() else [])]
+    lines += [("Next" if number == 0 else "or", f"{study.command(point.number)}  ({point.title.lower()})")
+              for number, point in enumerate(points)]  # fmt: skip
+    console.print()
+    for label, text in lines:
+        console.print(f" {label:<9}{text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _short_table(study: Study) -> Table:
+    """The front without intervals and options: the trials to look at first, then others."""
+    points = {point.number: point.title for point in recommend.points(study)}
+    first = sorted(study.front, key=lambda trial: trial["number"] not in points)
+    rows = [trial for trial in study.front if trial in first[:SUMMARY_ROWS]]
+    rest = len(study.front) - len(rows)
+    table = Table(box=None, padding=(0, 1), header_style="dim", caption_justify="left",
+                  caption=f"and {rest} more, in the page" if rest else None)  # fmt: skip
+    table.add_column("trial", justify="right")
+    table.add_column("")
+    for each in study.objectives:
+        table.add_column(escape(each.title), justify="right", no_wrap=True)
+    for trial in rows:
+        title = points.get(trial["number"], "").lower()
+        cells = [shown(trial, each).partition(" (")[0] for each in study.objectives]
+        table.add_row(str(trial["number"]), title, *map(escape, cells), style="bold" if title else None)
+    return table
 
 
 def show(study: Study, console: Console) -> None:
-    """The table of the front and lines around it: what a search says at its end."""
+    """Print the table of the front with all options and intervals, and every line about the study."""
     if study.front:
         console.print(_table(study))
     console.print(f"[bold]{escape(words.headline(study))}.[/bold] {escape(words.trials(study))}", soft_wrap=True,

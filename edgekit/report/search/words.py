@@ -19,8 +19,8 @@ RUNG_NAMES = {
     "all": "all epochs, files",
 }
 STATES = {
-    "complete": "went through every rung",
-    "infeasible": "over the budget by a cheap rung",
+    "complete": "measured in full",
+    "infeasible": "ruled out early by the budget",
     "stopped": "stopped after few epochs",
     "failed": "failed",
 }
@@ -129,16 +129,16 @@ def spared(study: Study) -> str:
     """How many trials the cheap rungs kept from the dearest; empty where none."""
     rows = {row.name: row for row in spent(study)}
     every, last = rows["shape"].came or 0, rows["all"].came or 0
-    return f"{every - last} of {every} trials ended before the dearest rung." if last < every else ""
+    return f"{every - last} of {every} trials ended before the most expensive step." if last < every else ""
 
 
 def disturbed(study: Study) -> str:
-    """Rounds of measuring that something disturbed to the last, batches counted from 1; empty where none was."""
+    """The batches whose latencies are noisy, counted from 1, in a sentence; empty where none is."""
     found = [str(each["number"] + 1) for each in study.row["batches"] if each["disturbed"]]
     if not found:
         return ""
     which = f"batch {found[0]}" if len(found) == 1 else f"batches {', '.join(found)}"
-    return f"Something disturbed the measurements of {which}: their latencies are less sure than their intervals say."
+    return f"The latencies of {which} are noisy: they are less certain than their intervals say."
 
 
 def nearest(study: Study) -> str:
@@ -146,7 +146,7 @@ def nearest(study: Study) -> str:
     if study.front:
         return ""
     if not study.complete:
-        return "No trial went through every rung: widen the space, or the budget."
+        return "No trial was measured in full: widen the space, or the budget."
     limits = study.row["budget"]
     best = min(study.complete, key=lambda each: _over(each, limits))
     return f"Nearest is trial {best['number']}, over the budget: {over(best)}."

@@ -64,7 +64,7 @@ def measure_costs(
             drawn = measure_energy({name: openers[name] for name in names}, source, energy_s)
         except Unreadable as error:
             why = str(error)
-            progress.say(f"Energy of a call is unknown: {why}.")
+            progress.say(f"The energy of a call could not be measured: {why}.")
     return described(names, timings, drawn, why)
 
 
@@ -139,10 +139,10 @@ def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], so
     What the idle machine takes in a round is subtracted from that round's blocks. What other processes take is not.
     """
     order = [IDLE, *openers]
-    progress.say(f"Energy by {source.name}: about {duration(ROUNDS * len(order) * seconds)}.")
+    progress.say(f"Measuring energy with {source.name} takes about {duration(ROUNDS * len(order) * seconds)}.")
     watts, gross = np.empty(ROUNDS), {name: np.empty(ROUNDS) for name in openers}
     took_s = {name: np.empty(ROUNDS) for name in openers}
-    with progress.step("energy", "round", ROUNDS) as shown:
+    with progress.step("measuring energy", "round", ROUNDS) as shown:
         for number in range(ROUNDS):
             start = number % len(order)
             for name in order[start:] + order[:start]:

@@ -46,7 +46,10 @@ class Rival:
 
 def open_rivals(named: Sequence[ModelFile], data: Data, threads: int) -> list[Rival]:
     """Each file answered both splits in a process of its own before it is opened here; ModelError names the file."""
-    return [_open(one, data, threads) for one in progress.each(named, "rival", lambda one: one.name)]
+    return [
+        _open(one, data, threads)
+        for one in progress.each(named, "reference model", lambda one: f"evaluating {one.name}")
+    ]
 
 
 def compare_with(rivals: Sequence[Rival], winner: Facts | None, timings: Timings) -> list[RivalRow]:

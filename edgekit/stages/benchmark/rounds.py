@@ -21,8 +21,6 @@ from edgekit.stages.benchmark.winners import ClassTimings, OpenComparison, too_c
 TRIED_CALLS = 2
 """Timed before the rounds, to predict how long they take."""
 
-NOT_LIMITED = "It is for the timing rounds: answers for the accuracy and load tests are not in it."
-
 Opener = Callable[[], Callable[[], object]]
 
 
@@ -52,7 +50,7 @@ def measured(
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     openings = openings_of(config.rounds)
     limit_s = 60 * config.most_minutes
-    with progress.step("timing", "opening", openings) as shown:
+    with progress.step("timing the variants", "opening", openings) as shown:
         progress.say(expected_duration(openers, config))
 
         def on_opening(opened: int) -> None:
@@ -82,9 +80,10 @@ def measured(
         given_up = open_words and not timed  # what is open now includes a variant that had been surely slower
         ended = f"after {done} rounds, for a variant that was given up" if given_up else _ended_by(done, took_s, config)
         if open_words:
-            progress.say(f"Rounds ended {ended}. Open: {'; '.join(open_words)}.")
+            are_open = "1 comparison is" if len(open_words) == 1 else f"{len(open_words)} comparisons are"
+            progress.say(f"Timing ended {ended}; {are_open} not settled, see the report.")
         elif done < config.rounds:
-            progress.say(f"Rounds ended {ended}. Nothing is open.")
+            progress.say(f"Timing ended {ended}; every comparison is settled.")
     return Measured(decision, timings, [f"{words}; rounds ended {ended}" for words in open_words])
 
 
@@ -106,25 +105,27 @@ def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
         return openings * opening_s + calls * call_s
 
     planned_s, least_s = seconds(openings_of(config.rounds), config.rounds), seconds(LEAST_OPENINGS, LEAST_OPENINGS)
-    return f"{_planned(len(openers), planned_s, least_s, config)} {NOT_LIMITED}"
+    return _planned(len(openers), planned_s, least_s, config)
 
 
 def _planned(models: int, planned_s: float, least_s: float, config: Config) -> str:
     """What the limit leaves of the plan; `least_s`: what is timed in any case."""
     limit_s = 60 * config.most_minutes
-    limit = f"The limit is {duration(limit_s)} (benchmark.most_minutes)"
+    limit = f"{duration(limit_s)} (benchmark.most_minutes)"
     if least_s > limit_s:
-        least = f"{models} models in {LEAST_OPENINGS} rounds, the least: about {duration(least_s)}"
-        return f"{least}, longer than the limit. {limit}."
-    said = f"{models} models in {config.rounds} rounds: about {duration(planned_s)}."
-    if planned_s > limit_s:
-        return f"{said} {limit}, so rounds are cut to fit."
-    if config.most_rounds >= 2 * config.rounds:
-        said += (
-            " While a winner, or the gain of a step, is too close to call, rounds of the models in question are added: "
-            f"up to {config.most_rounds} (benchmark.most_rounds). A busy machine prolongs that."
+        least = (
+            f"Timing {models} models takes about {duration(least_s)} for the {LEAST_OPENINGS} rounds that are needed"
         )
-    return f"{said} {limit}."
+        return f"{least}, which is longer than the limit of {limit}."
+    planned = f"Timing {models} models in {config.rounds} rounds takes about {duration(planned_s)}"
+    if planned_s > limit_s:
+        return f"{planned}, so it is cut to the limit of {limit}."
+    if config.most_rounds >= 2 * config.rounds:
+        return (
+            f"{planned}; up to {config.most_rounds} rounds and {limit} where variants are too close to call or the "
+            "machine is busy."
+        )
+    return f"{planned}, at most {limit}."
 
 
 def _tried(open_anew: Opener) -> tuple[float, float]:

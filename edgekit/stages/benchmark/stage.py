@@ -190,7 +190,7 @@ def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
     x = eager_input(data.validation.x[:1], spec.preprocess).numpy()
     opener = baselines.opener(profile.path / "model", baseline, spec, x, config.inference_threads)
     openers: dict[str, Opener] = {name: opener}
-    for variant in progress.each(read(source), "variant", lambda variant: f"answers of {variant.name}"):
+    for variant in progress.each(read(source), "variant", lambda variant: f"evaluating {variant.name}"):
         backend = open_variant(source, variant, config.inference_threads)
         x = to_layout(prepared, variant.input.layout)
         answers[variant.name], found = _evaluate(backend, variant, data.validation, spec)

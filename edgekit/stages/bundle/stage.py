@@ -60,11 +60,11 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         target: _pack(source, convert, variants[winners[target]], data, config, out)
         for target in progress.each(list(winners), "bundle", "packing {}".format)
     }
-    with progress.step("software bill of materials (SBOM)"):
+    with progress.step("writing the software bill of materials (SBOM)"):
         provenance.write_sbom(out)
     proofs = {
         target: prove(out / RUNNER, out / packed[target]["file"])
-        for target in progress.each(list(packed), "proof", "selftest of {} in a fresh process".format)
+        for target in progress.each(list(packed), "self-test", "running the bundle for {} in a fresh process".format)
     }
     evaluated = {target: found for target, entry in packed.items() if (found := entry.pop("stream")) is not None}
     content = {"bundles": packed, "runner_sha256": runner_sha256, "streams": evaluated}

@@ -75,7 +75,7 @@ def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeF
     }
     if not resume.is_shared():  # who shares them trains each once, and waits for another who does
         side_by_side.ahead(list(trainings.values()), data, unfinished.folder)
-    for place, (name, wanted) in progress.each(named, "teacher", lambda item: item[1][0]):
+    for place, (name, wanted) in progress.each(named, "teacher", lambda item: f"preparing {item[1][0]}"):
         if wanted.path is not None:
             found.append(from_file(name, wanted, data, config.threads))
         elif wanted.builder is not None:

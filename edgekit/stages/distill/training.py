@@ -117,7 +117,8 @@ class Trainer:
         module = dry_run.build(self.spec, self.config.seed, self.data)
         distillation = self._distillation(options, teacher)
         try:
-            with progress.step(f"{self.title}, {name}"), running(self.spec.called, "in training", module):
+            training = progress.step(f"training the {self.title} with {_supervision(name)}")
+            with training, running(self.spec.called, "in training", module):
                 history = fit(
                     module,
                     self.data,
@@ -160,12 +161,19 @@ def stopped_students(trainer: Trainer, wanted: Sequence[LossOptions], teacher: C
     # what stopped earlier has gone no further, what did not may have: it cannot be compared again
     tried: dict[str, Student] = {}
     some = [options for options in wanted if known is None or options.loss in known]
-    for options in progress.each(some, f"first {until} epochs", best=lambda: best_so_far(tried.values())):
+    for options in progress.each(
+        some, "loss", lambda _: f"comparing losses after {until} epochs", best=lambda: best_so_far(tried.values())
+    ):
         tried[options.loss] = trainer.train_with_loss(options, teacher, until)
     if known is None:
         known = _refused(tried, until, config.epochs)
         write_json(path, {"key": trainer.place.key, "stopped": known})
     return {loss: replace(tried[loss], stopped=reason) for loss, reason in known.items()}
+
+
+def _supervision(name: str) -> str:
+    """What a student learns from, in words: labels alone, or a distillation loss by its name."""
+    return "labels alone" if name == ALONE else name
 
 
 def _refused(tried: dict[str, Student], until: int, epochs: int) -> dict[str, str]:

@@ -71,12 +71,12 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
-    with progress.step("one session, end to end"), conditions.Watch(children=True) as watch:
+    with progress.step("timing one session, end to end"), conditions.Watch(children=True) as watch:
         ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
         watch.sample()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
         ceilings = measure_machine()
-    with progress.step("every runtime"):
+    with progress.step("timing the network on every runtime"):
         ways, inside, beside = runtimes.measure(
             module,
             folder,
@@ -87,7 +87,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
             runtimes=config.runtimes,
             timeout_s=config.timeout_s,
         )
-    with progress.step("threads and layers"):
+    with progress.step("timing threads and layers"):
         more = thread_speedup(module, x.numpy(), config.latency_calls) if spec.is_torch else ONE_THREAD
         whole_ms = None if spec.is_torch else ways[0]["p50_ms"]
         layers = roofline(module, x, ceilings, config.operator_calls, whole_ms)

@@ -164,7 +164,7 @@ def compare(
     module = fresh(tuner.spec, tuned, config.seed)
     options = options_from_scratch(distill.config, config, of["step"])
     taught = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
-    with progress.step("from scratch"):
+    with progress.step("retraining the network from new weights"):
         name = f"scratch-{of['step']}-{taught.row['loss'] or 'labels'}"
         tuner.train(module, name, taught.distillation, options)
     row = tuner.measure(module, len(rows), of["aimed"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from edgekit.core import tasks
+from edgekit.core import progress, tasks
 from edgekit.core.config import TrainOptions
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal
@@ -50,7 +50,8 @@ class Tuner:
         options: TrainOptions | None = None,
     ) -> None:
         """Train `module` in place, as the config says or by other `options`; `name` is the checkpoint's."""
-        self.train(module, name, self.distillation, options or self.config, after_step)
+        with progress.step("fine-tuning"):
+            self.train(module, name, self.distillation, options or self.config, after_step)
 
     def train(
         self,

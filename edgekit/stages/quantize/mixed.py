@@ -51,7 +51,7 @@ def search(
 
     rows: list[MixedStep] = []
     counts = range(1, min(most, len(worst_first) - 1, len(layers)) + 1)
-    called = "mixed precision, {} in float".format
+    called = "trying mixed precision, layers in float: {}".format
     for count in progress.each(counts, "step", called, best=nearest_so_far):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
         try:

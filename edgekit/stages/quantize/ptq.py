@@ -211,7 +211,7 @@ def compete(
     """
     made: list[RecipeResult] = []
     failed: dict[str, str] = {}
-    for name in progress.each(names, "recipe", str, best=lambda: best_so_far(made)):
+    for name in progress.each(names, "recipe", "quantizing with {}".format, best=lambda: best_so_far(made)):
         try:
             network = quantize(module, inputs, RECIPES[name])
             made.append(RecipeResult(name, network, right(network)))

@@ -61,7 +61,7 @@ def sensitivity(
     reference = predict.logits(module, x, preprocess)
     rows: list[LayerSensitivity] = []
     layers = quantized_layers(probe, eager_input(x[:1], preprocess))
-    for layer in progress.each(layers, "layer", lambda layer: "sensitivity"):
+    for layer in progress.each(layers, "layer", lambda layer: "measuring the sensitivity of each layer"):
         switch_on(probe, layer.quantizers)
         scores = predict.logits(probe, x, preprocess)
         rows.append(
@@ -231,7 +231,7 @@ def calibration_study(
     reference = outputs(module)
     rows: list[CalibrationSize] = []
     for size in progress.each(
-        sorted(size for size in sizes if size < len(calibration)), "size", "calibration by {} samples".format
+        sorted(size for size in sizes if size < len(calibration)), "size", "calibrating with {} samples".format
     ):
         drawn = calibration_subsets(len(calibration), size, seed)
         first, second = (

@@ -205,7 +205,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_the_verdict_stands(copy: Path) 
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
     assert done.returncode == 0, done.stderr
     assert "report.html could not be drawn (FileExistsError" in done.stdout
-    assert "run tiny is finished" in done.stdout
+    assert " tiny · 3 of 3 targets ship" in done.stdout
     assert not (copy / html.PAGE).exists()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.search import recommend, show, studies, words
+from edgekit.report.search import page, recommend, show, studies, words
 from edgekit.report.search.studies import Study
 from tests.report.search import example
 
@@ -44,7 +44,7 @@ def test_what_an_interval_does_not_tell_apart_is_said(tmp_path: Path) -> None:
         trial["number"] for trial in study.front if trial is not accurate.trial and trial["intervals"][0][1] >= low
     }  # type: ignore[index]
     assert objective.name == "accuracy" and set(numbers) == open_
-    assert recommend.sentences(study, accurate)[1].endswith("are not surely less accurate.")
+    assert recommend.sentences(study, accurate)[1].endswith("are not significantly less accurate.")
 
 
 def test_one_trial_that_is_best_in_everything_stands_once(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_how_near_a_trial_came_to_a_limit_beside_a_reference_is_a_share_of_it_to
 
 def test_a_study_that_no_trial_went_through_says_what_to_widen(tmp_path: Path) -> None:
     study = read(tmp_path, trials=8, budget={"latency_p50_ms": 0.001})
-    assert words.trials(study) == "8 trials in 2 batches: 8 over the budget by a cheap rung."
+    assert words.trials(study) == "8 trials in 2 batches: 8 ruled out early by the budget."
     assert words.nearest(study).endswith("widen the space, or the budget.")
 
 
@@ -87,7 +87,7 @@ def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
     for state, many in study.counts.items():
         assert f"{many} {words.STATES[state]}" in said
     assert f"{len(study.inside)} of these inside the budget" in said
-    assert "measurements of batch 6:" in words.disturbed(study)
+    assert "latencies of batch 6 are noisy" in words.disturbed(study)
     assert words.disturbed(read(tmp_path, trials=8)) == ""
 
 
@@ -119,6 +119,32 @@ def test_the_terminal_shows_the_front_and_a_command_for_each_point(tmp_path: Pat
     for point in recommend.points(study):
         assert f"\n  {study.command(point.number)}\n" in said
     assert "Ended: made up by a formula" in said
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_search_ends_with_the_best_trials_and_the_command_that_takes_one(tmp_path: Path, width: int) -> None:
+    study = read(tmp_path, trials=160, batch=8)
+    (study.path.parent / page.PAGE).write_text("page")
+    points = recommend.points(study)
+    console = Console(file=StringIO(), width=width, color_system=None)
+    show.summary(study, console, "cd" * 32)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) <= 25
+    assert lines[0].startswith(f" A front of {len(study.front)} trials inside the budget. 160 trials in 20 batches: ")
+    assert sum(f" {point.title.lower()} " in line for point in points for line in lines) == len(points)
+    assert (
+        f" Study    {study.path}, digest {'cd' * 32}" in lines and f" Page     {study.path.parent / page.PAGE}" in lines
+    )
+    commands = [f"{study.command(point.number)}  ({point.title.lower()})" for point in points]
+    assert lines[-len(points) :] == [f" {'or' if at else 'Next':<9}{words}" for at, words in enumerate(commands)]
+
+
+def test_a_search_that_met_no_budget_ends_with_the_nearest_trial(tmp_path: Path) -> None:
+    study = read(tmp_path, trials=12, budget={"accuracy_drop_pp": 0.0})
+    console = Console(file=StringIO(), width=120, color_system=None)
+    show.summary(study, console, "cd" * 32)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.startswith(" No trial is inside the budget.") and words.nearest(study) in text and "--take" not in text
 
 
 def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> None:

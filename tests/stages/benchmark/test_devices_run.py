@@ -50,7 +50,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         config.write_text(yaml.safe_dump(given))
         inventory = rig.inventory(d0={"class": "pi4"})
         inventory.rename(config.parent / "hosts.yaml")
-        done = rig.edgekit("run", config, "--out", folder / "out", timeout_s=900)
+        done = rig.edgekit("run", config, "--out", folder / "out", "-v", timeout_s=900)
         assert done.returncode == 0, done.stdout + done.stderr
         (config.parent / "hosts.yaml").unlink()
         yield Finished(rig, folder / "out" / "tiny", done.stdout + done.stderr)
@@ -76,6 +76,7 @@ def test_every_decision_says_where_it_was_measured(finished: Finished) -> None:
 def test_terminal_report_and_notebook_tell_the_machines_apart(finished: Finished) -> None:
     assert re.search(r"wins: p50 \S+ ms on d0 \(pi4\); on this machine \S+ ms; against", finished.printed)
     assert re.search(r"p50, ms . p50, ms .*\n.* on d0 . +here . speed-up", finished.printed)
+    assert re.search(r"^ target .* p50 on d0 +speed-up here", finished.printed, re.MULTILINE)
     assert "Decided by the slowest device of class pi4, d0" in finished.printed
     page = (finished.folder / "report.html").read_text().replace("\xa0", " ")
     assert "p50, ms on d0" in page and "p50, ms here" in page and "latency, p50 of one call on d0 (pi4)" in page

@@ -52,7 +52,7 @@ def test_a_second_machine_finishes_a_finished_run_without_a_notebook(finished: P
         assert len(set(same)) == 1
     assert files(second / "tiny") == files(finished / "tiny")
     again = run_edgekit("run", str(TINY), "--out", str(second))
-    assert "every key is unchanged" in again.stdout
+    assert "Nothing has changed since this run finished" in again.stdout
 
 
 def test_another_result_under_a_key_ends_the_run_with_8_and_spoils_nothing(finished: Path, tmp_path: Path) -> None:
