@@ -23,11 +23,19 @@ def compare(
     run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run, or the field report, to compare it with.")],
     out: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("artifacts"),
     json_: Annotated[bool, typer.Option("--json", help="Print JSON; of field reports only.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show variants that ship in neither run, and parts that did not change.",
+        ),
+    ] = False,
 ) -> None:
     """Compare two finished runs, or two field reports, the earlier one first.
 
-    Of runs: config, versions, machine, and the figures of every variant. Latencies are compared only if both runs were
-    measured under the same conditions. Of field reports (.json): latency by part, drift, temperature, and what to do.
+    Of runs: config, versions, machine, and the figures of the variants that ship. Latencies are compared only if both
+    runs were measured under the same conditions. Of field reports (.json): latency by part, drift, temperature, and
+    what to do.
 
     Exit codes: 0 compared, whatever differs; 2 no such run; 4 a run without a verdict, or no field report; 8 an
     artifact whose record was edited.
@@ -37,19 +45,20 @@ def compare(
 
         console = Console(width=None if sys.stdout.isatty() else 140)
         if Path(run_a).suffix == Path(run_b).suffix == ".json":
-            _compare_reports(Path(run_a), Path(run_b), json_, console)
+            _compare_reports(Path(run_a), Path(run_b), json_, all_, console)
             return
         if json_:
             raise ConfigError(
-                "--json: is for two field reports, which end in .json; a run's figures are in result.json"
+                "--json: is for two field reports, named *.json; the figures of a run are in its result.json"
             )
         from edgekit.report import compare as comparing
         from edgekit.report import run as finished
 
-        comparing.show(comparing.compare(finished.find(run_a, out), finished.find(run_b, out)), console)
+        compared = comparing.compare(finished.find(run_a, out), finished.find(run_b, out))
+        comparing.show(compared, console, everything=all_)
 
 
-def _compare_reports(a: Path, b: Path, as_json: bool, console: Console) -> None:
+def _compare_reports(a: Path, b: Path, as_json: bool, everything: bool, console: Console) -> None:
     """Print the comparison of two field reports, the earlier one first."""
     from edgekit.report.field import show
     from edgekit.report.field.compare import compare
@@ -59,4 +68,4 @@ def _compare_reports(a: Path, b: Path, as_json: bool, console: Console) -> None:
     if as_json:
         print(json.dumps(show.to_dict(found), sort_keys=True, allow_nan=False))
     else:
-        show.show(found, console)
+        show.show(found, console, everything=everything)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit.core import tasks
-from edgekit.core.config import STAGES, ModelConfig, NetworkConfig
+from edgekit.core.config import STAGES, ModelConfig, NetworkConfig, StageConfig
 from edgekit.core.terminal_progress import watching
 from edgekit.models.files import TITLES, detect
 from edgekit.workbook import preflight
@@ -18,8 +19,14 @@ from edgekit.workbook.config_file import own_fields
 from edgekit.workbook.plan import Plan
 
 
-def show(plan: Plan, out: Path) -> None:
-    """Print every option of every stage and what the run reads; raises for faults of data or networks."""
+def show(plan: Plan, out: Path, verbose: bool = False) -> None:
+    """Print the options that differ from their defaults, with `verbose` all, and what the run reads.
+
+    Raises
+    ------
+    EdgekitError
+        Data or networks have a fault.
+    """
     console = Console(width=None if sys.stdout.isatty() else 120)
     run_ = plan.run
     table = Table(title=f"Plan of run {run_.name} {run_.version}", title_justify="left", title_style="bold")
@@ -29,9 +36,8 @@ def show(plan: Plan, out: Path) -> None:
         if stage not in plan.pipeline:
             table.add_row(f"{number:02d}_{stage}", "left out: without a distill section nothing is trained")
             continue
-        config = plan.stages[stage]
-        options = "  ".join(f"{name}={_brief(getattr(config, name))}" for name in own_fields(type(config)))
-        table.add_row(f"{number:02d}_{stage}", escape(options))
+        options = "  ".join(_options(plan.stages[stage], verbose))
+        table.add_row(f"{number:02d}_{stage}", escape(options) if options else "[dim]defaults[/dim]")
     sure = f"{100 * run_.budget.accuracy_confidence:g} % confidence"
     limits = [f"accuracy drop ≤ {run_.budget.accuracy_drop_pp:g} pp at {sure}"]
     limits += run_.budget.words(run_.targets, "p50 ≤ {}", "size ≤ {}")
@@ -48,9 +54,19 @@ def show(plan: Plan, out: Path) -> None:
     with watching("checking data and networks"):
         lines |= preflight.check(plan)
     console.print(table)
+    if not verbose:
+        console.print("Options not shown have their defaults; -v shows them all.", highlight=False)
     for name, value in lines.items():
         indented = value.replace("\n", f"\n{' ' * 10}")
         console.print(f"{name + ':':<9} {indented}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _options(config: StageConfig, everything: bool) -> Iterator[str]:
+    """`name=value` of each option of a stage, or of those alone that differ from their defaults."""
+    for name in own_fields(type(config)):
+        value, default = getattr(config, name), type(config).model_fields[name].get_default(call_default_factory=True)
+        if everything or value != default:
+            yield f"{name}={_brief(value)}"
 
 
 def _brief(value: object) -> str:

@@ -64,12 +64,21 @@ def push(
 
 
 @app.command()
-def status(to: To, only: Only = None, class_: Class = None, parallel: Parallel = 32, json_: Json = False) -> None:
-    """Say which release is current on each device, and why others failed."""
+def status(
+    to: To,
+    only: Only = None,
+    class_: Class = None,
+    parallel: Parallel = 32,
+    json_: Json = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="List every device; of more than 20, only those that need attention are.")
+    ] = False,
+) -> None:
+    """Show which release is current on each device, and why others failed."""
     with errors_as_exit_codes(KEPT):
         from edgekit.fleet.rollout import status as command
 
-        _end(command.run(_chosen(to, only, class_, parallel), json_))
+        _end(command.run(_chosen(to, only, class_, parallel), json_, all_))
 
 
 @app.command()

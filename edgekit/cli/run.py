@@ -98,7 +98,8 @@ def run(
         str | None, typer.Option(metavar="dask://HOST:PORT", help="Run on the workers of this Dask scheduler.")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print every variant and every note before the summary.")
+        bool,
+        typer.Option("--verbose", "-v", help="Print every variant and note, too; with --dry-run every option."),
     ] = False,
 ) -> None:
     """Run the plan of one config to completion and print what ships. Stages that did not change are reused.
@@ -120,7 +121,7 @@ def run(
             from edgekit.cli.dry_run import show
 
             for plan in plans:
-                show(plan, out)
+                show(plan, out, verbose)
         elif several:
             from edgekit.workbook.shared_cache.in_run import urls
 

@@ -16,7 +16,7 @@ from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 from edgekit.device.measure import conditions
 from edgekit.report import run
-from edgekit.report.formatting import count, milliseconds, percent, points, times
+from edgekit.report.formatting import capitalised, count, milliseconds, percent, points, times
 
 Pair = tuple[Any, Any]
 Variant = BaselineRow | VariantRow
@@ -69,18 +69,22 @@ def compare(folder_a: Path, folder_b: Path) -> Comparison:
     )
 
 
-def show(found: Comparison, console: Console) -> None:
-    """The tables, and in words what is not compared and why."""
+def show(found: Comparison, console: Console, *, everything: bool = False) -> None:
+    """Print what differs, what is not compared and why, and last the variants that ship; `everything`: all variants."""
     for letter, result, folder in zip("AB", (found.a, found.b), found.folders, strict=True):
         console.print(f"[bold]{letter}[/bold]  {escape(_about(result, folder))}", highlight=False, soft_wrap=True)
-    for title, differing in (("Config", found.config), ("Versions", found.versions), ("Machine", found.machine)):
+    parts = {"config": found.config, "versions": found.versions, "machine": found.machine}
+    for title, differing in parts.items():
         if differing:
-            console.print(_table(f"{title}: what differs", differing))
-        else:
-            console.print(f"{title}: no difference")
-    console.print(_variants(found))
+            console.print(_table(f"{capitalised(title)}: what differs", differing))
+    if same := [title for title, differing in parts.items() if not differing]:
+        console.print(f"The same in both: {', '.join(same)}.", highlight=False)
     for line in _notes(found):
         console.print(line, soft_wrap=True, highlight=False)
+    console.print(_variants(found, everything))
+    rest = len(found.variants) - len(_shown(found, everything))
+    if rest:
+        console.print(f"Not shown: {rest} variants that ship in neither run; --all shows them.", highlight=False)
 
 
 def _plain(found: Conditions) -> dict[str, Any]:
@@ -110,7 +114,14 @@ def _table(title: str, differing: Differences) -> Table:
     return table
 
 
-def _variants(found: Comparison) -> Table:
+def _shown(found: Comparison, everything: bool) -> list[tuple[str, Variant | None, Variant | None]]:
+    """The rows of the table: the baseline and what ships in one of the runs, or all."""
+    ships = {*found.a["winners"].values(), *found.b["winners"].values()}
+    baselines = {result["variants"][0]["name"] for result in (found.a, found.b) if result["variants"]}
+    return [row for row in found.variants if everything or row[0] in ships | baselines]
+
+
+def _variants(found: Comparison, everything: bool) -> Table:
     table = Table(title="Variants, B against A", title_justify="left", title_style="bold")
     table.add_column("variant", no_wrap=True)
     for heading in ("val. A", "val. B", "pp", "bytes A", "bytes B", ""):
@@ -119,7 +130,7 @@ def _variants(found: Comparison) -> Table:
     for heading in ("p50 ms A", "p50 ms B") if timed else ():
         table.add_column(heading, justify="right")
     table.add_column("B is" if timed else "")
-    for name, a, b in found.variants:
+    for name, a, b in _shown(found, everything):
         cells = [*_pair(a, b, "accuracy_validation", percent), _accuracy(found, a, b)]
         cells += [*_pair(a, b, "bytes", count), _bytes(a, b)]
         cells += _pair(a, b, "p50_ms", milliseconds) if timed else []

@@ -290,7 +290,7 @@ IN_ORDER = {
 @pytest.mark.parametrize("case", IN_ORDER.values(), ids=IN_ORDER)
 def test_a_device_in_order_has_no_findings(case: Case) -> None:
     assert doctor.examine(case) == []
-    assert list(report.text(case, []))[-1] == "nothing blocks"
+    assert list(report.text(case, []))[-1] == "No problem found"
 
 
 def test_what_ails_one_interpreter_only_warns_where_another_does_the_work() -> None:
@@ -360,7 +360,7 @@ def test_the_doctor_imports_nothing_that_could_crash(tmp_path: Path, write_bundl
         command = [sys.executable, "-c", script, "doctor", str(write_bundle(MODELS[model])), "--input", "cat.png"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
         assert done.returncode == 0 and "LOADED []" in done.stderr, done.stdout + done.stderr
-        assert done.stdout.rstrip().endswith("nothing blocks")
+        assert done.stdout.rstrip().endswith("No problem found")
 
 
 def test_a_real_environment_that_works_gives_zero(bundles: dict[str, Path]) -> None:

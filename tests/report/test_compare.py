@@ -36,7 +36,7 @@ def other(calm: Path, tmp_path: Path) -> Path:
 
 def told(a: Path, b: Path) -> str:
     stream = io.StringIO()
-    show(compare(a, b), Console(file=stream, width=240))
+    show(compare(a, b), Console(file=stream, width=240), everything=True)
     return stream.getvalue()
 
 
@@ -47,8 +47,7 @@ def line(text: str, name: str) -> list[str]:
 
 def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:
     text = told(calm, calm)
-    for part in ("Config", "Versions", "Machine"):
-        assert f"{part}: no difference" in text
+    assert "The same in both: config, versions, machine." in text
     result = json.loads((calm / RESULT).read_text())
     for row in result["variants"]:
         cells = line(text, row["name"])
@@ -56,6 +55,17 @@ def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:
         assert cells[6] == "same"
         assert cells[-1] == "no difference (1×)"
     assert "not compared" not in text.lower()
+
+
+def test_only_what_ships_is_shown_unless_all_is_asked_for(calm: Path) -> None:
+    result = json.loads((calm / RESULT).read_text())
+    names = {row["name"] for row in result["variants"]}
+    shown = {"baseline-eager", *result["winners"].values()}
+    done = run_edgekit("compare", str(calm), str(calm)).stdout
+    assert {name for name in names if f" {name} " in done} == shown
+    assert f"Not shown: {len(names - shown)} variants that ship in neither run; --all shows them." in done
+    done = run_edgekit("compare", str(calm), str(calm), "--all").stdout
+    assert {name for name in names if f" {name} " in done} == names and "Not shown" not in done
 
 
 def test_a_variant_that_became_slower_smaller_and_worse_is_told(calm: Path, other: Path) -> None:

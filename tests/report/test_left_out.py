@@ -72,7 +72,7 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
         no_latencies=["another machine"], no_accuracies="", margin=0.05,
     )  # fmt: skip
     stream = io.StringIO()
-    show(found, Console(file=stream, width=240))
+    show(found, Console(file=stream, width=240), everything=True)
     kept, not_asked = (
         next(line for line in stream.getvalue().splitlines() if row["name"] in line) for row in (KEPT, never)
     )

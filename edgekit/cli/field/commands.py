@@ -68,9 +68,9 @@ def report(
         found = history.of(read_folder(folder))  # first, because a notebook's traceback tells a reader less
         notebook.execute_side_notebook(notebook.FIELD, {"reports": str(folder.resolve())}, out)
         print(f"reports     {len(found.reports)}; then: {found.then.name}, now: {found.now.name}")
+        print(f"wrote       {out}")
         for step in advice.steps(found.now, found.comparison):
             print(f"next        {step.action}: {step.why}. To do: {step.how}.")
-        print(f"wrote       {out}")
 
 
 bare_switches(app)

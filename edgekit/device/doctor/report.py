@@ -76,9 +76,12 @@ def text(case: Case, findings: list[Finding]) -> Iterator[str]:
     yield "interpreters"
     for row in (interpreter(case, name, findings) for name in wheels.PREFERENCE):
         has = row["installed"] or "-"
-        note = {"installable": f"installable ({row['wheel']})", "no wheel": "no wheel for this device"}.get(
-            row["state"], row["state"]
-        )
+        notes = {
+            "installable": f"installable ({row['wheel']})",
+            "no wheel": "no wheel for this device",
+            "not asked": "not checked",
+        }
+        note = notes.get(row["state"], row["state"])
         yield f"  {row['name']:<15} {has:<11} {note:<25} {', '.join(row['targets'])}"
     if case.subject:
         yield "bundle"
@@ -94,7 +97,7 @@ def text(case: Case, findings: list[Finding]) -> Iterator[str]:
     yield (
         f"{_count(errors, 'finding')} of {len(findings)} block" + ("s" if errors == 1 else "")
         if errors
-        else ("nothing blocks" + (f", {_count(warnings, 'warning')}" if warnings else ""))
+        else ("No problem found" + (f", {_count(warnings, 'warning')}" if warnings else ""))
     )
 
 

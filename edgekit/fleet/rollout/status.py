@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from edgekit.fleet.devices.commands import status_there
@@ -15,8 +17,15 @@ from edgekit.fleet.rollout.outcomes import REFUSED, REFUSED_CODE, Outcome
 STATES = {"none": "no release", "trial": outcomes.ON_TRIAL, "confirmed": outcomes.CONFIRMED}
 
 
-def run(chosen: Chosen, as_json: bool) -> int:
-    """The exit code of the worst device: that of one that is unreachable, or does not answer as it should."""
+MOST_ROWS = 20
+"""Of a larger fleet the table has only the devices that need attention."""
+
+
+def run(chosen: Chosen, as_json: bool, everything: bool = False) -> int:
+    """Ask each device and print its state; of a large fleet, unless `everything`, only of those that need attention.
+
+    Returns the exit code of the worst device: that of one that is unreachable, or does not answer as it should.
+    """
     seen = dict[str, tuple[Facts, Status]]()
 
     async def look(line: Line, found: Facts, before: Outcome) -> Outcome:
@@ -30,12 +39,26 @@ def run(chosen: Chosen, as_json: bool) -> int:
     if as_json:
         for outcome in ended:
             print(json.dumps(_record(outcome, seen.get(outcome.host.name)), sort_keys=True))
-    else:
-        table.show(
-            ("host", "class", "state", "release", "bundle", "signed", "why"),
-            [_row(outcome, seen.get(outcome.host.name)) for outcome in ended],
-        )
+        return outcomes.worst(ended)
+    rows = [_row(outcome, seen.get(outcome.host.name)) for outcome in ended]
+    shown = rows if everything or len(rows) <= MOST_ROWS else [row for row in rows if _needs_attention(row)]
+    if shown:
+        table.show(("host", "class", "state", "release", "bundle", "signed", "why"), shown)
+    print(_summary(rows, len(rows) - len(shown)))
     return outcomes.worst(ended)
+
+
+def _needs_attention(row: tuple[str, ...]) -> bool:
+    """Whether a device has another state than confirmed, or a release that failed there."""
+    return row[2] != outcomes.CONFIRMED or bool(row[-1])
+
+
+def _summary(rows: Sequence[tuple[str, ...]], hidden: int) -> str:
+    """`50 devices: 48 confirmed · 2 unreachable`, and how many of them the table leaves out."""
+    states = Counter(row[2] for row in rows)
+    counts = " · ".join(f"{number} {state}" for state, number in states.most_common())
+    more = f"; {hidden} confirmed ones are not shown, --all shows them" if hidden else ""
+    return f"{len(rows)} {'device' if len(rows) == 1 else 'devices'}: {counts}{more}"
 
 
 def _record(outcome: Outcome, seen: tuple[Facts, Status] | None) -> dict[str, Any]:

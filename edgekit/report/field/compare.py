@@ -31,6 +31,7 @@ NAMED = {
     ("device", "emulator"): "emulator",
 }
 """What of a report names the conditions, and its name for people."""
+NO_DIFFERENCE = "no difference"
 WORDS = {"wait": "waiting", "whole": "the whole answer"}
 
 
@@ -111,7 +112,7 @@ def _part(a: Report, b: Report, name: str, rank: str) -> Part:
 def _said(found: Ratio) -> str:
     if found.low is None:
         return "too few answers to say"
-    return "slower" if found.is_slower else "faster" if found.is_faster else "no difference"
+    return "slower" if found.is_slower else "faster" if found.is_faster else NO_DIFFERENCE
 
 
 def _latency_in_words(found: Comparison) -> str:
@@ -123,7 +124,7 @@ def _latency_in_words(found: Comparison) -> str:
         return f"{first}{times(whole.ratio)}, and too few answers to say more."
     moved = [each for each in found.parts if each.percentile == "p50" and each.said in ("slower", "faster")]
     which = ", ".join(f"{WORDS.get(each.part, each.part)} is {each.said}, {each.shown}" for each in moved)
-    return f"{first}{which or 'no difference'}."
+    return f"{first}{which or NO_DIFFERENCE}."
 
 
 def _machine_in_words(a: Report, b: Report) -> list[str]:

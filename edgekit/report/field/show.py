@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from edgekit.report.field import advice
-from edgekit.report.field.compare import WORDS, Comparison
+from edgekit.report.field.compare import NO_DIFFERENCE, WORDS, Comparison
 from edgekit.report.field.latency import CONFIDENCE
 from edgekit.report.field.reports import Report
 from edgekit.report.formatting import milliseconds, percent
@@ -66,10 +66,15 @@ def to_dict(found: Comparison) -> dict[str, Any]:
     }
 
 
-def show(found: Comparison, console: Console) -> None:
-    """Tables, sentences, and what to do next."""
-    console.print(_facts(found))
-    console.print(_latencies(found))
+MOST_LABELS = 5
+"""Labels in the table, those whose share changed most, unless all are asked for."""
+WHOLE = "whole"
+
+
+def show(found: Comparison, console: Console, *, everything: bool = False) -> None:
+    """Print tables, sentences, and what to do next; with `everything` also the parts and labels that hardly changed."""
+    console.print(_facts(found, everything))
+    console.print(_latencies(found, everything))
     for line in found.words:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     console.print("[bold]Next:[/bold]")
@@ -78,7 +83,7 @@ def show(found: Comparison, console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _facts(found: Comparison) -> Table:
+def _facts(found: Comparison, everything: bool) -> Table:
     table = Table(title="Field reports", title_justify="left", title_style="bold")
     for heading in ("", "A", "B"):
         table.add_column(heading, overflow="fold")
@@ -86,20 +91,32 @@ def _facts(found: Comparison) -> Table:
     for key, heading in HEADINGS.items():
         if a[key] is not None or b[key] is not None:
             table.add_row(heading, _cell(a[key]), _cell(b[key]))
-    labels = dict.fromkeys([*found.a.content["labels"], *found.b.content["labels"]])
-    for label in labels:
+    labels = list(dict.fromkeys([*found.a.content["labels"], *found.b.content["labels"]]))
+    shown = labels if everything else sorted(labels, key=lambda label: -_changed(found, label))[:MOST_LABELS]
+    for label in shown:
         table.add_row(f"answered {escape(label)}", *(percent(_share(each, label)) for each in (found.a, found.b)))
+    if len(shown) < len(labels):
+        table.caption = f"and {len(labels) - len(shown)} labels whose share changed less; --all shows them"
     return table
 
 
-def _latencies(found: Comparison) -> Table:
+def _changed(found: Comparison, label: str) -> float:
+    """By how much the share of a label changed."""
+    return abs((_share(found.a, label) or 0.0) - (_share(found.b, label) or 0.0))
+
+
+def _latencies(found: Comparison, everything: bool) -> Table:
+    """The whole answer, and the parts that became slower or faster, or all parts."""
     title = f"Latency, ms, B against A; intervals at {100 * CONFIDENCE:g} %"
-    table = Table(title=title, title_justify="left", title_style="bold")
+    rows = [each for each in found.parts if everything or each.part == WHOLE or each.said != NO_DIFFERENCE]
+    hidden = len({each.part for each in found.parts} - {each.part for each in rows})
+    caption = f"{hidden} parts without a difference are left out; --all shows them" if hidden else None
+    table = Table(title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left")
     table.add_column("part", no_wrap=True)
     for heading in ("", "A", "B", "B / A"):
         table.add_column(heading, justify="right")
     table.add_column("B is")
-    for each in found.parts:
+    for each in rows:
         cells = (each.percentile, milliseconds(each.a_ms), milliseconds(each.b_ms), each.shown, each.said)
         table.add_row(WORDS.get(each.part, each.part), *cells)
     return table
