@@ -18,7 +18,7 @@ from edgekit.core import golden
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.encode import encoder
+from edgekit.runner.input_encoding import encoder
 from edgekit.runner.preprocess import transform
 
 HOME = BUILD / "bench"

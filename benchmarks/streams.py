@@ -23,7 +23,7 @@ from edgekit.device.measure.intervals import ratio
 from edgekit.runner import bundle
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.model import Model, open_model
-from edgekit.runner.preprocess import sliding, transform
+from edgekit.runner.preprocess import sliding_windows, transform
 
 RATE_HZ = 16_000
 MEL = {
@@ -61,7 +61,7 @@ def log_mel(sound: np.ndarray, rounds: int) -> None:
 
 def _hopping(sound: np.ndarray, hop: int) -> Callable[[], object]:
     """A call for each next window of the sound, over and over."""
-    windows = sliding.Sliding([MEL], RATE_HZ)
+    windows = sliding_windows.SlidingPreprocess([MEL], RATE_HZ)
     start = 0
 
     def call() -> object:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from edgekit.runner.cli import need_streams
-from edgekit.runner.native_stderr import standard_error
+from edgekit.runner.cli import ensure_standard_streams
+from edgekit.runner.native_stderr import duplicate_stderr
 
 
 def main() -> None:
     """Run the command line of the workbook."""
-    os.close(standard_error())  # so that no file of the run is taken for it where it was closed
-    need_streams()
+    os.close(duplicate_stderr())  # so that no file of the run is taken for it where it was closed
+    ensure_standard_streams()
     try:
         from edgekit.cli.app import app
     except ModuleNotFoundError as error:

@@ -38,7 +38,7 @@ def edgekit_commands() -> list[str]:
 
 def edgerun_commands() -> list[str]:
     """The commands of `edgerun`, sorted."""
-    folders = [folder for package in runner.packages() for folder in importlib.import_module(package).__path__]
+    folders = [folder for package in runner.command_packages() for folder in importlib.import_module(package).__path__]
     found = (module.name for module in pkgutil.iter_modules(folders))
     return sorted(name for name in found if not name.startswith("_"))
 

@@ -18,7 +18,7 @@ from edgekit.measure.load.scenarios import MINIMUM, P99_BOUND_MS, SCENARIOS, Loa
 from edgekit.measure.load.subjects import SubjectSpec
 from edgekit.report.formatting import count, milliseconds, percent
 from edgekit.runner import bundle as bundles
-from edgekit.runner.backends import installed
+from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.errors import SelftestError
 
 TRIAL_S = 10.0
@@ -101,7 +101,7 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
 
 def _prove(request: Request, bundle: bundles.Bundle) -> None:
     """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
-    interpreter = installed(bundle.manifest.target)[0]
+    interpreter = installed_interpreters(bundle.manifest.target)[0]
     report = prove(request.bundle, bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgekit.core.errors import ResourceError
 from edgekit.core.hashing import write_json
-from edgekit.runner.files import can_lock, discard, make_folder
+from edgekit.runner.files import can_lock, make_folder, remove_quietly
 
 LOOK_S = 0.5
 """How long a lock is waited for at least: `holder` has it for a moment, also in a loop of `edgekit status`."""
@@ -41,12 +41,12 @@ def hold(path: Path, who: str, wait_s: float = 0.0, advice: str = "choose anothe
             f"{path}: cannot be locked ({getattr(error, 'strerror', None) or error}); {advice}"
         ) from None
     try:
-        discard(holder)  # a killed predecessor's name must not stand for ours
+        remove_quietly(holder)  # a killed predecessor's name must not stand for ours
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only nameless
             write_json(holder, _about(who))
         yield
     finally:
-        discard(holder)
+        remove_quietly(holder)
         lock.release()
 
 

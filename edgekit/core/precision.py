@@ -21,4 +21,4 @@ def _is_there(device: str) -> bool:
         import torch
 
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device == "cpu" and not set(MULTIPLIED_BY).isdisjoint(cpu.instructions())
+    return device == "cpu" and not set(MULTIPLIED_BY).isdisjoint(cpu.instruction_sets())

@@ -20,5 +20,5 @@ ENVIRONMENT = {
 
 def off() -> None:
     """Before such a library is imported: it and all processes started from here report nothing."""
-    telemetry.off()
+    telemetry.disable()
     os.environ.update(ENVIRONMENT)

@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from edgekit.core import progress
 from edgekit.core.errors import ConfigError
 from edgekit.core.progress_state import State, elapsed
-from edgekit.runner.native_stderr import standard_error
+from edgekit.runner.native_stderr import duplicate_stderr
 
 FILE = ".progress.tmp"
 """In the run's folder while it is at work; what a kill leaves goes with the other `.tmp` files."""
@@ -50,7 +50,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         # Its own descriptor, for a notebook's run turns stderr away. A name from the file system may hold any byte.
-        self._stream: TextIO = os.fdopen(standard_error(), "w", encoding="utf-8", errors="backslashreplace")
+        self._stream: TextIO = os.fdopen(duplicate_stderr(), "w", encoding="utf-8", errors="backslashreplace")
         self._terminal = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         with suppress(OSError):  # a full disk: then there is less to show
             self._file.write_bytes(b"")

@@ -12,7 +12,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.conversion import Agreement, LeftBehind
 from edgekit.device.measure.execution import execution
 from edgekit.runner.backends import Backend, open_backend
-from edgekit.runner.bundle.manifest import TensorSpec, joined_input
+from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Variant:
     @property
     def input(self) -> TensorSpec:
         """The only input; several are joined (`runner/input_vector.py`)."""
-        return joined_input(self.inputs)
+        return combined_input(self.inputs)
 
 
 def read(convert: Artifact) -> list[Variant]:

@@ -29,7 +29,7 @@ from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
 from edgekit.data.types import Kind, Pools, Split, usual_range
 from edgekit.runner import input_path
-from edgekit.runner.input_vector import LARGEST, join
+from edgekit.runner.input_vector import LARGEST_EXACT_INTEGER, join
 
 Tensor = dict[str, Any]
 """One of `RawSpec.tensors`."""
@@ -138,10 +138,10 @@ def _described(name: str, arrays: list[np.ndarray], origin: str) -> Tensor:
         ends = np.iinfo(dtypes.pop())
         return {"name": name, "shape": shape, "dtype": ends.dtype.name, "range": [int(ends.min), int(ends.max)]}
     low, high = min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
-    if low < -LARGEST or high > LARGEST:
+    if low < -LARGEST_EXACT_INTEGER or high > LARGEST_EXACT_INTEGER:
         raise DataError(
-            f"{origin}: tensor {name} holds whole numbers from {low} to {high}; at most {LARGEST} is exact in float32, "
-            "so count from another start, or give floats"
+            f"{origin}: tensor {name} holds whole numbers from {low} to {high}; at most {LARGEST_EXACT_INTEGER} is "
+            "exact in float32, so count from another start, or give floats"
         )
     return {"name": name, "shape": shape, "dtype": "int32", "range": [low, high]}
 
@@ -211,7 +211,7 @@ def _input_path(splits: dict[str, Split], kind: Kind) -> tuple[dict[str, Any], .
         return None
     if not all(dtype in input_path.ARRAY_DTYPES for dtype in dtypes):
         return None
-    pictures = input_path.pictures((*shape, 1)) if bare else []
+    pictures = input_path.picture_steps((*shape, 1)) if bare else []
     return ({"step": "read_array", "dtypes": dtypes, "shape": list(shape)}, *pictures)
 
 

@@ -266,7 +266,7 @@ class Shapes:
     def see(self, image: Image.Image) -> None:
         """An opened picture, before anything is done to it."""
         self._sizes[image.size] += 1
-        self._turned += self._turns and picture.orientation(image) in picture.TURNS
+        self._turned += self._turns and picture.orientation(image) in picture.TRANSPOSITIONS
 
     def notes(self) -> list[str]:
         """One line each; none where nothing was changed beyond the size."""
@@ -287,7 +287,7 @@ def decoded_sample(data: bytes, shapes: Shapes) -> np.ndarray | str:
     """The sample of a picture's bytes, or why there is none."""
     try:
         with Image.open(io.BytesIO(data), formats=picture.FORMATS) as image:
-            problem = picture.mismatch(image)
+            problem = picture.unsupported_reason(image)
             if problem:
                 return problem
             shapes.see(image)

@@ -198,7 +198,7 @@ def _picture(
     """A picture as a sample, and its upright (width, height), which must be as `stated`; or why it cannot be read."""
     try:
         with Image.open(io.BytesIO(source.read(name)), formats=pictures.FORMATS) as image:
-            problem = pictures.mismatch(image)
+            problem = pictures.unsupported_reason(image)
             if problem:
                 return problem
             size = pictures.upright_size(image, steps)
@@ -265,7 +265,7 @@ def _write_boxes(
     rows: np.ndarray, picture: Picture, size: tuple[int, int], config: BoxOptions, numbers: dict[str, float]
 ) -> list[str]:
     """Write a picture's boxes into its rows (1 + most, 5), in the sample's pixels; return those that are none."""
-    resize = input_path.find(config.input_path, "resize_picture")
+    resize = input_path.find_step(config.input_path, "resize_picture")
     assert resize is not None
     place = input_path.picture_transform(size, resize)
     kept, bad = [], []
@@ -274,7 +274,7 @@ def _write_boxes(
         if sides is None:
             bad.append(f"{picture.name}: {box.label} {box.left:g}, {box.top:g}, {box.right:g}, {box.bottom:g}")
             continue
-        left, top, right, bottom = place.into_sample(sides)
+        left, top, right, bottom = place.to_sample(sides)
         kept.append((numbers[box.label], left, top, right, bottom))
     if len(kept) > config.most_boxes:
         if config.most_boxes >= MOST_BOXES:
@@ -354,12 +354,12 @@ def _no_mask(drawn: Image.Image, size: tuple[int, int]) -> str | None:
 
 def placed(mask: np.ndarray, steps: list[dict[str, Any]]) -> np.ndarray:
     """A picture's mask (its height, its width) as that of the sample, by nearest neighbours; bars are unknown."""
-    resize = input_path.find(steps, "resize_picture")
+    resize = input_path.find_step(steps, "resize_picture")
     assert resize is not None
     high, wide = mask.shape
     place = input_path.picture_transform((wide, high), resize)
     found = np.full((resize["height"], resize["width"]), masks.UNKNOWN, dtype=np.uint8)
-    rows, columns = masks.nearest(place.height, high), masks.nearest(place.width, wide)
+    rows, columns = masks.nearest_indices(place.height, high), masks.nearest_indices(place.width, wide)
     inside = np.s_[place.top : place.top + place.height, place.left : place.left + place.width]
     found[inside] = mask[rows[:, None], columns]
     return found

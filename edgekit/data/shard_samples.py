@@ -198,8 +198,8 @@ def _sound(content: bytes, config: Options) -> np.ndarray | str:
     assert shape is not None
     try:
         found, _ = wav.decode(
-            "a sound", content, wav.SoundSpec(shape[0], config.rate_hz, tuple(steps), "the config asks for")
+            "a sound", content, wav.AudioSpec(shape[0], config.rate_hz, tuple(steps), "the config asks for")
         )
     except InputError as error:
         return str(error)
-    return next(windows.cut(found, next(step for step in steps if step["step"] == "windows")))
+    return next(windows.cut_windows(found, next(step for step in steps if step["step"] == "windows")))

@@ -77,4 +77,4 @@ class PicturesConfig(SourceConfig):
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """What happens to a file, as the device will do it."""
-        return input_path.pictures(self.raw_shape, self.fit, self.orientation)
+        return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)

@@ -116,7 +116,7 @@ def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...],
     tokenizer = _read(content)
     if config.tokens <= tokenizer.least:
         raise DataError(f"data.tokens: got {config.tokens}, and {tokenizer.least} stand around every text; raise it")
-    steps = input_path.texts(MEMBER, config.tokens, tokenizer.pad_id, config.too_long, config.table)
+    steps = input_path.text_steps(MEMBER, config.tokens, tokenizer.pad_id, config.too_long, config.table)
     made = {name: _ids(texts, tokenizer, steps[-1], config) for name, texts in given.items()}
     ends = (made["train"], made.get("validation"), made.get("test"))
     return Pools(*ends, classes, "text", input_path=tuple(steps), members={MEMBER: content})
@@ -131,7 +131,7 @@ def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextC
     x = np.empty((len(texts.texts), config.tokens), np.int32)
     for row, (name, one) in enumerate(zip(texts.names, texts.texts, strict=True)):
         try:
-            found = text.ids(name, one, tokenizer, step)
+            found = text.token_ids(name, one, tokenizer, step)
         except InputError as error:
             raise DataError(f"{error}, or set data.too_long: cut, or raise data.tokens") from None
         if found.tokens == tokenizer.least:
@@ -152,7 +152,7 @@ def _read(content: bytes) -> Tokenizer:
     from edgekit.runner import tokenization
 
     try:
-        return tokenization.read(content, "data.tokenizer")
+        return tokenization.read_tokenizer(content, "data.tokenizer")
     except InputError as error:
         raise DataError(str(error)) from None
 
@@ -169,10 +169,10 @@ def decoded(name: str, content: bytes) -> str:
 
 def in_words(data: Data, sample: np.ndarray) -> str:
     """What the token ids of a sample say, without those that only fill up; unknown words are `[UNK]`."""
-    step = input_path.find(data.input_path or (), "tokenize")
+    step = input_path.find_step(data.input_path or (), "tokenize")
     if step is None:
         return ""
     from edgekit.runner import tokenization
 
-    tokenizer = tokenization.read(data.members[step["vocabulary"]])
+    tokenizer = tokenization.read_tokenizer(data.members[step["vocabulary"]])
     return tokenizer.readable([number for number in sample.tolist() if number != step["pad_id"]])

@@ -206,10 +206,10 @@ class Data:
         """How many token ids the vocabulary of texts has; DataError where the samples are no texts."""
         from edgekit.runner import input_path, tokenization
 
-        step = input_path.find(self.input_path or (), "tokenize")
+        step = input_path.find_step(self.input_path or (), "tokenize")
         if step is None:
             raise DataError(f"samples of kind {self.kind} have no vocabulary; only texts have one")
-        return tokenization.read(self.members[step["vocabulary"]]).size
+        return tokenization.read_tokenizer(self.members[step["vocabulary"]]).size
 
     @property
     def raw_range(self) -> list[float] | None:

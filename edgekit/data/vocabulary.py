@@ -26,7 +26,7 @@ Pair = tuple[str, str]
 
 def train(texts: Iterable[str], size: int, *, lowercase: bool = True) -> bytes:
     """A `tokenizer.json` of at most `size` tokens."""
-    empty = tokenization.read(_file(SPECIAL, lowercase))
+    empty = tokenization.read_tokenizer(_file(SPECIAL, lowercase))
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(word for word in empty.words(text) if len(word) <= LONGEST_WORD)

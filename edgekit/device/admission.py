@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.bundle import Bundle, read_bytes
 from edgekit.runner.bundle import read as read_any
 from edgekit.runner.errors import TrustError
@@ -18,13 +18,13 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     Statement and signatures lie beside it. One that was installed here may be older than the confirmed release, any
     other may not.
     """
-    signed = place.signed(place.locate())
+    signed = device_home.homes_with_policy(device_home.find_home())
     if not signed:
         return read_any(path)
     from edgekit.device import trust
 
     if sys.platform == "win32":
-        trust.policy.check_private(Path(signed[0], place.TRUST))  # always refuses there
+        trust.policy.check_private(Path(signed[0], device_home.POLICY_FOLDER))  # always refuses there
     from edgekit.device.releases import current, records
     from edgekit.device.releases.home import Home
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgekit.models.layers import Block, block_maker, check_sizes, conv_bn_relu, image_channels
-from edgekit.runner.boxes import SIDES
+from edgekit.runner.boxes import BOX_SIDES
 
 STRIDE = 16
 PRIOR = 0.01
@@ -27,7 +27,7 @@ class Head(nn.Module):
 
     def __init__(self, inputs: int, classes: int) -> None:
         super().__init__()
-        self.boxes, self.scores = nn.Conv2d(inputs, SIDES, 1), nn.Conv2d(inputs, classes, 1)
+        self.boxes, self.scores = nn.Conv2d(inputs, BOX_SIDES, 1), nn.Conv2d(inputs, classes, 1)
         for layer, bias in ((self.boxes, REACH), (self.scores, math.log(PRIOR / (1 - PRIOR)))):
             nn.init.normal_(layer.weight, std=0.01)
             nn.init.constant_(layer.bias, bias)  # type: ignore[arg-type]

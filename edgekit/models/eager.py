@@ -18,7 +18,7 @@ def joined(outputs: Any) -> Tensor:
     """One tensor (N, …) of a network's output, or of its several ones."""
     if isinstance(outputs, Tensor):
         return outputs
-    if output_vector.alike([each.shape[1:] for each in outputs]):
+    if output_vector.share_leading_axes([each.shape[1:] for each in outputs]):
         return torch.cat(list(outputs), dim=-1)
     return torch.cat([each.flatten(1) for each in outputs], dim=1)
 

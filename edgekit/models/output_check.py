@@ -54,10 +54,10 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
     """ModelError unless those are points of grids over the picture, each with 4 sides and a logit for every class."""
     parts = [out] if isinstance(out, Tensor) else list(out) if isinstance(out, tuple | list) else []
     shapes = [tuple(each.shape) for each in parts if isinstance(each, Tensor) and each.dtype is torch.float32]
-    wanted = boxes.SIDES + spec.num_classes
+    wanted = boxes.BOX_SIDES + spec.num_classes
     must = (
-        f"{spec.called}: must return float32 boxes ({samples}, points, {boxes.SIDES}) and logits ({samples}, points, "
-        f"{spec.num_classes}), or both in one tensor"
+        f"{spec.called}: must return float32 boxes ({samples}, points, {boxes.BOX_SIDES}) and logits ({samples}, "
+        f"points, {spec.num_classes}), or both in one tensor"
     )
     if not parts or len(shapes) != len(parts) or any(shape[0] != samples for shape in shapes):
         raise ModelError(f"{must}, returned {when}{shapes or with_article(type(out).__name__)}")
@@ -65,7 +65,7 @@ def _check_boxes(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
     if len(whole) != 2 or whole[1] != wanted:
         raise ModelError(f"{must}, returned {when}{shapes}")
     try:
-        boxes.strides(spec.input_shape[1:], whole[0])
+        boxes.grid_strides(spec.input_shape[1:], whole[0])
     except RunnerError as error:
         raise ModelError(f"{spec.called}: {error}") from None
 
@@ -82,7 +82,7 @@ def _check_grid(out: Any, spec: ModelSpec, samples: int, when: str) -> None:
     if out.dtype is not torch.float32 or len(shape) != 4 or shape[:2] != (samples, spec.num_classes):
         raise ModelError(f"{must}, returned {when}{str(out.dtype).removeprefix('torch.')} of shape {shape}")
     try:
-        masks.cell(spec.input_shape[1:], shape[2:])
+        masks.cell_size(spec.input_shape[1:], shape[2:])
     except RunnerError as error:
         raise ModelError(f"{spec.called}: {error}") from None
 

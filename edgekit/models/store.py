@@ -285,7 +285,7 @@ def _shapes(spec: ModelSpec) -> dict[str, Any]:
 
 def _vocabulary(spec: ModelSpec) -> dict[str, Any]:
     """What a network of texts is told of the vocabulary: how many ids there are, and which of them only fills up."""
-    step = input_path.find(spec.raw.get("input_path") or (), "tokenize")
+    step = input_path.find_step(spec.raw.get("input_path") or (), "tokenize")
     return {"vocabulary_size": int(spec.raw["range"][1]) + 1, "pad_id": step["pad_id"]} if step else {}
 
 

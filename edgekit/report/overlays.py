@@ -14,7 +14,7 @@ from matplotlib.patheffects import Normal, Stroke
 from edgekit.core.tasks import segmentation
 from edgekit.core.tasks.box_matches import boxes_of, compared
 from edgekit.runner.drawing import Colour as RGB
-from edgekit.runner.drawing import style
+from edgekit.runner.drawing import style_of_class
 from edgekit.runner.masks import UNKNOWN
 
 LINE = 1.3
@@ -64,7 +64,7 @@ def box_legend(names: Sequence[str], with_marks: bool = True) -> list[Line2D]:
 
 def _draw_box(axes: Axes, kind: int, sides: np.ndarray) -> None:
     left, top, right, bottom = sides.tolist()
-    around = (_shares(style(kind).against), LINE + 1.2, SOLID)
+    around = (_shares(style_of_class(kind).against), LINE + 1.2, SOLID)
     for colour, width, pattern in (around, (_colour(kind), LINE, _pattern(kind))):
         place = (left - 0.5, top - 0.5), right - left, bottom - top
         axes.add_patch(Rectangle(*place, fill=False, edgecolor=colour, linewidth=width, linestyle=pattern))
@@ -72,7 +72,7 @@ def _draw_box(axes: Axes, kind: int, sides: np.ndarray) -> None:
 
 def _mark_box(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
     left, top, right, bottom = sides.tolist()
-    against = _shares(style(kind).against)
+    against = _shares(style_of_class(kind).against)
     axes.plot(
         [(left + right) / 2], [(top + bottom) / 2],
         marker=mark, markersize=6, fillstyle="none", color=_colour(kind), markeredgewidth=1.3, clip_on=False,
@@ -81,7 +81,7 @@ def _mark_box(axes: Axes, kind: int, sides: np.ndarray, mark: str) -> None:
 
 
 def _colour(kind: int) -> Colour:
-    return _shares(style(kind).colour)
+    return _shares(style_of_class(kind).colour)
 
 
 def _shares(colour: RGB) -> Colour:
@@ -90,7 +90,7 @@ def _shares(colour: RGB) -> Colour:
 
 
 def _pattern(kind: int) -> Literal["-"] | tuple[float, Sequence[float]]:
-    pattern = style(kind).pattern
+    pattern = style_of_class(kind).pattern
     return (0, tuple(part / 1.3 for part in pattern)) if pattern[1] else SOLID
 
 
@@ -115,7 +115,7 @@ def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
     colours = np.zeros((UNKNOWN + 1, 4), np.uint8)
     colours[1:, 3] = OPACITY
     for kind in range(1, UNKNOWN):
-        colours[kind, :3] = style(kind).colour
+        colours[kind, :3] = style_of_class(kind).colour
     right, bottom = axes.get_xlim()[1], axes.get_ylim()[0]
     axes.imshow(colours[mask], extent=(-0.5, right, bottom, -0.5), interpolation="nearest")
 

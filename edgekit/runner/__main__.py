@@ -1,7 +1,7 @@
 """`python -m edgekit.runner`, the same as `edgerun.pyz`."""
 
-from edgekit.runner._start import leave
+from edgekit.runner._start import exit_process
 from edgekit.runner.cli import main
 
 if __name__ == "__main__":
-    leave(main())
+    exit_process(main())

@@ -19,7 +19,7 @@ def cache_folder() -> str:
     return os.path.join(cache, "edgerun") if os.path.isabs(cache) else ""
 
 
-def is_mine(folder: str) -> bool:
+def is_private(folder: str) -> bool:
     """Whether a folder, and the two above it, belong to this user (those above may be root's) and only it can write."""
     if sys.platform == "win32":  # by default, nobody else can write below a user's profile
         home = os.path.normcase(os.path.abspath(os.path.expanduser("~")))
@@ -38,7 +38,7 @@ def is_mine(folder: str) -> bool:
     return True
 
 
-def unpacked(archive: str) -> str:
+def unpacked_folder(archive: str) -> str:
     """The folder with this very runner, made if need be; the archive itself where there can be none."""
     cache = cache_folder()
     if sys.dont_write_bytecode or not DIGEST or not cache:
@@ -49,7 +49,7 @@ def unpacked(archive: str) -> str:
             unpack(archive, folder)
     except (OSError, ValueError):
         return archive
-    return folder if is_mine(folder) else archive
+    return folder if is_private(folder) else archive
 
 
 def unpack(archive: str, folder: str) -> None:
@@ -69,7 +69,7 @@ def unpack(archive: str, folder: str) -> None:
         os.rename(whole, folder)
 
 
-def leave(code: int) -> None:
+def exit_process(code: int) -> None:
     """End the process, exit handlers included, without taking numpy and the interpreter apart: that takes 15 ms.
 
     A debugger or a profiler keeps the ordinary end, and so does a stream that cannot be flushed.
@@ -89,10 +89,10 @@ if __name__ == "__main__":
     if sys.version_info < (3, 9):  # noqa: UP036  (the message for those who have it)
         sys.exit("edgerun: Python {}.{} is too old; use 3.9 or newer".format(*sys.version_info))
     try:
-        sys.path[0] = unpacked(sys.path[0])
+        sys.path[0] = unpacked_folder(sys.path[0])
         from edgekit.runner.cli import main
 
         code = main()
     except KeyboardInterrupt:
         code = 130
-    leave(code)
+    exit_process(code)

@@ -13,16 +13,16 @@ import numpy as np
 
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import BackendError, InputError, RunnerError
-from edgekit.runner.selftest import evaluate
+from edgekit.runner.selftest import compare_outputs
 
 if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
-MOST = 1024
-READY_MADE = "ready-made-"
+MAX_BATCH = 1024
+READY_MADE_PREFIX = "ready-made-"
 """How the variants of `edgekit bundle` begin."""
-FIXED = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
-AGAIN = (
+FIXED_BATCH_HINT = "`edgekit bundle` sets the batch of an ONNX file to 1, and does so again"
+REBUILD_HINT = (
     "made again, an ONNX bundle of a PyTorch network has a free batch, unless its network or its precision fixes that; "
     "one of a model file has 1"
 )
@@ -31,7 +31,7 @@ AGAIN = (
 Call = Callable[[np.ndarray], np.ndarray]
 
 
-def open_batch(model: Model, size: int) -> Batch:
+def open_batch(model: Model, size: int) -> BatchedModel:
     """An instance of an opened bundle's model for `size` samples a call, on its interpreter, threads and device.
 
     Size 1 is the model itself.
@@ -43,17 +43,19 @@ def open_batch(model: Model, size: int) -> Batch:
     BackendError
         The model cannot take so many, or does not give the golden answers then.
     """
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST:
-        raise InputError(f"batch: got {size!r}; use a whole number from 1 to {MOST}")
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MAX_BATCH:
+        raise InputError(f"batch: got {size!r}; use a whole number from 1 to {MAX_BATCH}")
     if model.manifest.states and size > 1:
         raise BackendError(f"{size} samples at once: the model has states: one at a time")
-    batch = Batch(size, _one(model) if size == 1 else _several(model, size), _shape(model, size))
+    batch = BatchedModel(
+        size, _single_call(model) if size == 1 else _batched_call(model, size), _input_shape(model, size)
+    )
     if not model.manifest.states:  # else the selftest proves them, as one stream
-        _prove(model, batch)
+        _validate(model, batch)
     return batch
 
 
-def split(count: int, sizes: Sequence[int]) -> list[int]:
+def split_into_batches(count: int, sizes: Sequence[int]) -> list[int]:
     """`count` samples as batches of the given sizes, the largest first, none of them padded; InputError without a 1."""
     parts: list[int] = []
     for size in sorted(set(sizes), reverse=True):
@@ -63,7 +65,7 @@ def split(count: int, sizes: Sequence[int]) -> list[int]:
     return parts
 
 
-class Batch:
+class BatchedModel:
     """A model that takes `size` samples a call. Not for use by several threads at once."""
 
     def __init__(self, size: int, call: Call, shape: tuple[int, ...]) -> None:
@@ -90,16 +92,16 @@ class Batch:
         return self._call(x)
 
 
-def _shape(model: Model, size: int) -> tuple[int, ...]:
+def _input_shape(model: Model, size: int) -> tuple[int, ...]:
     return (size, *model.manifest.input.shape[1:])
 
 
-def _one(model: Model) -> Call:
+def _single_call(model: Model) -> Call:
     execute = model.execute
     return lambda x: execute(x)[None]
 
 
-def _several(model: Model, size: int) -> Call:
+def _batched_call(model: Model, size: int) -> Call:
     """The same file on the same interpreter once more, for `size` samples."""
     manifest, name = model.manifest, model.backend.name
     files = model.bundle.model_files()
@@ -107,7 +109,7 @@ def _several(model: Model, size: int) -> Call:
     try:
         backend = open_backend(manifest.target, files, *ends, model.threads, name, model.device, size)
     except RunnerError as error:
-        advice = FIXED if manifest.variant.startswith(READY_MADE) else AGAIN
+        advice = FIXED_BATCH_HINT if manifest.variant.startswith(READY_MADE_PREFIX) else REBUILD_HINT
         more = f"; {advice}" if manifest.target == "onnx" else ""
         raise BackendError(f"{size} samples at once: {error}{more}") from None
     invoke, decode = backend.invoke, backend.decode
@@ -124,7 +126,7 @@ def _several(model: Model, size: int) -> Call:
     return call
 
 
-def _prove(model: Model, batch: Batch) -> None:
+def _validate(model: Model, batch: BatchedModel) -> None:
     """BackendError unless every golden vector gives its recorded outputs, wherever in a batch it stands.
 
     Batches are filled by beginning anew, and each is turned by one place more than the one before.
@@ -135,7 +137,7 @@ def _prove(model: Model, batch: Batch) -> None:
     for number in range(max(2, ceil(count / size)) if size > 1 else count):
         places = np.roll((np.arange(size) + number * size) % count, number)
         outputs = batch.execute(np.concatenate([prepared[place] for place in places]))
-        found = evaluate(outputs, expected[places], model.manifest.golden)
+        found = compare_outputs(outputs, expected[places], model.manifest.golden)
         if not found.ok:
             raise BackendError(
                 f"{size} samples at once: {model.backend.name} does not give the outputs of the golden vectors: "

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgekit.runner.errors import bounded_recursion
 
-LONGEST_WHOLE = 20
+MAX_INTEGER_CHARACTERS = 20
 """Characters of a whole number: those of the least int64."""
 
 
@@ -23,26 +23,26 @@ def loads(data: bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = No
             return json.loads(
                 data.decode("utf-8"),
                 object_pairs_hook=pairs,
-                parse_int=_whole,
-                parse_float=_finite,
-                parse_constant=_no_constant,
+                parse_int=_bounded_int,
+                parse_float=_finite_float,
+                parse_constant=_refuse_constant,
             )
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
-def _whole(text: str) -> int:
-    if len(text) > LONGEST_WHOLE:
-        raise ValueError(f"a whole number of {len(text)} characters; at most {LONGEST_WHOLE} are taken")
+def _bounded_int(text: str) -> int:
+    if len(text) > MAX_INTEGER_CHARACTERS:
+        raise ValueError(f"a whole number of {len(text)} characters; at most {MAX_INTEGER_CHARACTERS} are taken")
     return int(text)
 
 
-def _finite(text: str) -> float:
+def _finite_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text[:40]} is beyond what a float holds")
     return value
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")

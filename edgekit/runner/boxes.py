@@ -20,16 +20,16 @@ import numpy as np
 from edgekit.runner.errors import BundleError
 
 STRIDES = (4, 8, 16, 32, 64, 128)
-SIDES = 4
+BOX_SIDES = 4
 """A box's numbers: left, top, right, bottom."""
-CANDIDATES = 400
+MAX_CANDIDATES = 400
 """Of a picture, those with the highest logits go on to the suppression."""
 ZERO, NONE = np.float32(0), np.empty(0, dtype=np.int64)
 BLOCK = 40
 """Boxes whose overlaps are computed at once: with fewer, calls cost more than arithmetic; with more, memory does."""
 
 
-class Options(NamedTuple):
+class BoxOptions(NamedTuple):
     """What counts as a box: its least probability, the overlap above which the lesser of two goes, and how many."""
 
     least_probability: float = 0.05
@@ -37,7 +37,7 @@ class Options(NamedTuple):
     most: int = 100
 
 
-DEFAULT = Options()
+DEFAULT = BoxOptions()
 
 
 class Boxes(NamedTuple):
@@ -54,7 +54,7 @@ def grid_shape(size: Sequence[int], stride: int) -> tuple[int, int]:
     return -(-height // stride), -(-width // stride)
 
 
-def strides(size: Sequence[int], points: int) -> tuple[int, ...]:
+def grid_strides(size: Sequence[int], points: int) -> tuple[int, ...]:
     """The strides of the grids that have so many points over a picture of (height, width) together.
 
     Each is twice the one before. BundleError where no such grids have that number of points.
@@ -70,10 +70,10 @@ def strides(size: Sequence[int], points: int) -> tuple[int, ...]:
     )
 
 
-def centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
+def grid_centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
     """The points' places (points, 2), x before y, and their strides (points, 1), in pixels, float32."""
     places, widths = [], []
-    for stride in strides(size, points):
+    for stride in grid_strides(size, points):
         rows, columns = grid_shape(size, stride)
         y, x = np.mgrid[:rows, :columns]
         places.append((np.stack([x, y], axis=-1).reshape(-1, 2) + 0.5) * stride)
@@ -84,8 +84,8 @@ def centres(size: Sequence[int], points: int) -> tuple[np.ndarray, np.ndarray]:
 class Decoder:
     """Outputs (points, 4 + classes) of pictures of one (height, width) → `Boxes`."""
 
-    def __init__(self, size: Sequence[int], points: int, options: Options = DEFAULT) -> None:
-        places, widths = centres(size, points)
+    def __init__(self, size: Sequence[int], points: int, options: BoxOptions = DEFAULT) -> None:
+        places, widths = grid_centres(size, points)
         self.places = np.concatenate([places, places], axis=1)
         self.reaches = np.concatenate([-widths, -widths, widths, widths], axis=1)
         height, width = size
@@ -95,20 +95,20 @@ class Decoder:
         self.least_logit = np.float32(math.log(share / (1 - share)))
 
     def __call__(self, outputs: np.ndarray) -> Boxes:
-        logits = outputs[:, SIDES:].ravel()
+        logits = outputs[:, BOX_SIDES:].ravel()
         found = (logits >= self.least_logit).nonzero()[0]
-        found = found[(-logits[found]).argsort(kind="stable")[:CANDIDATES]]
-        of_each = outputs.shape[1] - SIDES
+        found = found[(-logits[found]).argsort(kind="stable")[:MAX_CANDIDATES]]
+        of_each = outputs.shape[1] - BOX_SIDES
         points = found // of_each
         scores, classes = logits[found], found - points * of_each
-        sides = outputs.take(points, axis=0)[:, :SIDES] * self.reaches.take(points, axis=0)
+        sides = outputs.take(points, axis=0)[:, :BOX_SIDES] * self.reaches.take(points, axis=0)
         sides += self.places.take(points, axis=0)
         np.minimum(np.maximum(sides, ZERO, out=sides), self.limits, out=sides)
-        kept = suppress(sides, classes, self.options.overlap, self.options.most)
+        kept = non_maximum_suppression(sides, classes, self.options.overlap, self.options.most)
         return Boxes(sides.take(kept, axis=0), scores[kept], classes[kept])
 
 
-def suppress(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
+def non_maximum_suppression(sides: np.ndarray, classes: np.ndarray, overlap: float, most: int) -> np.ndarray:
     """Places of the boxes that stay, of boxes sorted best first: greedy, class by class (Felzenszwalb et al. 2010).
 
     The overlaps of the next `BLOCK` boxes with all that wait are computed at once. What those that stay cover waits no

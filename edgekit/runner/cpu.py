@@ -13,16 +13,16 @@ ARM = ("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2")
 """Instruction sets that kernels are chosen by: they decide about speed, and about the last bits of a sum."""
 
 
-SAME = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}
+ARCHITECTURE_ALIASES = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}
 
 
-def machine() -> str:
+def architecture() -> str:
     """The architecture by the name that Linux has for it: x86_64, aarch64, armv7l."""
     if sys.platform == "win32":
         found = os.environ.get("PROCESSOR_ARCHITECTURE", "")
     else:
         found = os.uname().machine
-    return SAME.get(found.lower(), found)
+    return ARCHITECTURE_ALIASES.get(found.lower(), found)
 
 
 def name() -> str:
@@ -38,7 +38,7 @@ def name() -> str:
         return ""
 
 
-def instructions() -> list[str]:
+def instruction_sets() -> list[str]:
     """Those of `X86` or `ARM` that this processor has, in that order; empty where the kernel does not say."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
@@ -51,11 +51,11 @@ def instructions() -> list[str]:
     return []
 
 
-def usable_numbers() -> set[int]:
+def usable_cores() -> set[int]:
     """The kernel's numbers of the cores that this process may run on."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
-def usable() -> int:
+def usable_core_count() -> int:
     """How many those are."""
-    return len(usable_numbers())
+    return len(usable_cores())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs.picture import pillow
+from edgekit.runner.inputs.picture import import_pillow
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
@@ -36,7 +36,7 @@ COLOURS: tuple[Colour, ...] = (
 )
 PATTERNS = ((1, 0), (6, 3), (2, 2), (6, 2, 2, 2))
 """Of a line: so many of its thicknesses drawn, so many left open, and so on."""
-PIXELS_A_SCALE = 320
+PIXELS_PER_SCALE = 320
 """Of a picture's shorter side: twice as many, and lines and letters are twice as large."""
 
 
@@ -48,7 +48,7 @@ class Style(NamedTuple):
     pattern: tuple[int, ...]
 
 
-def style(number: int) -> Style:
+def style_of_class(number: int) -> Style:
     """The style of a class by its number: a different one for each of the first 28."""
     colour = COLOURS[number % len(COLOURS)]
     return Style(colour, BLACK if luminance(colour) > 0.2 else WHITE, PATTERNS[number % len(PATTERNS)])
@@ -63,22 +63,22 @@ def luminance(colour: Colour) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def check(manifest: Manifest) -> None:
+def check_drawable(manifest: Manifest) -> None:
     """InputError where the answers lie in no picture, the samples cannot be shown, or Pillow is not installed."""
-    if manifest.task not in DRAWN:
+    if manifest.task not in DRAW_FUNCTIONS:
         raise InputError(
             f"--draw: the bundle answers with {manifest.task}, which has no place in a picture; what is drawn is "
-            f"{', '.join(DRAWN)}"
+            f"{', '.join(DRAW_FUNCTIONS)}"
         )
     raw = manifest.raw
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--draw: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not pictures of bytes")
-    pillow("--draw", "leave --draw out")
+    import_pillow("--draw", "leave --draw out")
 
 
 def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
     """A copy of a picture uint8 (height, width, 3) with the answer of the manifest's task in it."""
-    return DRAWN[manifest.task](picture, answer, manifest.labels)
+    return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels)
 
 
 def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) -> np.ndarray:
@@ -92,23 +92,23 @@ def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) ->
         area = left, top, min(max(right, left + 1), canvas.width), min(max(bottom, top + 1), canvas.height)
         shown.append((found, area, numbers[found.label]))
     for _, area, number in reversed(shown):
-        canvas.outline(area, style(number))
+        canvas.outline(area, style_of_class(number))
     taken: list[Area] = []
     placed = []
     for found, area, number in shown:
         text = caption(found.label, number, found.probability, canvas.fits)
         if text:
-            taken.append(free_place(area, canvas.label_size(text), (canvas.width, canvas.height), taken))
+            taken.append(place_label(area, canvas.label_size(text), (canvas.width, canvas.height), taken))
             placed.append((taken[-1], text, number))
     for where, text, number in reversed(placed):
-        canvas.label(where, text, style(number))
+        canvas.label(where, text, style_of_class(number))
     return canvas.pixels()
 
 
 def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str]) -> np.ndarray:
     """Classes in half their colour, edges in all of it, and names on the left while they fit; the first stays clear."""
     mask = answer.mask
-    colours = np.array([style(number).colour for number in range(len(labels))], np.uint8)[mask]
+    colours = np.array([style_of_class(number).colour for number in range(len(labels))], np.uint8)[mask]
     edge = np.zeros(mask.shape, bool)
     edge[:, 1:] |= mask[:, 1:] != mask[:, :-1]
     edge[1:] |= mask[1:] != mask[:-1]
@@ -121,12 +121,12 @@ def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str])
         if number and share and text:
             width, height = canvas.label_size(text)
             if top + height <= canvas.height:
-                canvas.label((0, top, width, top + height), text, style(number))
+                canvas.label((0, top, width, top + height), text, style_of_class(number))
                 top += height
     return canvas.pixels()
 
 
-DRAWN: dict[str, Callable[[np.ndarray, Any, Sequence[str]], np.ndarray]] = {
+DRAW_FUNCTIONS: dict[str, Callable[[np.ndarray, Any, Sequence[str]], np.ndarray]] = {
     "detection": draw_boxes,
     "segmentation": draw_masks,
 }
@@ -146,7 +146,7 @@ def caption(label: str, number: int, share: float, fits: Callable[[str], bool]) 
     return next(filter(fits, candidates), "")
 
 
-def free_place(area: Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[Area]) -> Area:
+def place_label(area: Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[Area]) -> Area:
     """Where a label of a box stands: above it, below it, or inside along a side; the first free, or the freest."""
     left, top, right, bottom = area
     width, height = size
@@ -183,7 +183,7 @@ class _Canvas:
         )  # older Pillow has one default
         self._font: Any = bitmap_font()
         self.width, self.height = self._image.size
-        self._scale = max(1, round(min(self._image.size) / PIXELS_A_SCALE))
+        self._scale = max(1, round(min(self._image.size) / PIXELS_PER_SCALE))
 
     def pixels(self) -> np.ndarray:
         """What was drawn."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.errors import InputError, TrustError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Extension:
         """The verified bundle. TrustError on a device in signed mode, because no signature can be checked here."""
         from edgekit.runner import bundle
 
-        if homes := place.signed(place.locate()):
+        if homes := device_home.homes_with_policy(device_home.find_home()):
             raise TrustError(
                 f"{path}: this device is in signed mode, by {homes[0]}, and this small runner cannot check "
                 "signatures; use the whole edgerun.pyz"

@@ -13,16 +13,16 @@ BINARY = getattr(os, "O_BINARY", 0)
 """For `os.open`: Windows changes line ends without it, and other systems do not have it."""
 READ_FILE = os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
 """For `os.open`: open a file for reading without waiting for a writer where it is a pipe."""
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 """For `os.open`: refuse a symbolic link. Windows cannot."""
 
-READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
 """What a folder says in which nobody can write, or not this user."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
     """Temporary file, fsync, replace, fsync of the folder. The umask takes away from `mode`."""
-    temporary = temporary_file(path)
+    temporary = temporary_path(path)
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, mode), "wb") as stream:
             stream.write(data)
@@ -30,11 +30,11 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
-        discard(temporary)
+        remove_quietly(temporary)
     sync_folder(path.parent)
 
 
-def discard(path: Path) -> None:
+def remove_quietly(path: Path) -> None:
     """Remove a file that may be there. What keeps it there is not raised, because it would hide what went wrong before.
 
     So no lock stays taken, and no error is lost, where a disk has become read-only meanwhile.
@@ -50,7 +50,7 @@ def can_lock(path: Path, operation: int) -> bool:
         raise NotImplementedError("Windows has no such locks")
     import fcntl
 
-    handle = os.open(path, os.O_RDONLY | NO_LINK)
+    handle = os.open(path, os.O_RDONLY | NO_FOLLOW)
     try:
         fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -60,7 +60,7 @@ def can_lock(path: Path, operation: int) -> bool:
     return True
 
 
-def temporary_file(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """Where this process writes what becomes `path`; short, for the path's own name may be as long as a name can be."""
     return path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
 
@@ -90,7 +90,7 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
-def move(written: Path, final: Path) -> None:
+def move_durably(written: Path, final: Path) -> None:
     """Put a file that something else wrote in its place, its bytes made durable first."""
     sync_file(written)
     os.replace(written, final)

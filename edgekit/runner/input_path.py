@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from edgekit.runner.rules import Rule, is_count, is_list, is_whole, one_of
+from edgekit.runner.rules import Rule, is_count, is_integer, is_list, one_of
 
 Step = Mapping[str, Any]
 DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";"}
 COUNT = Rule(is_count, "use a whole number above 0")
 LIST = Rule(is_list, "use a list")
-ID = Rule(lambda value: is_whole(value) and value >= 0, "use a whole number from 0")
+ID = Rule(lambda value: is_integer(value) and value >= 0, "use a whole number from 0")
 MEMBER = Rule(lambda value: isinstance(value, str) and bool(value), "use the name of a member")
 FLAG = Rule(lambda value: isinstance(value, bool), "use true or false")
 COLUMN = Rule(
@@ -58,7 +58,7 @@ DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
-def pictures(shape: Sequence[int], fit: str = "stretch", orientation: str = "apply") -> list[dict[str, Any]]:
+def picture_steps(shape: Sequence[int], fit: str = "stretch", orientation: str = "apply") -> list[dict[str, Any]]:
     """A picture of any size becomes (height, width, channels)."""
     height, width, channels = shape
     return [
@@ -77,13 +77,13 @@ class PictureTransform(NamedTuple):
     across: float
     down: float
 
-    def into_sample(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
+    def to_sample(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
         """A box (left, top, right, bottom) of the picture, in the sample's pixels."""
         left, top, right, bottom = sides
         across, down = self.across, self.down
         return (self.left + left * across, self.top + top * down, self.left + right * across, self.top + bottom * down)
 
-    def into_picture(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
+    def to_picture(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
         """A box of the sample, in the picture's pixels, cut at its edges."""
         left, top, right, bottom = sides
         most_x, most_y = (float(round(side)) for side in (self.width / self.across, self.height / self.down))
@@ -108,12 +108,12 @@ def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
     return PictureTransform(left, top, new_width, new_height, new_width / width, new_height / height)
 
 
-def windows(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
+def windows_step(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
     """Windows of `length` out of a recording, one every `stride`; `fill` says what becomes of the rest at its end."""
     return {"step": "windows", "length": length, "stride": stride, "fill": fill}
 
 
-def texts(
+def text_steps(
     vocabulary: str, length: int, pad_id: int, too_long: str = "cut", table: Step | None = None
 ) -> list[dict[str, Any]]:
     """A text, or each of a `table`, becomes so many token ids, by the vocabulary in this member of the bundle."""
@@ -121,12 +121,12 @@ def texts(
     return [{"step": "decode_text"}, *([dict(table)] if table else []), tokenize]
 
 
-def text_table(delimiter: str, header: bool, column: str | int) -> dict[str, Any]:
+def text_table_step(delimiter: str, header: bool, column: str | int) -> dict[str, Any]:
     """A table with a text in each row, in the column of this name or of this number, counted from 1."""
     return {"step": "decode_text_table", "delimiter": delimiter, "header": header, "column": column}
 
 
-def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:
+def default_steps(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:
     """Of samples that did not come out of files: pictures are brought to size, sounds and tables must fit exactly.
 
     Each row of a table with named columns is a vector. Several tensors come in a file by their names.
@@ -134,7 +134,7 @@ def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] 
     if kind == "tensors":
         return [{"step": "read_tensors"}]
     if kind == "image" and dtype == "uint8" and len(shape) == 3:
-        return pictures(shape)
+        return picture_steps(shape)
     if kind == "audio":
         return [{"step": "decode_wav"}]
     if kind == "vector" and columns:
@@ -142,11 +142,11 @@ def default(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] 
     return [{"step": "decode_csv"}] if kind == "window" and columns else []
 
 
-def names(steps: Sequence[Step]) -> list[str]:
+def step_names(steps: Sequence[Step]) -> list[str]:
     """The steps' names."""
     return [step["step"] for step in steps]
 
 
-def find(steps: Sequence[Step], name: str) -> Step | None:
+def find_step(steps: Sequence[Step], name: str) -> Step | None:
     """The step of this name, if it is declared."""
     return next((step for step in steps if step["step"] == name), None)

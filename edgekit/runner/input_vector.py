@@ -19,12 +19,12 @@ KIND = "tensors"
 """What a raw sample of several tensors is called."""
 DTYPES = ("float32", "uint8", "int8", "int32", "int64")
 """Types that a tensor of a sample may have."""
-LARGEST = 2**24
-LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
+LARGEST_EXACT_INTEGER = 2**24
+INTEGER_LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
 """Of types that hold less than that."""
 LARGEST_FLOAT = 3.4028234663852886e38
 """Of float32."""
-MOST_NAMES = 8
+MAX_NAMES_SHOWN = 8
 """Of a message."""
 
 
@@ -56,13 +56,13 @@ def split(x: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
     return found
 
 
-def vector(given: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
+def as_vector(given: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
     """A raw sample, of arrays by name where it has several tensors; anything else as it is, for its check."""
-    found: np.ndarray = of_names(given, tensors) if tensors and isinstance(given, Mapping) else given
+    found: np.ndarray = join_named(given, tensors) if tensors and isinstance(given, Mapping) else given
     return found
 
 
-def of_names(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def join_named(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """One raw sample (width,) of arrays by name; `tensors` are those of the bundle's `raw`.
 
     A tensor of floats takes floats of any width, one of whole numbers takes whole numbers of any width.
@@ -83,8 +83,8 @@ def check_names(given: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> N
     names = [each["name"] for each in tensors]
     if len(given) == len(names) and set(given) == set(names):
         return
-    shown = [each if isinstance(each, str) and each.isprintable() else ascii(each) for each in given[:MOST_NAMES]]
-    more = f" and {len(given) - MOST_NAMES} more" if len(given) > MOST_NAMES else ""
+    shown = [each if isinstance(each, str) and each.isprintable() else ascii(each) for each in given[:MAX_NAMES_SHOWN]]
+    more = f" and {len(given) - MAX_NAMES_SHOWN} more" if len(given) > MAX_NAMES_SHOWN else ""
     raise InputError(f"tensors: got {', '.join(each[:80] for each in shown) or 'none'}{more}; give {', '.join(names)}")
 
 
@@ -107,8 +107,11 @@ def _flat(given: Any, tensor: Mapping[str, Any]) -> np.ndarray:
     except Exception as error:  # of rows that differ in length, and of tensors of other libraries
         raise InputError(f"tensor {name}: got {type(given).__name__}, which is no array: {_line(error)}") from None
     check_type(tensor, array.shape, array.dtype)
-    if array.dtype.kind in "iu" and not -LARGEST <= int(array.min()) <= int(array.max()) <= LARGEST:
-        raise InputError(f"tensor {name}: holds numbers beyond {LARGEST}, which no bundle takes")
+    if (
+        array.dtype.kind in "iu"
+        and not -LARGEST_EXACT_INTEGER <= int(array.min()) <= int(array.max()) <= LARGEST_EXACT_INTEGER
+    ):
+        raise InputError(f"tensor {name}: holds numbers beyond {LARGEST_EXACT_INTEGER}, which no bundle takes")
     with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
         return array.reshape(-1).astype(np.float32)
 

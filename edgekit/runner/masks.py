@@ -15,7 +15,7 @@ from edgekit.runner.errors import BundleError
 UNKNOWN = 255
 
 
-def cell(size: Sequence[int], grid: Sequence[int]) -> int:
+def cell_size(size: Sequence[int], grid: Sequence[int]) -> int:
     """Pixels of a cell's side, for a sample (height, width) and a grid (rows, columns); BundleError if not whole."""
     (height, width), (rows, columns) = size, grid
     side = height // max(1, rows)
@@ -27,12 +27,12 @@ def cell(size: Sequence[int], grid: Sequence[int]) -> int:
     return side
 
 
-def enlarged(cells: np.ndarray, side: int) -> np.ndarray:
+def enlarge(cells: np.ndarray, side: int) -> np.ndarray:
     """Cells (…, rows, columns) as pixels (…, height, width)."""
     return cells if side == 1 else cells.repeat(side, axis=-2).repeat(side, axis=-1)
 
 
-def nearest(after: int, before: int) -> np.ndarray:
+def nearest_indices(after: int, before: int) -> np.ndarray:
     """(after,): of a side that goes from `before` pixels to `after`, the old pixel below the middle of each new one."""
     return (2 * np.arange(after) + 1) * before // (2 * after)
 
@@ -53,7 +53,7 @@ def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
     return found
 
 
-def check(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
+def check_grids(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
     """BundleError unless there is one grid (labels, rows, columns), over pictures of this size."""
     if not 1 < labels <= UNKNOWN:
         raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
@@ -61,4 +61,4 @@ def check(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> N
         raise BundleError(
             f"manifest.json: outputs: got {grids}; needed one of [1, {labels}, rows, columns], of pictures"
         )
-    cell(size[:2], grids[0][1:])
+    cell_size(size[:2], grids[0][1:])

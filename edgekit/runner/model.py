@@ -11,22 +11,22 @@ import numpy as np
 
 from edgekit.runner import input_vector, postprocess
 from edgekit.runner.backends import Backend, States, open_backend
-from edgekit.runner.encode import encoder, with_sample
 from edgekit.runner.errors import BackendError, InputError, RunnerError
+from edgekit.runner.input_encoding import encoder, encoder_with_sample
 from edgekit.runner.observers import Observers
 from edgekit.runner.preprocess.transform import pipeline
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle import Bundle
     from edgekit.runner.bundle.manifest import RawSpec
-    from edgekit.runner.inputs.windows import Place
+    from edgekit.runner.inputs.windows import Location
     from edgekit.runner.postprocess import Prediction
     from edgekit.runner.selftest import SelftestReport
     from edgekit.runner.streaming.stream import Stream
 
-    Given = Union[np.ndarray, Mapping[str, np.ndarray]]
+    RawInput = Union[np.ndarray, Mapping[str, np.ndarray]]
 
-ARRAYS = (np.ndarray, np.memmap)
+ARRAY_TYPES = (np.ndarray, np.memmap)
 """Exact types: subclasses such as masked arrays are refused, because their masked values would be used."""
 
 
@@ -63,7 +63,7 @@ class FileAnswer(NamedTuple):
     """What a bundle says of a file, or of the part of it that `span` names."""
 
     prediction: Prediction
-    span: Place | None
+    span: Location | None
 
 
 class Model:
@@ -84,10 +84,10 @@ class Model:
         self._raw_shape, self._raw_dtype = manifest.raw.shape, np.dtype(manifest.raw.dtype)
         self._has_limits = self._raw_dtype.kind == "f" or self._raw_dtype == np.int32
         self._encode = encoder(manifest, backend)
-        self._answer, self._in_picture = postprocess.maker(manifest), postprocess.placer(manifest)
+        self._answer, self._in_picture = postprocess.make_postprocessor(manifest), postprocess.picture_mapper(manifest)
         needs_sample = postprocess.needs_sample(manifest)
         self._steps = pipeline(manifest.preprocess) if needs_sample else None
-        self._encode_with_sample = with_sample(manifest, backend) if needs_sample else None
+        self._encode_with_sample = encoder_with_sample(manifest, backend) if needs_sample else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
         """The model's input tensor for one raw sample.
@@ -136,7 +136,7 @@ class Model:
         InputError
             It has another shape, type or range of values.
         """
-        if type(raw) not in ARRAYS or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
+        if type(raw) not in ARRAY_TYPES or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
             spec = self.manifest.raw
             got = f"{raw.dtype}{list(raw.shape)}" if isinstance(raw, np.ndarray) else type(raw).__name__
             raise InputError(f"sample: got {got}; the bundle takes {spec.dtype}{list(spec.shape)} ({spec.kind})")
@@ -175,7 +175,7 @@ class Model:
         """Let the next `step` begin with zeros."""
         self._states = None
 
-    def step(self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
+    def step(self, raw: RawInput, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
         """The answer for the next sample of a stream, as `predict` gives it; an error resets the states."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
@@ -183,7 +183,7 @@ class Model:
         return answer
 
     def predict(
-        self, raw: Given, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
+        self, raw: RawInput, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
     ) -> Prediction:
         """The answer for one raw sample, of the kind that the bundle's task has.
 
@@ -207,7 +207,7 @@ class Model:
         """
         try:
             started = perf_counter_ns()
-            vector: Any = raw if self._tensors is None else input_vector.vector(raw, self._tensors)
+            vector: Any = raw if self._tensors is None else input_vector.as_vector(raw, self._tensors)
             x, sample = self.prepare_with_sample(vector)
             prepared = perf_counter_ns()
             outputs = self.execute(x) if states is None else self.execute(x, states)
@@ -250,8 +250,8 @@ class Model:
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        also = () if self._steps is None else (_in_order(self._steps(raw) if sample is None else sample),)
-        answer: Prediction = self._answer(outputs, postprocess.at_least_one(top_k), timing_ms, *also)
+        also = () if self._steps is None else (_channels_first(self._steps(raw) if sample is None else sample),)
+        answer: Prediction = self._answer(outputs, postprocess.check_top_k(top_k), timing_ms, *also)
         if size is not None and self._in_picture is not None:
             answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
@@ -318,9 +318,9 @@ class Model:
         BundleError
             They are no plain arrays, or their shapes do not fit.
         """
-        from edgekit.runner.selftest import vectors
+        from edgekit.runner.selftest import golden_vectors
 
-        return vectors(self.manifest, self._members)
+        return golden_vectors(self.manifest, self._members)
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
         """Run the golden vectors and compare the outputs with the recorded ones.
@@ -335,6 +335,6 @@ class Model:
         return selftest(self, most_s)
 
 
-def _in_order(x: np.ndarray) -> np.ndarray:
+def _channels_first(x: np.ndarray) -> np.ndarray:
     """A sample after preprocess, a picture's channels in front, as every network has them."""
     return x.transpose(2, 0, 1) if x.ndim == 3 else x

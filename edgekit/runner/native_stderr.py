@@ -17,7 +17,7 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
     """
     if sys.stderr is not None:
         sys.stderr.flush()
-    kept = standard_error()
+    kept = duplicate_stderr()
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         os.dup2(sink, 2)
@@ -28,7 +28,7 @@ def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
         os.close(sink)
 
 
-def standard_error() -> int:
+def duplicate_stderr() -> int:
     """A new file descriptor that writes to standard error.
 
     A process that was started without one gets one that leads nowhere, before another file takes its number.

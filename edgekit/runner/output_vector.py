@@ -18,7 +18,7 @@ def shape(outputs: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """Of outputs of these shapes, without a batch, joined."""
     if len(outputs) == 1:
         return tuple(outputs[0])
-    if alike(outputs):
+    if share_leading_axes(outputs):
         return (*outputs[0][:-1], sum(each[-1] for each in outputs))
     return (sum(prod(each) for each in outputs),)
 
@@ -29,7 +29,7 @@ def join(outputs: Sequence[np.ndarray]) -> np.ndarray:
 
     if len(outputs) == 1:
         return outputs[0]
-    if alike([each.shape[1:] for each in outputs]):
+    if share_leading_axes([each.shape[1:] for each in outputs]):
         return np.concatenate(outputs, axis=-1)
     return np.concatenate([each.reshape(len(each), -1) for each in outputs], axis=1)
 
@@ -38,7 +38,7 @@ def split(array: np.ndarray, outputs: Sequence[Sequence[int]]) -> list[np.ndarra
     """The outputs, of these shapes without a batch, that were joined in `array` (batch, …)."""
     if len(outputs) == 1:
         return [array]
-    axis_last = alike(outputs)
+    axis_last = share_leading_axes(outputs)
     found, place = [], 0
     for each in outputs:
         width = each[-1] if axis_last else prod(each)
@@ -47,7 +47,7 @@ def split(array: np.ndarray, outputs: Sequence[Sequence[int]]) -> list[np.ndarra
     return found
 
 
-def alike(outputs: Sequence[Sequence[int]]) -> bool:
+def share_leading_axes(outputs: Sequence[Sequence[int]]) -> bool:
     """Whether there are axes before the last, the same ones in all."""
     first = tuple(outputs[0])
     return len(first) > 1 and all(tuple(each)[:-1] == first[:-1] for each in outputs)

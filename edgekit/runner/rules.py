@@ -22,14 +22,14 @@ class Rule(NamedTuple):
     fix: str
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
+def is_integer(value: Any) -> TypeGuard[int]:
     """Whether it is a whole number, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether it is a whole number above 0."""
-    return is_whole(value) and value > 0
+    return is_integer(value) and value > 0
 
 
 def is_number(value: Any) -> TypeGuard[float]:
@@ -71,21 +71,21 @@ PRINTABLE = Rule(is_printable, "must be text")
 TEXTS = Rule(lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value), "must list text")
 
 
-def need(holds: Any, key: str, value: Any, fix: str) -> None:
+def require(holds: Any, key: str, value: Any, fix: str) -> None:
     """InputError with key, value and fix, unless it holds."""
     if not holds:
         raise InputError(f"{key}: got {str(value)[:200]!r}; {fix}")
 
 
-def check(where: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+def check_rules(where: str, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
     """InputError for the first of these keys whose value breaks its rule; `where` stands before the key."""
     for key, rule in rules.items():
-        need(rule.holds(values[key]), f"{where}.{key}" if where else key, values[key], rule.fix)
+        require(rule.holds(values[key]), f"{where}.{key}" if where else key, values[key], rule.fix)
 
 
 def check_keys(where: str, values: Any, known: Collection[str]) -> None:
     """InputError unless it is an object with just these keys."""
-    need(isinstance(values, dict), where, values, OBJECT.fix)
+    require(isinstance(values, dict), where, values, OBJECT.fix)
     unknown, missing = sorted(set(values) - set(known)), sorted(set(known) - set(values))
     if unknown or missing:
         raise InputError(f"{where}: unknown keys {unknown}, missing keys {missing}")

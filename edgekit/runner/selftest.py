@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray: ...
 
 
-class Verdict(NamedTuple):
+class Comparison(NamedTuple):
     """Whether outputs are those recorded, and how near."""
 
     max_abs_delta: float
@@ -50,7 +50,7 @@ class SelftestReport:
 
     interpreter: str
     version: str
-    vectors: int
+    golden_vectors: int
     max_abs_delta: float
     top1_agreement: float
     atol: float
@@ -61,7 +61,7 @@ class SelftestReport:
         return asdict(self)
 
 
-def vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, np.ndarray]:
+def golden_vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Golden vectors (n, *raw) and (n, *output); BundleError where they are no plain arrays, or do not fit."""
     inputs, outputs = (_array(manifest.golden[key], members) for key in ("inputs", "outputs"))
     wanted = (len(inputs), *manifest.output_shape)
@@ -92,16 +92,16 @@ def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
         found.append(model.execute(model.prepare(raw), states))
         if most_s is not None and perf_counter() - begun > most_s:
             break
-    verdict = evaluate(np.stack(found), expected[: len(found)], model.manifest.golden)
+    verdict = compare_outputs(np.stack(found), expected[: len(found)], model.manifest.golden)
     backend, atol = model.backend, model.manifest.golden["atol"]
     return SelftestReport(backend.name, backend.version, len(found), *verdict[:2], atol, verdict.ok)
 
 
-def evaluate(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Verdict:
+def compare_outputs(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Comparison:
     """Outputs (n, …) against those recorded, by the manifest's `golden`: its `atol`, and its `top1` where it asks."""
     deltas = np.abs(outputs.astype(np.float64) - expected).reshape(len(outputs), -1).max(axis=1)
     delta = float(np.max(deltas))
     alike = outputs.argmax(axis=-1) == expected.argmax(axis=-1) if golden["top1"] else deltas <= golden["atol"]
     agreement = float(np.mean(alike))
     ok = delta <= golden["atol"] and (agreement == 1.0 or not golden["top1"])  # a NaN is no match
-    return Verdict(delta, agreement, ok)
+    return Comparison(delta, agreement, ok)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Smoother = Callable[[Any], Any]
 
 
-def maker(manifest: Manifest) -> Smoother | None:
+def make_smoother(manifest: Manifest) -> Smoother | None:
     """The function for a new stream, from the answer to a window to the answer at that time.
 
     Its answers are of the same kind, and the window's own stands beside them. None where the bundle declares no
@@ -32,7 +32,7 @@ def maker(manifest: Manifest) -> Smoother | None:
     return METHODS[manifest.smoothing["method"]](manifest.smoothing, manifest)
 
 
-def facts(smoothed: Any) -> dict[str, Any]:
+def to_json_dict(smoothed: Any) -> dict[str, Any]:
     """A smoothed answer for JSON, without what the window's own answer says already."""
     found: dict[str, Any] = smoothed.to_dict()
     return {key: value for key, value in found.items() if key not in ("scores", "timing_ms")}
@@ -47,18 +47,20 @@ def majority(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
     last: deque[list[int]] = deque(maxlen=options["windows"])
 
     def smooth(answer: Any) -> Any:
-        last.append(label_places(answer, manifest))
+        last.append(label_indices(answer, manifest))
         votes = [sum(place in each for each in last) for place in range(len(manifest.labels))]
         if manifest.task == "anomaly":
-            return with_numbers(answer, manifest, numbers(answer, manifest), [1] if 2 * votes[1] > len(last) else [])
+            return with_values(
+                answer, manifest, answer_values(answer, manifest), [1] if 2 * votes[1] > len(last) else []
+            )
         shares = [count / len(last) for count in votes]
         if manifest.task == "classification":
             most = max(votes)
-            return with_numbers(
+            return with_values(
                 answer, manifest, shares, [next(each[0] for each in reversed(last) if votes[each[0]] == most)]
             )
         found = [place for place, count in enumerate(votes) if 2 * count > len(last)]
-        return with_numbers(answer, manifest, shares, sorted(found, key=lambda place: -votes[place]))
+        return with_values(answer, manifest, shares, sorted(found, key=lambda place: -votes[place]))
 
     return smooth
 
@@ -71,8 +73,8 @@ def mean(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
     last: deque[list[float]] = deque(maxlen=options["windows"])
 
     def smooth(answer: Any) -> Any:
-        last.append(numbers(answer, manifest))
-        return with_numbers(answer, manifest, [_mean(column) for column in zip(*last)])
+        last.append(answer_values(answer, manifest))
+        return with_values(answer, manifest, [_mean(column) for column in zip(*last)])
 
     return smooth
 
@@ -97,7 +99,7 @@ def hysteresis(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
 
     def smooth(answer: Any) -> Any:
         nonlocal held
-        values = numbers(answer, manifest)
+        values = answer_values(answer, manifest)
         if manifest.task == "anomaly":
             held = [1] if values[0] > (leave if held else enter) * answer.threshold else []
         elif manifest.task == "classification":
@@ -107,7 +109,7 @@ def hysteresis(options: Mapping[str, Any], manifest: Manifest) -> Smoother:
         else:
             on = [place for place, value in enumerate(values) if value >= (leave if place in held else enter)]
             held = sorted(on, key=lambda place: -values[place])
-        return with_numbers(answer, manifest, values, held)
+        return with_values(answer, manifest, values, held)
 
     return smooth
 
@@ -119,7 +121,7 @@ METHODS: dict[str, Callable[[Mapping[str, Any], Manifest], Smoother]] = {
 }
 
 
-def numbers(answer: Any, manifest: Manifest) -> list[float]:
+def answer_values(answer: Any, manifest: Manifest) -> list[float]:
     """A probability for each label, a regression's values, or the score of an anomaly detection."""
     if manifest.task == "classification":
         scores = answer.scores
@@ -133,7 +135,7 @@ def numbers(answer: Any, manifest: Manifest) -> list[float]:
     return [named[label] for label in manifest.labels]
 
 
-def label_places(answer: Any, manifest: Manifest) -> list[int]:
+def label_indices(answer: Any, manifest: Manifest) -> list[int]:
     """The places of the labels that an answer says, of an anomaly detection 1 for an anomaly."""
     if manifest.task == "classification":
         return [answer.index]
@@ -142,7 +144,7 @@ def label_places(answer: Any, manifest: Manifest) -> list[int]:
     return [manifest.labels.index(label) for label in answer.labels]
 
 
-def with_numbers(answer: Any, manifest: Manifest, values: Sequence[float], says: Sequence[int] | None = None) -> Any:
+def with_values(answer: Any, manifest: Manifest, values: Sequence[float], says: Sequence[int] | None = None) -> Any:
     """The answer with other numbers, saying these labels; None: those that the numbers say by the task's own rule."""
     labels = manifest.labels
     if manifest.task == "regression":
@@ -156,5 +158,5 @@ def with_numbers(answer: Any, manifest: Manifest, values: Sequence[float], says:
         best = ranked[0] if says is None else says[0]
         top = [(labels[place], values[place]) for place in ranked[: len(answer.top)]]
         return replace(answer, label=labels[best], index=best, top=top)
-    found = [place for place in ranked if values[place] >= multi_label.LEAST] if says is None else says
+    found = [place for place in ranked if values[place] >= multi_label.MIN_PROBABILITY] if says is None else says
     return replace(answer, labels=[labels[place] for place in found], probabilities=dict(zip(labels, values)))

@@ -16,7 +16,7 @@ SENDERS = ("openvino_telemetry",)
 """Packages that do the sending. Who finds none of them, OpenVINO and NNCF, goes on with a stub of its own."""
 
 
-def off() -> None:
+def disable() -> None:
     """Before an interpreter is imported: it and all processes started from here report nothing."""
     os.environ.update(ENVIRONMENT)
     modules: dict[str, Any] = sys.modules

@@ -23,7 +23,7 @@ LARGEST_ID = 2**31 - 1
 PADDING = ("[PAD]", "<pad>")
 """Names of the token that fills a sample up, where the file has no `padding`."""
 
-KINDS: dict[str, dict[str, tuple[str | None, ...]]] = {
+MODEL_PARTS: dict[str, dict[str, tuple[str | None, ...]]] = {
     "WordPiece": {"normalizer": ("BertNormalizer", None), "pre_tokenizer": ("BertPreTokenizer",)},
     "BPE": {"normalizer": (None,), "pre_tokenizer": ("ByteLevel",)},
 }
@@ -78,7 +78,7 @@ class Tokenizer:
 
 
 @functools.lru_cache(maxsize=4)  # a folder of texts has one vocabulary, and reading it takes longer than using it
-def read(content: bytes, name: str = "tokenizer.json") -> Tokenizer:
+def read_tokenizer(content: bytes, name: str = "tokenizer.json") -> Tokenizer:
     """Open the bytes of a `tokenizer.json`.
 
     Raises
@@ -87,14 +87,14 @@ def read(content: bytes, name: str = "tokenizer.json") -> Tokenizer:
         The file is none, it is of a kind that bundles do not hold, or `tokenizers` is not installed.
     """
     try:
-        values = _parsed(content)
+        values = _parse(content)
         _check(values)
-        return _opened(values, content)
+        return _open(values, content)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse(content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{len(content):,} bytes, at most {LARGEST_BYTES:,} are read")
     try:
@@ -110,9 +110,9 @@ def _check(values: dict[str, Any]) -> None:
     """InputError where the file asks for something that the two kinds do not have."""
     model = values["model"]
     kind = str(model.get("type"))
-    if kind not in KINDS:
-        raise InputError(f"model.type: got {kind[:40]!r}; this reader knows {' and '.join(KINDS)}")
-    for part, known in {**KINDS[kind], "post_processor": POST_PROCESSORS}.items():
+    if kind not in MODEL_PARTS:
+        raise InputError(f"model.type: got {kind[:40]!r}; this reader knows {' and '.join(MODEL_PARTS)}")
+    for part, known in {**MODEL_PARTS[kind], "post_processor": POST_PROCESSORS}.items():
         for found in _types(values.get(part)):
             if found not in known:
                 names = ", ".join(name or "none" for name in known)
@@ -138,7 +138,7 @@ def _types(section: Any) -> list[str | None]:
     return [_types(part)[0] for part in inner] if kind == "Sequence" and isinstance(inner, list) else [str(kind)]
 
 
-def _opened(values: dict[str, Any], content: bytes) -> Tokenizer:
+def _open(values: dict[str, Any], content: bytes) -> Tokenizer:
     try:
         from tokenizers import Tokenizer as Library
         from tokenizers import decoders, pre_tokenizers

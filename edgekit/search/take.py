@@ -16,7 +16,7 @@ from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import recommend, tables
 from edgekit.report.search.studies import Study, read, shown
-from edgekit.runner.files import discard, make_folder, sync_folder, temporary_file
+from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
 from edgekit.search.study import as_json, differing
 from edgekit.workbook import config_file
 from edgekit.workbook.config_file import RunConfig, beside
@@ -176,7 +176,7 @@ def _dumped(values: dict[str, Any]) -> str:
 
 def _create(out: Path, data: bytes, whose: str) -> None:
     """The file, checked before it has its name, and never in place of another, whoever writes that meanwhile."""
-    working = temporary_file(out)
+    working = temporary_path(out)
     try:
         make_folder(out.parent)
         try:
@@ -187,7 +187,7 @@ def _create(out: Path, data: bytes, whose: str) -> None:
             _check(working, out, whose)
             _name(working, out)
         finally:
-            discard(working)
+            remove_quietly(working)
         sync_folder(out.parent)
     except OSError as error:
         raise ResourceError(f"{out}: cannot be written: {error.strerror or error}; name another file") from None

@@ -26,7 +26,7 @@ MOST_SAMPLES = 1024
 """Windows of one recording, or rows of one table."""
 
 
-def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = inputs.NONE) -> list[Sample]:
+def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = inputs.NO_MEMBERS) -> list[Sample]:
     """The raw samples of a file's bytes; RequestError (400, 413 or 415) says what was got and what is taken.
 
     `members` are the bundle's: a text needs its vocabulary. A model with states begins with zeros at each request, so

@@ -19,8 +19,8 @@ from typing import Any
 
 from edgekit.device.autotune import choices
 from edgekit.runner import bundle as bundles
-from edgekit.runner._start import cache_folder, is_mine
-from edgekit.runner.batch import Batch, open_batch
+from edgekit.runner._start import cache_folder, is_private
+from edgekit.runner.batch import BatchedModel, open_batch
 from edgekit.runner.errors import BackendError, BundleError, RunnerError, SelftestError
 from edgekit.runner.files import write_atomically
 from edgekit.runner.loader import load
@@ -85,7 +85,7 @@ def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundl
     )  # fmt: skip
 
 
-def open_batches(model: Model, sizes: tuple[int, ...]) -> dict[int, Batch]:
+def open_batches(model: Model, sizes: tuple[int, ...]) -> dict[int, BatchedModel]:
     """An instance for each size above 1."""
     return {size: open_batch(model, size) for size in sizes if size > 1}
 
@@ -122,7 +122,7 @@ def _put(model: Model, ms: Mapping[int, float], refused: Mapping[int, str]) -> N
     """Into the folder of the measured choices; where that cannot be written, the next start measures again."""
     place = Path(_place(model))
     try:
-        if cache_folder() and is_mine(str(place.parent)):
+        if cache_folder() and is_private(str(place.parent)):
             write_atomically(place, json.dumps({"ms": ms, "refused": refused}).encode())
     except OSError:
         pass
@@ -130,7 +130,7 @@ def _put(model: Model, ms: Mapping[int, float], refused: Mapping[int, str]) -> N
 
 def _recalled(model: Model) -> tuple[dict[int, float], dict[int, str]] | None:
     try:
-        if not is_mine(cache_folder()):
+        if not is_private(cache_folder()):
             return None
         with open(_place(model), encoding="utf-8") as stream:
             values = json.load(stream)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.models.spec import read_spec
-from edgekit.runner.encode import ELEMENTWISE
+from edgekit.runner.input_encoding import ELEMENTWISE
 from edgekit.runner.preprocess import transform
 
 BYTES = np.arange(256, dtype=np.uint8)

@@ -11,7 +11,7 @@ import numpy as np
 
 from edgekit.core.errors import ConversionError
 from edgekit.runner.backends import byte_inputs
-from edgekit.runner.bundle.manifest import TensorSpec, joined_input
+from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.input_vector import split
 from edgekit.targets.redundant_ops import Finding
 
@@ -67,7 +67,7 @@ class Files:
     @property
     def input(self) -> TensorSpec:
         """The only input; several are joined (`runner/input_vector.py`)."""
-        return joined_input(self.inputs)
+        return combined_input(self.inputs)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -208,7 +208,7 @@ def input_parts(x: np.ndarray, inputs: Sequence[TensorSpec], content: bytes = b"
 
     The `content` of a file may say that it takes bytes (`runner/backends/byte_inputs.py`).
     """
-    to_bytes = byte_inputs.encoding(content, inputs)
+    to_bytes = byte_inputs.byte_encoder(content, inputs)
     x = x if to_bytes is None else to_bytes(x)
     arrays = [x] if len(inputs) == 1 else split(x, [each.shape[1:] for each in inputs])
     return [

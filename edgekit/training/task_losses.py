@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from edgekit.runner.boxes import SIDES, centres
-from edgekit.runner.masks import UNKNOWN, cell
+from edgekit.runner.boxes import BOX_SIDES, grid_centres
+from edgekit.runner.masks import UNKNOWN, cell_size
 
 ANSWERING = 7
 """Points for a box, at most."""
@@ -41,7 +41,7 @@ def detection_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
 
     The sums are divided by the number of points that answer for a box.
     """
-    classes = outputs.shape[2] - SIDES
+    classes = outputs.shape[2] - BOX_SIDES
     points, strides = _centres((int(wanted[0, 0, 4]), int(wanted[0, 0, 3])), outputs.shape[1])
     points, strides = points.to(outputs.device), strides.to(outputs.device)
     labels = wanted[:, 1:]
@@ -51,11 +51,11 @@ def detection_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
     kinds = chosen[..., 0].long().clamp(min=0)
     targets = functional.one_hot(kinds, classes).to(outputs.dtype) * is_answering[..., None]
     count = is_answering.sum().clamp(min=1)
-    found = _focal(outputs[..., SIDES:], targets).sum()
+    found = _focal(outputs[..., BOX_SIDES:], targets).sum()
     if not bool(is_answering.any()):
         return found / count
     sides = torch.cat([points - chosen[..., 1:3], chosen[..., 3:5] - points], dim=-1) / strides[..., None]
-    mine, theirs = outputs[..., :SIDES][is_answering], sides[is_answering]
+    mine, theirs = outputs[..., :BOX_SIDES][is_answering], sides[is_answering]
     apart = (1 - _giou(mine.clamp(min=0), theirs)).sum()
     # beyond the point the other term has no slope
     along = ((mine - theirs).abs() / (1 + theirs)).sum()
@@ -64,12 +64,12 @@ def detection_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
 
 def detection_distance(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """How far two detectors are apart: their classes everywhere, their sides where the teacher sees a thing."""
-    told = (teacher[..., SIDES:] / temperature).sigmoid()
-    apart = functional.binary_cross_entropy_with_logits(student[..., SIDES:] / temperature, told, reduction="none")
-    own = functional.binary_cross_entropy_with_logits(teacher[..., SIDES:] / temperature, told, reduction="none")
-    weights = teacher[..., SIDES:].sigmoid().amax(dim=-1)
+    told = (teacher[..., BOX_SIDES:] / temperature).sigmoid()
+    apart = functional.binary_cross_entropy_with_logits(student[..., BOX_SIDES:] / temperature, told, reduction="none")
+    own = functional.binary_cross_entropy_with_logits(teacher[..., BOX_SIDES:] / temperature, told, reduction="none")
+    weights = teacher[..., BOX_SIDES:].sigmoid().amax(dim=-1)
     count = weights.sum().clamp(min=1)
-    sides = (student[..., :SIDES] - teacher[..., :SIDES]).abs().mean(dim=-1)
+    sides = (student[..., :BOX_SIDES] - teacher[..., :BOX_SIDES]).abs().mean(dim=-1)
     return (temperature**2 * (apart - own).sum() + (weights * sides).sum()) / count
 
 
@@ -92,7 +92,7 @@ def assigned(labels: Tensor, points: Tensor, strides: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _centres(size: tuple[int, int], points: int) -> tuple[Tensor, Tensor]:
-    places, widths = centres(size, points)
+    places, widths = grid_centres(size, points)
     return torch.from_numpy(places), torch.from_numpy(widths[:, 0])
 
 
@@ -121,7 +121,7 @@ def segmentation_loss(outputs: Tensor, wanted: Tensor) -> Tensor:
 
     Pixels without a class, and classes that are in none of the masks, count for nothing.
     """
-    side = cell(tuple(wanted.shape[1:]), tuple(outputs.shape[2:]))
+    side = cell_size(tuple(wanted.shape[1:]), tuple(outputs.shape[2:]))
     logits = outputs if side == 1 else outputs.repeat_interleave(side, dim=2).repeat_interleave(side, dim=3)
     target = wanted.long()
     known = target != UNKNOWN

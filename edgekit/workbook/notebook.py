@@ -21,7 +21,7 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import STAGES
 from edgekit.core.errors import NO_RESOURCES, BudgetMissed, EdgekitError, ResourceError, StageError
 from edgekit.core.run_folder import failed_notebook, notebook_name, working_notebook
-from edgekit.runner.files import discard, make_folder, move, write_atomically
+from edgekit.runner.files import make_folder, move_durably, remove_quietly, write_atomically
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import state
 from edgekit.workbook.attempts import ENDED, last_begun
@@ -92,14 +92,14 @@ def execute(
         try:
             artifact = sealed()
         except EdgekitError as error:
-            move(working, failed)
+            move_durably(working, failed)
             raise StageError(f"{step.notebook}: {error}; executed copy: {failed}") from None
-        move(working, target)
+        move_durably(working, target)
         _receive(step, notebooks, artifact, target, 0, started)
     except OSError as error:
         raise ResourceError(f"{step.notebook}: {error.strerror or error}: {error.filename or folder}") from None
     finally:
-        discard(working)
+        remove_quietly(working)
 
 
 def _receive(step: Step, notebooks: Path, artifact: Artifact, executed: Path, exit_code: int, started: float) -> None:
@@ -195,7 +195,7 @@ def _keep(working: Path, kept: Path, ended: str = "") -> None:
             notebook = json.loads(working.read_text(encoding="utf-8"))
             notebook["metadata"][ENDED] = ended
             write_atomically(working, json.dumps(notebook, indent=1).encode())
-    move(working, kept)
+    move_durably(working, kept)
 
 
 @contextmanager
@@ -246,6 +246,6 @@ def execute_side_notebook(notebook: str, parameters: Mapping[str, str], out: Pat
     except PapermillExecutionError as error:
         raise StageError(f"{notebook}, cell {error.cell_index + 1}: {error.ename}: {error.evalue}") from None
     else:
-        move(working, out)
+        move_durably(working, out)
     finally:
-        discard(working)
+        remove_quietly(working)

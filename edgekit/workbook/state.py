@@ -16,7 +16,7 @@ from edgekit.core.cache_key import CacheInputs
 from edgekit.core.errors import StageError, TrustError
 from edgekit.core.hashing import sha256_file, write_json
 from edgekit.core.run_folder import notebook_name, stage_folder
-from edgekit.runner.files import move
+from edgekit.runner.files import move_durably
 from edgekit.workbook import origin
 from edgekit.workbook.plan import Plan, workbook_folder
 
@@ -69,7 +69,7 @@ def find_receipt(notebooks: Path, artifact: Artifact, source: Path) -> Receipt |
 def restore_receipt(notebooks: Path, stage: str, receipt: Receipt, executed: Path) -> None:
     """Put an executed copy and its receipt in their places: the copy first, for a receipt vouches for it."""
     remove_receipt(notebooks, stage)
-    move(executed, notebooks / receipt.executed)
+    move_durably(executed, notebooks / receipt.executed)
     write_json(_receipt_path(notebooks, stage), asdict(receipt))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from edgekit.runner.boxes import SIDES, Decoder, Options
+from edgekit.runner.boxes import BOX_SIDES, BoxOptions, Decoder
 
 SHAPE = (32, 48)
 POINTS = 8 * 12 + 4 * 6 + 2 * 3
@@ -23,7 +23,7 @@ def heads(classes: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     random = np.random.default_rng(5)
     scores = random.normal(0, 4, (3, POINTS * classes)).astype(np.float32)
     return {
-        "boxes": (random.normal(0, 0.3, (3, POINTS * SIDES)).astype(np.float32), np.array([1.0], np.float32)),
+        "boxes": (random.normal(0, 0.3, (3, POINTS * BOX_SIDES)).astype(np.float32), np.array([1.0], np.float32)),
         "scores": (scores, np.array([-2.0], np.float32)),
     }
 
@@ -37,7 +37,7 @@ def wanted(images: np.ndarray, classes: int = 3) -> np.ndarray:
 
 def found(images: np.ndarray, threshold: float = 0.5, classes: int = 3) -> list[list[tuple[int, list[float]]]]:
     """Of each image, class and sides of its boxes."""
-    decode = Decoder(SHAPE, POINTS, Options(threshold))
+    decode = Decoder(SHAPE, POINTS, BoxOptions(threshold))
     each = map(decode, wanted(images, classes))
     return [list(zip(one.classes.tolist(), one.sides.tolist(), strict=True)) for one in each]
 
@@ -78,7 +78,7 @@ def onnx(
     if end:
         nodes.append(helper.make_node(end, ["scores_raw"], ["scores"]))
     nodes.append(helper.make_node("Concat", ["boxes", "scores"], ["joined"], axis=2))
-    widths = {"boxes": SIDES, "scores": classes, "joined": SIDES + classes}
+    widths = {"boxes": BOX_SIDES, "scores": classes, "joined": BOX_SIDES + classes}
     number = onnx.TensorProto.FLOAT
     source = helper.make_tensor_value_info("input", number, [batch, 3, *SHAPE])
     results = [helper.make_tensor_value_info(name, number, [batch, POINTS, widths[name]]) for name in order]

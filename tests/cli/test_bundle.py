@@ -155,7 +155,7 @@ def accuracy(model: object, photographs: Path) -> float:
 
     paths = sorted(photographs.glob("*/*.jpg"))
     right = [
-        model.predict(inputs.read(str(path), model.manifest.raw)).label == path.parent.name  # type: ignore[attr-defined]
+        model.predict(inputs.read_first_sample(str(path), model.manifest.raw)).label == path.parent.name  # type: ignore[attr-defined]
         for path in paths
     ]
     assert len(right) == 400

@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.data import load
 from edgekit.runner import input_path
-from edgekit.runner.preprocess import sliding
+from edgekit.runner.preprocess import sliding_windows
 from edgekit.workbook.plan import load_plan
 from tests.cli.test_init import NEWER, edgekit, of_kind, written
 from tests.data.pictures import samples, unpacked
@@ -140,9 +140,9 @@ def test_windows_of_a_stream_share_log_mel_frames(seconds: float, rate_hz: int, 
     parts = [part for number in range(16) for part in ((seconds, ("bark", "bell")[number % 2]), (1.5 * seconds, ""))]
     written("--data", recording(tmp_path / "street.wav", parts, rate_hz), out=tmp_path)
     plan = load_plan(tmp_path / "mine.yaml")
-    cut = input_path.find(load(plan.data).input_path or (), "windows")
+    cut = input_path.find_step(load(plan.data).input_path or (), "windows")
     assert cut is not None
-    spectra = sliding.Sliding(plan.run.preprocess, cut["length"])
+    spectra = sliding_windows.SlidingPreprocess(plan.run.preprocess, cut["length"])
     assert spectra.frames - spectra.shared(cut["stride"]) <= spectra.frames // 2 + 1
     assert 0.3 < cut["stride"] / cut["length"] <= 0.5
 

@@ -194,7 +194,7 @@ def test_every_file_gets_the_evaluations_own_scores(
 
 def of_training(answer: dict[str, Any], data: Data) -> bool:
     """Of sounds that are filled up, training takes the first window alone; the device answers for the others too."""
-    cut = input_path.find(data.input_path or (), "windows")
+    cut = input_path.find_step(data.input_path or (), "windows")
     return cut is None or cut["fill"] == "none" or answer["window"]["start_s"] == 0
 
 
@@ -222,7 +222,7 @@ def test_every_way_to_read_a_picture_is_the_devices(fit: str, orientation: str, 
     options = {"fit": fit, "orientation": orientation, "channels": channels}
     data = load(parse(odd_files.pictures(tmp_path / "data", 90, **options)))
     raw = RawSpec("image", (12, 12, channels), "uint8", input_path=data.input_path)
-    found = Counter(inputs.read(str(path), raw).tobytes() for path in (tmp_path / "data").rglob("*.*"))
+    found = Counter(inputs.read_first_sample(str(path), raw).tobytes() for path in (tmp_path / "data").rglob("*.*"))
     assert found == Counter(sample.tobytes() for sample in all_of(data)[0])
 
 
@@ -234,7 +234,7 @@ def test_arrays_are_taken_as_they_lie_in_the_data(source: str, tmp_path: Path, m
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
     for sample in all_of(data)[0][:20]:
         np.save(tmp_path / "x.npy", sample)
-        assert inputs.read(str(tmp_path / "x.npy"), raw).tobytes() == sample.tobytes()
+        assert inputs.read_first_sample(str(tmp_path / "x.npy"), raw).tobytes() == sample.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_arrays_of_another_form_become_what_training_made_of_them(
     found = Counter()
     for sample in x:
         np.save(tmp_path / "x.npy", sample)
-        read = inputs.read(str(tmp_path / "x.npy"), raw)
+        read = inputs.read_first_sample(str(tmp_path / "x.npy"), raw)
         assert (read.shape, str(read.dtype)) == (raw.shape, raw.dtype)
         found[read.tobytes()] += 1
     assert found == Counter(sample.tobytes() for sample in all_of(data)[0])

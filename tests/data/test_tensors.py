@@ -33,7 +33,7 @@ def test_a_sample_is_what_the_device_makes_of_its_tensors() -> None:
     pools = arrays.pools(found, "here")
     for place in range(40):
         one = {name: array[place] for name, array in found["x_train"].items()}
-        assert np.array_equal(input_vector.of_names(one, pools.tensors or ()), pools.train.x[place])
+        assert np.array_equal(input_vector.join_named(one, pools.tensors or ()), pools.train.x[place])
 
 
 def test_a_tensor_says_what_a_device_takes() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.device.releases import alone, home, proof, watch
-from edgekit.runner import cli, place
+from edgekit.runner import cli, device_home
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.test_unit import MOST_EXPOSED, analyze
 
@@ -41,9 +41,9 @@ def test_it_is_little_exposed(here: str) -> None:
 def test_it_watches_the_folder_that_systemd_makes() -> None:
     words = SETTINGS["ExecStart"].split()
     assert words[1] == "/opt/edgekit/edgerun.pyz"
-    module, options = cli.parse(words[2:])
+    module, options = cli.parse_command_line(words[2:])
     assert module.__name__.endswith(".watch") and options.program == []
-    assert options.home == place.SYSTEM == f"/var/lib/{SETTINGS['StateDirectory']}"
+    assert options.home == device_home.SYSTEM_HOME == f"/var/lib/{SETTINGS['StateDirectory']}"
     assert SETTINGS["StateDirectoryMode"] == "0755" and SETTINGS["UMask"] == "0022" and SETTINGS["User"]
 
 

@@ -25,13 +25,13 @@ from edgekit.runner import bundle
 from edgekit.runner.backends import INTERPRETERS, PREFERENCE
 from edgekit.runner.bundle import archive
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators.tflite import NAMES
+from edgekit.runner.operators.tflite import BUILTIN_NAMES
 from tests import requirements
 from tests.runner import handmade
 from tests.runner.conftest import NCHW, NHWC, SCORES, Made, WriteBundle
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = {name: number for number, name in enumerate(NAMES.split())}
+CODE = {name: number for number, name in enumerate(BUILTIN_NAMES.split())}
 HEAVY = (
     "numpy",
     "ai_edge_litert",
@@ -341,7 +341,7 @@ def test_a_newer_format_is_named_and_a_broken_bundle_is_an_error(tmp_path: Path,
     data = path.read_bytes()
     good = bundle.read(path)
     newer = re.sub(rb'"format": \d+', b'"format": 99', good.text).replace(b'"labels"', b'"names"')
-    path.write_bytes(b"".join(archive.parts({bundle.MANIFEST: newer, **good.members})))
+    path.write_bytes(b"".join(archive.archive_parts({bundle.MANIFEST: newer, **good.members})))
     assert read_subject(str(path)).format == 99
     code, answer = ask(installed(tmp_path / "site", *NEW, "ai-edge-litert==2.3.0"), path)
     assert code == 5 and [each["code"] for each in answer["findings"]] == ["bundle-format"]  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 
 from docs.generate import manifest as words
 from edgekit.runner import bundle, input_path, load
-from edgekit.runner.boxes import Options
+from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle import manifest_rules as rules
 from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
@@ -196,7 +196,7 @@ def test_the_page_has_every_member_of_a_real_manifest(bundles: dict[str, Path]) 
     assert set(found) == set(words.MANIFEST) - {"threshold", "boxes", "smoothing", "states", "reference"}
     assert set(found["golden"]) == set(words.GOLDEN)
     assert set(found["inputs"][0]) == set(found["outputs"][0]) == set(words.TENSOR)
-    assert set(words.BOXES) == set(Options._fields)
+    assert set(words.BOXES) == set(BoxOptions._fields)
     assert set(found["raw"]) == set(words.RAW) - {"columns", "tensors"}
 
 

@@ -178,4 +178,4 @@ def of_dask(words: list[str]) -> None:
 
 
 def of_edgerun(words: list[str]) -> None:
-    assert cli.parse(words)[0].HELP
+    assert cli.parse_command_line(words)[0].HELP

@@ -16,7 +16,7 @@ from edgekit.runner import input_path, inputs
 from edgekit.runner.bundle import archive
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs import resample
+from edgekit.runner.inputs import resampling
 from tests.conftest import ROOT
 from tests.docs import file_reader
 from tests.runner import several
@@ -37,7 +37,7 @@ def test_every_step_is_described() -> None:
 
 
 def test_the_stated_limit_of_members_is_that_of_the_archive() -> None:
-    assert f"{archive.MOST_MEMBERS:,} members" in PAGE
+    assert f"{archive.MAX_MEMBERS:,} members" in PAGE
 
 
 def wav(
@@ -120,7 +120,7 @@ def test_the_stated_filter_resamples(from_hz: int, to_hz: int) -> None:
     moments = np.arange(400) / from_hz
     x = np.where(np.sin(2 * np.pi * 440 * moments) > 0, 1, -1).astype(np.float32)
     for loud in (np.float32(1), np.float32(2)):
-        own, read = resample.resample(loud * x, from_hz, to_hz), file_reader.resampled(loud * x, from_hz, to_hz)
+        own, read = resampling.resample(loud * x, from_hz, to_hz), file_reader.resampled(loud * x, from_hz, to_hz)
         assert own.shape == read.shape and np.abs(own).max() >= 1
         np.testing.assert_allclose(read, own, rtol=0, atol=3e-7)
 
@@ -148,7 +148,7 @@ def same_picture(
     if size:
         steps.append({"step": "resize_picture", "height": size[0], "width": size[1], "fit": fit})
     raw = RawSpec("image", (*(size or (37, 53)), channels), "uint8", input_path=tuple(steps))
-    own = inputs.read(str(path), raw)
+    own = inputs.read_first_sample(str(path), raw)
     content = path.read_bytes()
     read, other = (file_reader.picture(content, steps, height_first=first) for first in (False, True))
     assert read.dtype == own.dtype == np.uint8 and read.shape == own.shape
@@ -195,7 +195,7 @@ def test_tensors_are_read_as_the_page_says(dtypes: tuple[str, str], compressed: 
     picture = np.asfortranarray(sample["picture"].astype(dtypes[0]))
     content = several.npz({**sample, "picture": picture, "ids": sample["ids"].astype(dtypes[1])}, compressed)
     (tmp_path / "x.npz").write_bytes(content)
-    own, read = inputs.read(str(tmp_path / "x.npz"), TENSORS), file_reader.tensors(content, READABLE)
+    own, read = inputs.read_first_sample(str(tmp_path / "x.npz"), TENSORS), file_reader.tensors(content, READABLE)
     assert own.dtype == read.dtype == np.float32 and own.tobytes() == read.tobytes()
 
 
@@ -212,4 +212,4 @@ def test_tensors_that_the_page_refuses_are_refused(changes: dict[str, np.ndarray
     with pytest.raises(AssertionError):
         file_reader.tensors(content, READABLE)
     with pytest.raises(InputError):
-        inputs.read(str(tmp_path / "x.npz"), TENSORS)
+        inputs.read_first_sample(str(tmp_path / "x.npz"), TENSORS)

@@ -221,7 +221,7 @@ class Leader:
     def _names_a_holder(self, path: Path) -> bool:
         """Whether it only says who holds a lock; the lock holds without."""
         notes = [self.place.folder / f"{lock}.holder" for lock in (RUN_LOCK, STAGE_LOCK)]
-        names = {name for note in notes for name in (note.name, files.temporary_file(note).name)}
+        names = {name for note in notes for name in (note.name, files.temporary_path(note).name)}
         return bool(names & {self.last, path.name})
 
     def _victims_end(self, error: BaseException) -> None:

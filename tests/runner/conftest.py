@@ -14,7 +14,7 @@ from edgekit.runner import bundle, telemetry
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from tests import requirements
 
-telemetry.off()  # tests import interpreters themselves
+telemetry.disable()  # tests import interpreters themselves
 
 LABELS = ["circle", "square", "star"]
 SIDE = 8

@@ -87,7 +87,7 @@ def predict(bundle: Path, *names: object, code: int = 0) -> None:
 def refusal(path: Path, raw: RawSpec) -> str:
     """What is said of a file that cannot be read as a sample; it names the file."""
     with pytest.raises(InputError) as caught:
-        inputs.read(str(path), raw)
+        inputs.read_first_sample(str(path), raw)
     assert str(path) in str(caught.value)
     return str(caught.value)
 

@@ -21,13 +21,13 @@ if __name__ == "__main__" and len(sys.argv) > 1:
 import numpy as np
 
 from edgekit.runner import input_path, postprocess, smoothing
-from edgekit.runner.boxes import Decoder, Options
-from edgekit.runner.inputs.picture import fit
-from edgekit.runner.inputs.resample import Resampler
+from edgekit.runner.boxes import BoxOptions, Decoder
+from edgekit.runner.inputs.picture import fit_picture
+from edgekit.runner.inputs.resampling import Resampler
 from edgekit.runner.postprocess.classification import softmax
 from edgekit.runner.postprocess.multi_label import sigmoid
 from edgekit.runner.preprocess import transform
-from edgekit.runner.preprocess.sliding import Sliding
+from edgekit.runner.preprocess.sliding_windows import SlidingPreprocess
 
 NEAR = 1e-6
 LABELS = ["no", "yes", "other"]
@@ -67,24 +67,24 @@ def manifest(task: str, **changes: Any) -> Any:
 
 def boxes() -> list[Any]:
     """`Decoder`, at several limits."""
-    ways = (Options(0.05, 0.5, 100), Options(0.3, 0.3, 100), Options(0.5, 0.7, 20))
+    ways = (BoxOptions(0.05, 0.5, 100), BoxOptions(0.3, 0.3, 100), BoxOptions(0.5, 0.7, 20))
     found = [Decoder(SIZE, POINTS, options)(outputs(seed)) for options in ways for seed in range(4)]
     return [part for each in found for part in each]
 
 
 def detections() -> list[Any]:
     """Whole answers: probabilities too, and boxes in the pixels of a picture."""
-    made = postprocess.maker(manifest("detection", boxes=Options(0.3, 0.5, 100)._asdict()))
-    resize = input_path.pictures((*SIZE, 3), "letterbox")[1]
+    made = postprocess.make_postprocessor(manifest("detection", boxes=BoxOptions(0.3, 0.5, 100)._asdict()))
+    resize = input_path.picture_steps((*SIZE, 3), "letterbox")[1]
     answers = [made(outputs(seed), 1, {}) for seed in range(4)]
     placed = [input_path.picture_transform(size, resize) for size in SIZES]
-    moved = [place.into_picture(each.box) for place in placed for each in answers[0].boxes]
+    moved = [place.to_picture(each.box) for place in placed for each in answers[0].boxes]
     return [[each.to_dict() for each in answers], placed, moved]
 
 
 def masks() -> list[Any]:
     """A segmentation with its runs."""
-    made = postprocess.maker(manifest("segmentation", output_shape=(3, 28, 40)))
+    made = postprocess.make_postprocessor(manifest("segmentation", output_shape=(3, 28, 40)))
     answer = made(numbers(7, 3, 28, 40).astype(np.float32), 1, {})
     return [answer.mask, answer.to_dict()]
 
@@ -98,7 +98,7 @@ def letterbox() -> list[Any]:
         picture = Image.fromarray((numbers(seed, height, width, 3) * 256).astype(np.uint8))
         for how in ("letterbox", "stretch", "crop"):
             for channels in (1, 3):
-                found.append(fit(picture, channels, input_path.pictures((*SIZE, channels), how)[1]))
+                found.append(fit_picture(picture, channels, input_path.picture_steps((*SIZE, channels), how)[1]))
     return found
 
 
@@ -119,7 +119,7 @@ def sound() -> np.ndarray:
 def sliding() -> list[Any]:
     """Log-mel spectrograms of windows that overlap."""
     steps = [{"step": "scale", "factor": 0.9}, MEL, {"step": "normalize", "mean": [-3.0], "std": [2.0]}]
-    windows, x = Sliding(steps, 2000), sound()
+    windows, x = SlidingPreprocess(steps, 2000), sound()
     return [windows(x[start : start + 2000], start) for start in (0, 160, 240, 1000, 1007, 6000)]
 
 
@@ -137,12 +137,12 @@ def smoothed() -> list[Any]:
     """Every way to smooth, over answers whose numbers are probabilities."""
     found = []
     for task in TASKS:
-        made = postprocess.maker(manifest(task))
+        made = postprocess.make_postprocessor(manifest(task))
         answers = [made(row, 2, {}) for row in numbers(21, 40, 3).astype(np.float32)]
         for way in SMOOTHINGS:
-            smooth = smoothing.maker(manifest(task, smoothing=way))
+            smooth = smoothing.make_smoother(manifest(task, smoothing=way))
             assert smooth is not None
-            found.append([smoothing.facts(smooth(each)) for each in answers])
+            found.append([smoothing.to_json_dict(smooth(each)) for each in answers])
     return found
 
 

@@ -256,7 +256,7 @@ def test_what_the_processor_says_of_its_sums(
 
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{said}\n")
     monkeypatch.setattr(onnxruntime, "CPUINFO", str(tmp_path / "cpuinfo"))
-    assert onnxruntime.sums_in_32_bits.__wrapped__() is exactly
+    assert onnxruntime.has_vnni.__wrapped__() is exactly
 
 
 @pytest.mark.parametrize("layers", [1, 2])

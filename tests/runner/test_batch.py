@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.runner.batch import open_batch, split
+from edgekit.runner.batch import open_batch, split_into_batches
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.errors import BackendError, InputError
 from edgekit.runner.loader import load
@@ -183,14 +183,14 @@ def test_no_size_at_all(size: object, bundles: dict[str, Path]) -> None:
 
 
 def test_what_is_split_is_whole_and_the_largest_come_first() -> None:
-    assert split(13, (1, 2, 4, 8, 16)) == [8, 4, 1]
+    assert split_into_batches(13, (1, 2, 4, 8, 16)) == [8, 4, 1]
     for count in range(70):
         for sizes in ((1, 2, 4, 8, 16), (16, 1, 4), (1,), (1, 3, 10)):
-            parts = split(count, sizes)
+            parts = split_into_batches(count, sizes)
             assert sum(parts) == count and set(parts) <= set(sizes) and parts == sorted(parts, reverse=True)
             assert len(parts) <= count // max(sizes) + sum(sizes)
     with pytest.raises(InputError, match="leave 1 of 13 samples; add a 1"):
-        split(13, (2, 4))
+        split_into_batches(13, (2, 4))
 
 
 def test_results_belong_to_the_caller(made: dict[str, Made], write_bundle: WriteBundle) -> None:

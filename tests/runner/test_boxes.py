@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.runner import boxes
-from edgekit.runner.boxes import Decoder, Options
+from edgekit.runner.boxes import BoxOptions, Decoder
 from edgekit.runner.errors import BundleError
 
 SIZE = (48, 64)
@@ -24,7 +24,7 @@ def outputs(seed: int, classes: int = 3) -> np.ndarray:
     return np.concatenate([sides, random.normal(-1, 2, (POINTS, classes))], axis=1).astype(np.float32)
 
 
-def by_hand(rows: np.ndarray, options: Options) -> list[tuple[int, float, tuple[float, ...]]]:
+def by_hand(rows: np.ndarray, options: BoxOptions) -> list[tuple[int, float, tuple[float, ...]]]:
     """The answer, point by point and pair by pair, in Python's own floats."""
     places = [(x * 8 + 4, y * 8 + 4, 8) for y in range(6) for x in range(8)]
     places += [(x * 16 + 8, y * 16 + 8, 16) for y in range(3) for x in range(4)]
@@ -35,7 +35,7 @@ def by_hand(rows: np.ndarray, options: Options) -> list[tuple[int, float, tuple[
         found += [(-logit, place, kind, sides) for kind, logit in enumerate(row[4:])
                   if 1 / (1 + math.exp(-logit)) >= options.least_probability]  # fmt: skip
     kept: list[tuple[int, float, tuple[float, ...]]] = []
-    for minus, _, kind, sides in sorted(found)[: boxes.CANDIDATES]:
+    for minus, _, kind, sides in sorted(found)[: boxes.MAX_CANDIDATES]:
         if all(other != kind or overlap(sides, theirs) <= options.overlap for other, _, theirs in kept):
             kept.append((kind, -minus, sides))
     return kept[: options.most]
@@ -49,9 +49,11 @@ def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> float:
     return width * height / union if union > 0 else 0.0
 
 
-@pytest.mark.parametrize("options", [Options(), Options(0.3, 0.3, 5), Options(0.9, 0.7, 100), Options(0.01, 0.5, 100)])
+@pytest.mark.parametrize(
+    "options", [BoxOptions(), BoxOptions(0.3, 0.3, 5), BoxOptions(0.9, 0.7, 100), BoxOptions(0.01, 0.5, 100)]
+)
 @pytest.mark.parametrize("seed", range(5))
-def test_boxes_are_those_of_the_definition(seed: int, options: Options) -> None:
+def test_boxes_are_those_of_the_definition(seed: int, options: BoxOptions) -> None:
     rows = outputs(seed)
     found, wanted = Decoder(SIZE, POINTS, options)(rows), by_hand(rows, options)
     assert len(wanted) > 0
@@ -62,7 +64,7 @@ def test_boxes_are_those_of_the_definition(seed: int, options: Options) -> None:
 
 def test_of_equal_logits_the_first_point_and_the_first_class_come_first() -> None:
     rows = np.zeros((POINTS, 6), dtype=np.float32)
-    found = Decoder(SIZE, POINTS, Options(0.5, 0.5, 100))(rows)
+    found = Decoder(SIZE, POINTS, BoxOptions(0.5, 0.5, 100))(rows)
     assert found.classes.tolist()[:4] == [0, 1, 0, 1]
     assert found.sides[0].tolist() == [4, 4, 4, 4]
 
@@ -80,7 +82,7 @@ def test_nothing_is_found_where_no_logit_is_high_enough() -> None:
      ((320, 320), 2125, (8, 16, 32, 64)), ((112, 160), 350, (8, 16))],
 )  # fmt: skip
 def test_strides_follow_from_the_number_of_points(size: tuple[int, int], points: int, wanted: tuple[int, ...]) -> None:
-    found = boxes.strides(size, points)
+    found = boxes.grid_strides(size, points)
     assert sum(math.prod(boxes.grid_shape(size, stride)) for stride in found) == points
     if size != (320, 320):
         assert found == wanted
@@ -88,7 +90,7 @@ def test_strides_follow_from_the_number_of_points(size: tuple[int, int], points:
 
 def test_a_number_of_points_that_no_grids_have_is_refused() -> None:
     with pytest.raises(BundleError, match="61 points for a picture of 64×48"):
-        boxes.strides(SIZE, 61)
+        boxes.grid_strides(SIZE, 61)
 
 
 def test_a_probability_is_a_float32_and_never_overflows() -> None:
@@ -136,7 +138,7 @@ def test_the_boxes_that_stay_are_those_of_the_definition(
     if seed % 2:
         sides = np.concatenate([sides[:, :2], sides[:, :2] + sides[:, 2:]], axis=1)
     sides, classes = sides.astype(np.float32), random.integers(0, kinds, count)
-    found = boxes.suppress(sides, classes, overlap, most)
+    found = boxes.non_maximum_suppression(sides, classes, overlap, most)
     assert found.dtype == np.int64
     assert found.tolist() == stays(sides, classes, overlap, most)
 
@@ -145,6 +147,6 @@ def test_of_more_boxes_than_go_on_those_with_the_highest_logits_are_suppressed()
     size, points = (160, 160), 400 + 100
     random = np.random.default_rng(3)
     rows = np.concatenate([random.uniform(0.1, 0.4, (points, 4)), random.normal(0, 1, (points, 2))], axis=1)
-    found = Decoder(size, points, Options(0.01, 0.5, 1000))(rows.astype(np.float32))
-    wanted = np.sort(rows[:, 4:].astype(np.float32).ravel())[::-1][: boxes.CANDIDATES]
+    found = Decoder(size, points, BoxOptions(0.01, 0.5, 1000))(rows.astype(np.float32))
+    wanted = np.sort(rows[:, 4:].astype(np.float32).ravel())[::-1][: boxes.MAX_CANDIDATES]
     assert found.logits.tolist() == wanted.tolist(), "boxes this small cover nothing"

@@ -10,13 +10,13 @@ import pytest
 
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.runner.encode import encoder
 from edgekit.runner.errors import BackendError
+from edgekit.runner.input_encoding import encoder
 from edgekit.runner.preprocess import transform
 
 SCALE, MEAN, STD = 1 / 255, [0.49, 0.48, 0.45], [0.25, 0.24, 0.26]
 STEPS: list[dict[str, Any]] = [{"step": "scale", "factor": SCALE}, {"step": "normalize", "mean": MEAN, "std": STD}]
-REMARK = byte_inputs.remark([SCALE / each for each in STD], [-mean / std for mean, std in zip(MEAN, STD)])
+REMARK = byte_inputs.format_remark([SCALE / each for each in STD], [-mean / std for mean, std in zip(MEAN, STD)])
 EVERY = np.resize(np.arange(256, dtype=np.uint8), (16, 16, 3))
 
 
@@ -30,7 +30,7 @@ def content(said: str = REMARK) -> bytes:
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_every_byte_comes_back_from_what_the_steps_made_of_it(layout: str) -> None:
-    to_bytes = byte_inputs.encoding(content(), [spec(layout)])
+    to_bytes = byte_inputs.byte_encoder(content(), [spec(layout)])
     assert to_bytes is not None
     x = transform.to_layout(transform.apply(STEPS, EVERY)[None], layout)
     assert np.array_equal(to_bytes(x), transform.to_layout(EVERY[None], layout))
@@ -40,7 +40,9 @@ def test_every_byte_comes_back_from_what_the_steps_made_of_it(layout: str) -> No
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_raw_sample_goes_in_as_it_is(layout: str) -> None:
     takes = spec(layout)
-    backend: Any = SimpleNamespace(encode=byte_inputs.encoding(content(), [takes]), shape=takes.shape, dtype=np.uint8)
+    backend: Any = SimpleNamespace(
+        encode=byte_inputs.byte_encoder(content(), [takes]), shape=takes.shape, dtype=np.uint8
+    )
     raw = SimpleNamespace(kind="image", shape=(16, 16, 3), dtype="uint8")
     encode = encoder(SimpleNamespace(preprocess=STEPS, input=takes, raw=raw), backend)  # type: ignore[arg-type]
     x = encode(EVERY)
@@ -49,8 +51,8 @@ def test_a_raw_sample_goes_in_as_it_is(layout: str) -> None:
 
 
 def test_one_scale_serves_a_vector() -> None:
-    to_bytes = byte_inputs.encoding(
-        content(byte_inputs.remark([0.5], [-3.0])), [TensorSpec("v", (1, 4), "uint8", "NC")]
+    to_bytes = byte_inputs.byte_encoder(
+        content(byte_inputs.format_remark([0.5], [-3.0])), [TensorSpec("v", (1, 4), "uint8", "NC")]
     )
     assert to_bytes is not None
     assert to_bytes(np.array([[-3.0, -2.5, 0.0, 124.5]], dtype=np.float32)).tolist() == [[0, 1, 6, 255]]
@@ -67,7 +69,7 @@ def test_one_scale_serves_a_vector() -> None:
     ids=["no remark", "floats", "two inputs", "no remark of ours"],
 )
 def test_other_files_are_taken_as_before(said: str, inputs: list[TensorSpec]) -> None:
-    assert byte_inputs.encoding(content(said), inputs) is None
+    assert byte_inputs.byte_encoder(content(said), inputs) is None
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ def test_other_files_are_taken_as_before(said: str, inputs: list[TensorSpec]) ->
 )
 def test_a_remark_that_does_not_fit_is_refused_in_words(said: str) -> None:
     with np.errstate(over="ignore"), pytest.raises(BackendError, match=r"3 channels; build the bundle again"):
-        byte_inputs.encoding(content(f"bytes={said}"), [spec()])
+        byte_inputs.byte_encoder(content(f"bytes={said}"), [spec()])
 
 
 def test_a_remark_is_found_as_it_was_written() -> None:
-    assert byte_inputs.written(content()) == REMARK.encode() and byte_inputs.written(b"bytes=") == b""
+    assert byte_inputs.find_remark(content()) == REMARK.encode() and byte_inputs.find_remark(b"bytes=") == b""

@@ -290,7 +290,7 @@ def test_nor_does_what_compiles_for_a_later_start(tmp_path: Path, monkeypatch: p
     (tmp_path / SECRET).write_bytes(bytes(12))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BackendError, match="a tensor in another file"):
-        openvino.compiled({"model.onnx": changed(in_an_initializer)}, (NCHW,), 1)
+        openvino.export_compiled({"model.onnx": changed(in_an_initializer)}, (NCHW,), 1)
 
 
 def test_the_command_says_so_and_reads_nothing(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_steps_on_the_device_equal_the_notebooks_to_the_bit(name: str, layout: s
         np.save(tmp_path / "x.npy", sample)
         Image.fromarray(sample).save(tmp_path / "x.png")
         for path in (tmp_path / "x.npy", tmp_path / "x.png"):
-            x = model.prepare(inputs.read(str(path), PICTURE))
+            x = model.prepare(inputs.read_first_sample(str(path), PICTURE))
             assert x.dtype == np.float32 and x.shape == (1, *wanted.shape[1:])
             assert x.tobytes() == wanted[number].tobytes()
 
@@ -174,7 +174,7 @@ def test_the_same_holds_for_sounds_and_vectors(tmp_path: Path) -> None:
     wanted = transform.apply(steps, whole.astype(np.float32) / np.float32(32768))
     for row, sample in zip(wanted, whole, strict=True):
         (tmp_path / "a.wav").write_bytes(riff(form(1, 16), sample.tobytes()))
-        assert model.prepare(inputs.read(str(tmp_path / "a.wav"), SOUND)).tobytes() == row.tobytes()
+        assert model.prepare(inputs.read_first_sample(str(tmp_path / "a.wav"), SOUND)).tobytes() == row.tobytes()
 
 
 @pytest.mark.parametrize("key", ["tflite", "tflite-int8", "openvino", "onnx"])

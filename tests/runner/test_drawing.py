@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgekit.runner import drawing
-from edgekit.runner.postprocess.detection import Detection, Found
+from edgekit.runner.postprocess.detection import DetectedBox, Detection
 from edgekit.runner.postprocess.segmentation import Segmentation
 
 SIZES = [(1, 1), (3, 5), (16, 16), (2000, 40), (40, 2000), (720, 1280)]
@@ -19,7 +19,7 @@ Box = tuple[float, float, float, float]
 
 
 def boxes(*found: tuple[str, float, Box], picture: np.ndarray = GREY) -> np.ndarray:
-    return drawing.draw_boxes(picture, Detection([Found(*each) for each in found], {}), CELLS)
+    return drawing.draw_boxes(picture, Detection([DetectedBox(*each) for each in found], {}), CELLS)
 
 
 def masks(mask: np.ndarray, picture: np.ndarray = GREY) -> np.ndarray:
@@ -38,7 +38,7 @@ def changed(picture: np.ndarray, before: np.ndarray = GREY) -> np.ndarray:
 
 def test_the_line_runs_along_the_box_and_the_inside_stays() -> None:
     found = boxes(("red", 0.9, (100, 80, 220, 180)))
-    look = drawing.style(0).colour
+    look = drawing.style_of_class(0).colour
     for place in ((80, 150), (179, 150), (120, 100), (120, 219)):
         assert tuple(found[place]) == look, place
     assert not changed(found)[84:176, 104:216].any()
@@ -57,7 +57,7 @@ def test_the_given_picture_stays_and_nothing_found_changes_nothing() -> None:
 def test_classes_have_their_colours_and_patterns() -> None:
     found = boxes(*((label, 0.8, (20, 20 + 70 * row, 300, 70 + 70 * row)) for row, label in enumerate(CELLS)))
     for row in range(3):
-        look = drawing.style(row)
+        look = drawing.style_of_class(row)
         line = (found[70 * row + 69, 30:290] == look.colour).all(axis=1)
         share = sum(look.pattern[::2]) / sum(look.pattern)
         assert line.mean() == pytest.approx(share, abs=0.05)
@@ -77,7 +77,7 @@ def test_labels_of_neighbours_do_not_cover_one_another() -> None:
     taken: list[drawing.Area] = []
     for step in range(5):
         area = 20 + 3 * step, 60 + 2 * step, 120 + 3 * step, 160 + 2 * step
-        taken.append(drawing.free_place(area, (60, 9), (320, 240), taken))
+        taken.append(drawing.place_label(area, (60, 9), (320, 240), taken))
     assert all(drawing.overlap(*pair) == 0 for pair in combinations(taken, 2))
     assert all(x >= 0 and y >= 0 and right <= 320 and bottom <= 240 for x, y, right, bottom in taken)
 
@@ -85,14 +85,14 @@ def test_labels_of_neighbours_do_not_cover_one_another() -> None:
 def test_large_pictures_have_large_letters() -> None:
     small = boxes(("red", 0.9, (100, 80, 220, 180)))
     large = boxes(("red", 0.9, (400, 320, 880, 720)), picture=GREY.repeat(4, axis=0).repeat(4, axis=1))
-    ink = [int((each == drawing.style(0).against).all(axis=2).sum()) for each in (small, large)]
+    ink = [int((each == drawing.style_of_class(0).against).all(axis=2).sum()) for each in (small, large)]
     assert ink[1] > 5 * ink[0]
 
 
 def test_the_inside_is_half_its_colour_the_edge_whole_and_the_first_class_clear() -> None:
     mask, found = squares(), masks(squares())
     for kind, (row, column) in ((1, (125, 100)), (2, (190, 250))):
-        colour = np.array(drawing.style(kind).colour)
+        colour = np.array(drawing.style_of_class(kind).colour)
         assert found[row, column].tolist() == (90 // 2 + colour // 2).tolist()
         rows, columns = np.nonzero(mask == kind)
         assert (found[rows.min(), columns.min() : columns.max() + 1] == colour).all()
@@ -105,7 +105,7 @@ def test_names_of_the_classes_that_are_there_stand_on_the_left() -> None:
         rows = [tuple(pixel) for pixel in masks(mask)[:, 0].tolist()]
         return [*dict.fromkeys(row for row in rows if row != (90, 90, 90))]
 
-    one, two = drawing.style(1).colour, drawing.style(2).colour
+    one, two = drawing.style_of_class(1).colour, drawing.style_of_class(2).colour
     assert first_column(squares()) == [one, two]
     assert first_column(np.where(squares() == 1, 0, squares())) == [two]
 
@@ -138,7 +138,7 @@ def test_a_name_that_is_too_long_keeps_its_share_whole(letters: int, said: str) 
 def test_a_caption_stays_inside_a_narrow_picture(width: int) -> None:
     """Of 100 % that is cut, 10 would remain; nothing is written in a picture of 8 pixels."""
     found = masks(np.ones((48, width), np.uint8), np.full((48, width, 3), 90, np.uint8))
-    ink = (found == drawing.style(1).against).all(axis=2)
+    ink = (found == drawing.style_of_class(1).against).all(axis=2)
     assert not ink[:, -1].any() and ink.any() == (width > 30)
 
 
@@ -155,16 +155,16 @@ def contrast(one: drawing.Colour, other: drawing.Colour) -> float:
 
 
 def test_the_first_28_classes_have_looks_of_their_own() -> None:
-    looks = [drawing.style(number) for number in range(28)]
+    looks = [drawing.style_of_class(number) for number in range(28)]
     assert len(set(looks)) == 28
     for one, next_one in pairwise(looks):
         assert one.colour != next_one.colour and one.pattern != next_one.pattern
 
 
 def test_the_first_four_classes_are_told_apart_in_grey() -> None:
-    for one, other in combinations([drawing.style(number) for number in range(4)], 2):
+    for one, other in combinations([drawing.style_of_class(number) for number in range(4)], 2):
         assert contrast(one.colour, other.colour) > 1.3 or one.pattern != other.pattern
-    for one, other in combinations([drawing.style(number).colour for number in range(3)], 2):
+    for one, other in combinations([drawing.style_of_class(number).colour for number in range(3)], 2):
         assert contrast(one, other) > 1.5
 
 
@@ -175,9 +175,9 @@ def test_colour_blind_people_see_neighbours_as_different(kind: str) -> None:
         return np.clip(np.array(DEFICIENCIES[kind]) @ linear, 0, 1) ** (1 / 2.2)
 
     for number in range(len(drawing.COLOURS)):
-        one, other = seen(drawing.style(number).colour), seen(drawing.style(number + 1).colour)
+        one, other = seen(drawing.style_of_class(number).colour), seen(drawing.style_of_class(number + 1).colour)
         assert np.abs(one - other).max() > 0.2, number
 
 
 def test_letters_can_be_read_on_every_colour() -> None:
-    assert all(contrast(look.colour, look.against) > 4.5 for look in map(drawing.style, range(7)))
+    assert all(contrast(look.colour, look.against) > 4.5 for look in map(drawing.style_of_class, range(7)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.runner import encode
+from edgekit.runner import input_encoding
 from edgekit.runner.preprocess import transform
 
 STEPS = {
@@ -32,7 +32,7 @@ QUANTIZERS: dict[str, Any] = {
 @pytest.mark.parametrize("steps", STEPS)
 def test_a_samples_input_has_the_bits_of_the_steps(steps: str, dtype: str, layout: str, side: int) -> None:
     shape = (side, side + 1, 3)
-    assert (np.prod(shape) > encode.LARGEST_JOINED) == (side > 100)
+    assert (np.prod(shape) > input_encoding.LARGEST_JOINED) == (side > 100)
     taken = (1, *shape) if layout == "NHWC" else (1, 3, *shape[:2])
     backend: Any = SimpleNamespace(encode=QUANTIZERS[dtype], shape=taken, dtype=np.dtype(dtype))
     manifest: Any = SimpleNamespace(
@@ -40,10 +40,10 @@ def test_a_samples_input_has_the_bits_of_the_steps(steps: str, dtype: str, layou
         input=SimpleNamespace(layout=layout, dtype=dtype),
         raw=SimpleNamespace(kind="image", shape=shape, dtype="uint8"),
     )
-    made, with_sample = encode.encoder(manifest, backend), encode.with_sample(manifest, backend)
+    made, with_sample = input_encoding.encoder(manifest, backend), input_encoding.encoder_with_sample(manifest, backend)
     raw = np.random.default_rng(side).integers(0, 256, shape).astype(np.uint8)
     for sample in (raw, np.asfortranarray(raw), raw[::-1]):
-        wanted = encode.tensor(transform.apply(STEPS[steps], sample), layout, backend)
+        wanted = input_encoding.input_tensor(transform.apply(STEPS[steps], sample), layout, backend)
         found = made(sample)
         assert np.array_equal(found, wanted)
         again, preprocessed = with_sample(sample)

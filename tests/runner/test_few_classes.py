@@ -18,7 +18,7 @@ MANY = SMALL_ARRAY + 1
 def answered(scores: np.ndarray, top_k: int, activation: str = "softmax") -> Classification:
     labels = [f"class {place}" for place in range(len(scores))]
     manifest: Any = SimpleNamespace(task="classification", labels=labels, activation=activation)
-    found: Classification = postprocess.maker(manifest)(scores, top_k, {})
+    found: Classification = postprocess.make_postprocessor(manifest)(scores, top_k, {})
     return found
 
 

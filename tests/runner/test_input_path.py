@@ -26,14 +26,14 @@ from . import flat
 from .conftest import manifest_for
 from .flat import coded, form, riff
 
-SILENCE = input_path.windows(400, 400, "silence")
+SILENCE = input_path.windows_step(400, 400, "silence")
 SOUND = RawSpec(
     "audio", (400,), "float32", (-1.0, 1.0), 8000,
     input_path=({"step": "decode_wav"}, {"step": "mix_channels"}, {"step": "resample", "rate_hz": 8000}, SILENCE),
 )  # fmt: skip
 ROWS = RawSpec(
     "window", (4, 3), "float32", columns=("ax", "ay", "az"),
-    input_path=({"step": "decode_csv"}, input_path.windows(4, 2)),
+    input_path=({"step": "decode_csv"}, input_path.windows_step(4, 2)),
 )  # fmt: skip
 PICTURE = RawSpec("image", (6, 10, 3), "uint8")
 
@@ -53,9 +53,9 @@ def test_windows_are_whole_in_order_and_lose_nothing_that_silence_could_fill(
     moments: int, length: int, stride: int, silent: bool
 ) -> None:
     x = np.arange(1, moments + 1, dtype=np.float32)
-    step = input_path.windows(length, stride, "silence" if silent else "none")
-    found = list(windows.samples(x, step, 100))
-    assert len(found) == windows.count(moments, step)
+    step = input_path.windows_step(length, stride, "silence" if silent else "none")
+    found = list(windows.window_samples(x, step, 100))
+    assert len(found) == windows.window_count(moments, step)
     for number, sample in enumerate(found):
         start = number * stride
         held = x[start : start + length]
@@ -64,7 +64,7 @@ def test_windows_are_whole_in_order_and_lose_nothing_that_silence_could_fill(
     if silent and stride <= length and moments:
         assert found[-1].span and found[-1].span.end == moments
     if not silent and moments >= length:
-        assert np.array_equal(windows.stacked(x, step), np.stack([sample.raw for sample in found]))
+        assert np.array_equal(windows.stack_windows(x, step), np.stack([sample.raw for sample in found]))
 
 
 def test_a_recording_gets_an_answer_for_each_window_with_its_time(
@@ -115,9 +115,9 @@ def test_from_python_a_file_is_read_as_on_the_command_line_or_strictly(tmp_path:
 def test_strictly_a_sound_must_be_the_sample_already(content: bytes, words: str, tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     path.write_bytes(content)
-    assert inputs.read(str(path), SOUND).shape == (400,)
+    assert inputs.read_first_sample(str(path), SOUND).shape == (400,)
     with pytest.raises(InputError, match=f"{words}.*ffmpeg"):
-        inputs.read(str(path), SOUND, strict=True)
+        inputs.read_first_sample(str(path), SOUND, strict=True)
     bundle = flat.write(tmp_path / "x.edge.zip", SOUND)
     flat.predict(bundle, path)
     flat.predict(bundle, path, "--strict", code=4)
@@ -130,22 +130,22 @@ def test_strictly_a_picture_must_be_the_sample_already(tmp_path: Path) -> None:
     Image.new("RGB", (20, 12)).save(tmp_path / "large.png")
     Image.new("RGB", (6, 10)).save(tmp_path / "turned.png", exif=exif)
     for name, words in (("large", "20×12 pixels, the bundle takes 10×6"), ("turned", "EXIF tag says")):
-        assert inputs.read(str(tmp_path / f"{name}.png"), PICTURE).shape == PICTURE.shape
+        assert inputs.read_first_sample(str(tmp_path / f"{name}.png"), PICTURE).shape == PICTURE.shape
         with pytest.raises(InputError, match=words):
-            inputs.read(str(tmp_path / f"{name}.png"), PICTURE, strict=True)
-    assert inputs.read(str(tmp_path / "fits.png"), PICTURE, strict=True).shape == PICTURE.shape
+            inputs.read_first_sample(str(tmp_path / f"{name}.png"), PICTURE, strict=True)
+    assert inputs.read_first_sample(str(tmp_path / "fits.png"), PICTURE, strict=True).shape == PICTURE.shape
 
 
 def test_a_sound_of_the_wanted_rate_is_read_whatever_the_rate(tmp_path: Path) -> None:
     raw = RawSpec("audio", (50,), "float32", (-1.0, 1.0), 500)
     (tmp_path / "a.wav").write_bytes(ramp(50, rate_hz=500))
-    assert inputs.read(str(tmp_path / "a.wav"), raw).shape == (50,)
+    assert inputs.read_first_sample(str(tmp_path / "a.wav"), raw).shape == (50,)
 
 
 def test_an_odd_rate_takes_no_more_memory_than_another(tmp_path: Path) -> None:
     """Ten samples of 511,999 Hz: the filter of such a ratio has a million coefficients, and more."""
     code = (
-        "import resource, numpy; from edgekit.runner.inputs.resample import resample; "
+        "import resource, numpy; from edgekit.runner.inputs.resampling import resample; "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
         "resample(numpy.ones(10, numpy.float32), 511_999, 8000); "
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
@@ -183,7 +183,7 @@ def test_what_no_step_decodes_is_not_read(tmp_path: Path) -> None:
 
 def test_channels_are_mixed_evenly(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(riff(form(1, 16, 3), coded([9000, 0, -3000] * 400, 16)))
-    assert inputs.read(str(tmp_path / "a.wav"), SOUND).tolist() == [float(np.float32(2000 / 32768))] * 400
+    assert inputs.read_first_sample(str(tmp_path / "a.wav"), SOUND).tolist() == [float(np.float32(2000 / 32768))] * 400
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_an_hour_of_sound_is_refused_with_the_line_that_parts_it(tmp_path: Path)
         ([{"step": "mix_channels"}, {"step": "decode_wav"}], "decode_wav: not here"),
         ([{"step": "decode_wav"}, {"step": "decode_wav"}], "decode_wav: not here"),
         ([{"step": "decode_csv"}], "decode_csv: not here"),
-        ([{"step": "decode_wav"}, input_path.windows(399, 1, "silence")], "the sample has 400"),
-        ([{"step": "decode_wav"}, input_path.windows(400, 1, "noise")], "use one of"),
+        ([{"step": "decode_wav"}, input_path.windows_step(399, 1, "silence")], "the sample has 400"),
+        ([{"step": "decode_wav"}, input_path.windows_step(400, 1, "noise")], "use one of"),
         ([{"step": "read_array", "dtypes": ["object"], "shape": [400]}], "known: uint8"),
         ([{"step": "read_array", "dtypes": ["float64"], "shape": [20, 20]}], "the sample has \\[400\\]"),
         ([{"step": "read_array", "dtypes": [], "shape": [400]}], "use a list"),
@@ -241,7 +241,7 @@ def test_a_manifest_with_an_impossible_path_is_refused(steps: Any, words: str, m
 def test_a_path_comes_back_as_it_was_written(made: Any) -> None:
     for raw in (
         PICTURE,
-        RawSpec("image", (8, 8, 1), "uint8", input_path=tuple(input_path.pictures((8, 8, 1), "crop"))),
+        RawSpec("image", (8, 8, 1), "uint8", input_path=tuple(input_path.picture_steps((8, 8, 1), "crop"))),
     ):
         written = manifest_for(made["onnx"], raw=RawSpec("image", (8, 8, 1), "uint8", input_path=raw.input_path))
         if raw is PICTURE:

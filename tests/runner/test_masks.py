@@ -15,8 +15,8 @@ from edgekit.runner import bundle, load, masks
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError, BundleError
-from edgekit.runner.input_path import pictures
-from edgekit.runner.postprocess import maker, placer
+from edgekit.runner.input_path import picture_steps
+from edgekit.runner.postprocess import make_postprocessor, picture_mapper
 from tests.runner.conftest import npy
 
 SHAPE, LABELS = (8, 12), ["ground", "disc", "bar"]
@@ -27,7 +27,7 @@ OUTPUT = TensorSpec("output", (1, 3, 4, 6), "float32", "ANY")
 def manifest(**changes: Any) -> Manifest:
     fields: dict[str, Any] = {
         "name": "shapes", "version": "1.0.0", "target": "onnx", "variant": "baseline-fp32", "task": "segmentation",
-        "raw": RawSpec("image", (*SHAPE, 3), "uint8", input_path=tuple(pictures((*SHAPE, 3), "letterbox"))),
+        "raw": RawSpec("image", (*SHAPE, 3), "uint8", input_path=tuple(picture_steps((*SHAPE, 3), "letterbox"))),
         "inputs": (INPUT,), "outputs": (OUTPUT,), "preprocess": [{"step": "scale", "factor": 1 / 255}],
         "labels": LABELS, "model_files": ["model.onnx"], "activation": "none",
         "golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-4, "top1": False},
@@ -59,11 +59,11 @@ def packed(tmp_path: Path) -> Path:
 
 
 def test_the_nearest_old_pixel_is_the_one_below_the_middle_of_the_new_one() -> None:
-    assert masks.nearest(3, 6).tolist() == [1, 3, 5]
-    assert masks.nearest(6, 3).tolist() == [0, 0, 1, 1, 2, 2]
-    assert masks.nearest(4, 4).tolist() == [0, 1, 2, 3]
+    assert masks.nearest_indices(3, 6).tolist() == [1, 3, 5]
+    assert masks.nearest_indices(6, 3).tolist() == [0, 0, 1, 1, 2, 2]
+    assert masks.nearest_indices(4, 4).tolist() == [0, 1, 2, 3]
     for after, before in ((7, 3), (3, 7), (160, 481), (2048, 17)):
-        found, middle = masks.nearest(after, before), (np.arange(after) + 0.5) * before / after
+        found, middle = masks.nearest_indices(after, before), (np.arange(after) + 0.5) * before / after
         assert ((found <= middle + 1e-9) & (middle < found + 1 + 1e-9)).all()
         assert (
             np.asarray(Image.fromarray(np.arange(before, dtype=np.uint8)[None]).resize((after, 1), 0)).tolist()[0]
@@ -75,7 +75,7 @@ def test_the_nearest_old_pixel_is_the_one_below_the_middle_of_the_new_one() -> N
 @pytest.mark.parametrize("grid", [(3, 6), (4, 4), (5, 7), (16, 24), (0, 0)])
 def test_a_grid_that_does_not_fit_is_refused(grid: tuple[int, int]) -> None:
     with pytest.raises(BundleError, match="both sides must be divided by the same"):
-        masks.cell(SHAPE, grid)
+        masks.cell_size(SHAPE, grid)
 
 
 def test_run_lengths_are_cocos() -> None:
@@ -94,13 +94,13 @@ def test_run_lengths_are_cocos() -> None:
 
 def test_an_answer_has_a_pixel_for_each_of_the_picture() -> None:
     """24×8 pixels lie in the sample as 12×4, between two bars of 2 rows: each cell of 2×2 becomes 4×4."""
-    found = maker(manifest())(np.zeros((3, 4, 6), np.float32), 1, {})
+    found = make_postprocessor(manifest())(np.zeros((3, 4, 6), np.float32), 1, {})
     assert found.mask.shape == SHAPE and found.shares == {"ground": 1.0, "disc": 0.0, "bar": 0.0}
     outputs = np.zeros((3, 4, 6), np.float32)
     outputs[1, 0], outputs[2, 1, :2], outputs[1, 2, 5] = 1, 1, 1
-    put = placer(manifest())
+    put = picture_mapper(manifest())
     assert put is not None
-    placed = put(maker(manifest())(outputs, 1, {}), manifest().raw, (24, 8))
+    placed = put(make_postprocessor(manifest())(outputs, 1, {}), manifest().raw, (24, 8))
     expected = np.zeros((8, 24), np.uint8)
     expected[:4, :8], expected[4:, 20:] = 2, 1
     np.testing.assert_array_equal(placed.mask, expected)

@@ -10,7 +10,7 @@ import pytest
 from edgekit.device.doctor import tflite_versions
 from edgekit.runner import bundle, operators
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator, onnx, openvino, tflite
+from edgekit.runner.operators import ModelRequirements, Operator, onnx, openvino, tflite
 
 from . import handmade, probe_operators
 from .conftest import Made, onnx_model
@@ -184,7 +184,7 @@ def test_mutated_models_raise_nothing_but_bundle_errors(made: dict[str, Made], k
         if rng.random() < 0.2:
             del mutated[rng.randrange(len(mutated)) :]
         try:
-            assert isinstance(READERS[target].read(bytes(mutated)), Needs)
+            assert isinstance(READERS[target].read(bytes(mutated)), ModelRequirements)
             outcomes["read"] += 1
         except BundleError:
             outcomes["refused"] += 1
@@ -197,7 +197,7 @@ def test_the_table_is_what_litert_does() -> None:
 
     table = tflite_versions.highest("ai-edge-litert", (2, 3, 0))
     assert table is not None
-    names = tflite.NAMES.split()
+    names = tflite.BUILTIN_NAMES.split()
     for name in ("ADD", "CONV_2D", "FULLY_CONNECTED", "TRANSPOSE", "GELU", "STABLEHLO_COMPOSITE"):
         code, most = names.index(name), table[name]
         assert probe_operators.accepted(Interpreter, code, most), name
@@ -209,8 +209,8 @@ def test_the_names_are_those_of_the_schema() -> None:
     from ai_edge_litert import schema_py_generated as schema
 
     theirs = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    assert [tflite.name_of(code) for code in range(len(theirs))] == [theirs[code] for code in range(len(theirs))]
-    assert tflite.name_of(9999) == "BUILTIN_9999"
+    assert [tflite.builtin_name(code) for code in range(len(theirs))] == [theirs[code] for code in range(len(theirs))]
+    assert tflite.builtin_name(9999) == "BUILTIN_9999"
 
 
 def test_the_table_knows_what_tflite_runtime_refuses() -> None:
@@ -230,7 +230,7 @@ def test_the_table_is_what_onnxruntime_does() -> None:
     from edgekit.device.hardware.facts import release
 
     found = release(onnxruntime.__version__)
-    limits = onnx.limits(found)
+    limits = onnx.newest_supported(found)
     assert limits is not None, f"measure onnxruntime {onnxruntime.__version__} and add it to the table"
     assert probe_operators.onnx("onnxruntime") == {"opset": limits[0], "ir": limits[1]}
-    assert onnx.limits((1, 17, 3)) == (20, 9) and onnx.limits((9, 0)) is None
+    assert onnx.newest_supported((1, 17, 3)) == (20, 9) and onnx.newest_supported((9, 0)) is None

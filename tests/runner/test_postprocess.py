@@ -54,7 +54,7 @@ def opened(write_bundle: WriteBundle, shape: tuple[int, ...] = (3,), factor: flo
 def test_every_task_has_a_file_and_every_file_is_a_task() -> None:
     assert {found.name for found in pkgutil.iter_modules(postprocess.__path__)} == set(TASKS)
     for task in TASKS:
-        assert callable(importlib.import_module(f"edgekit.runner.postprocess.{task}").maker)
+        assert callable(importlib.import_module(f"edgekit.runner.postprocess.{task}").make_postprocessor)
 
 
 def test_probabilities_are_left_as_they_are_and_logits_become_some(write_bundle: WriteBundle) -> None:
@@ -110,7 +110,7 @@ def test_a_file_without_an_embedding_keeps_no_other_from_its_own(
 ) -> None:
     """Also of a table, whose rows behind one without an answer are not answered, as behind one that cannot be read."""
     columns = ("a", "b", "c")
-    of_table = tuple(input_path.default("vector", (3,), "float32", columns))
+    of_table = tuple(input_path.default_steps("vector", (3,), "float32", columns))
     raw = RawSpec("vector", (3,), "float32", (0.0, 1.0), None, columns, of_table)
     path, _ = opened(write_bundle, task="embedding", activation="none", labels=[], raw=raw)
     (tmp_path / "in").mkdir()

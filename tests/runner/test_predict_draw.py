@@ -64,7 +64,7 @@ def is_outlined(drawn: Path, boxes: list[dict[str, Any]]) -> bool:
     left, _, _, bottom = (round(side) for side in first["box"])
     pixels = np.asarray(Image.open(drawn))
     corner = pixels[max(0, bottom - 9) : bottom + 1, left : left + 2].reshape(-1, 3)
-    look = drawing.style(LABELS.index(first["label"]))
+    look = drawing.style_of_class(LABELS.index(first["label"]))
     return bool((corner == look.colour).all(axis=1).any())
 
 
@@ -216,7 +216,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(packed: Path, pictures: Path) 
 )
 def test_what_has_no_place_in_a_picture_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=re.escape(text)):
-        drawing.check(replace(manifest("onnx", {"model.onnx": b""}), **changes))
+        drawing.check_drawable(replace(manifest("onnx", {"model.onnx": b""}), **changes))
 
 
 def test_sound_is_not_drawn(packed: Path, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_what_openvino_compiled_keeps_its_inputs_apart(
     load(packed[target], threads=1, interpreter="openvino")
     [record] = (tmp_path / "edgerun").glob("*.json")
     found = bundle.read(packed[target])
-    blob = openvino.compiled(found.model_files(), found.manifest.inputs, 1)
+    blob = openvino.export_compiled(found.model_files(), found.manifest.inputs, 1)
     kept = {**json.loads(record.read_text()), "blob": bundle.sha256.hexdigest(blob)}
     choices.put(record.stem, choices.Choice(**kept), blob)
     model = load(packed[target], threads=1, interpreter="openvino")

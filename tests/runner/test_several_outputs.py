@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from edgekit.runner import backends, bundle, load
-from edgekit.runner.boxes import Decoder, Options
+from edgekit.runner.boxes import BoxOptions, Decoder
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
 from edgekit.runner.cli import main
 from edgekit.runner.errors import BackendError, BundleError
@@ -101,7 +101,7 @@ def manifest(target: str, content: dict[str, bytes], **changes: Any) -> Manifest
         "raw": RawSpec("image", (*SHAPE, 3), "uint8"), "inputs": (INPUT,), "outputs": OUTPUTS,
         "preprocess": [{"step": "scale", "factor": 1 / 255}], "labels": LABELS, "model_files": sorted(content),
         "golden": {"inputs": "i.npy", "outputs": "o.npy", "atol": 1e-4, "top1": False}, "activation": "sigmoid",
-        "boxes": Options(0.3, 0.5, 100)._asdict(),
+        "boxes": BoxOptions(0.3, 0.5, 100)._asdict(),
     }  # fmt: skip
     return Manifest(**{**fields, **changes})
 
@@ -145,7 +145,7 @@ def test_a_bundle_answers_with_boxes(target: str, packed: dict[str, Path]) -> No
     assert model.selftest().ok
     for image, outputs in zip(images(), wanted(images()), strict=True):
         answer = model.predict(image)
-        decoded = Decoder(SHAPE, POINTS, Options(0.3, 0.5, 100))(outputs.astype(np.float32))
+        decoded = Decoder(SHAPE, POINTS, BoxOptions(0.3, 0.5, 100))(outputs.astype(np.float32))
         assert len(decoded.logits) > 0
         assert [each.label for each in answer.boxes] == [LABELS[kind] for kind in decoded.classes]
         np.testing.assert_allclose([each.box for each in answer.boxes], decoded.sides, atol=0.01)

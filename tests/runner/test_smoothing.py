@@ -39,14 +39,14 @@ def manifest(task: str, method: dict[str, Any] | None, **changes: Any) -> Any:
 
 def answers(task: str, outputs: list[Any]) -> list[Any]:
     """What the runner makes of a model's outputs; an anomaly's are its scores."""
-    made = postprocess.maker(manifest(task, None))
+    made = postprocess.make_postprocessor(manifest(task, None))
     if task == "anomaly":
         return [made(np.array([[each**0.5]]), 5, {}, np.zeros((1, 1))) for each in outputs]
     return [made(np.array(each, np.float32), 2, {"execute": 1.0}) for each in outputs]
 
 
 def smoothed(task: str, method: dict[str, Any], outputs: list[Any]) -> list[Any]:
-    smooth = smoothing.maker(manifest(task, method))
+    smooth = smoothing.make_smoother(manifest(task, method))
     assert smooth is not None
     return [smooth(each) for each in answers(task, outputs)]
 
@@ -67,13 +67,13 @@ OUTPUTS: dict[str, list[Any]] = {
 @pytest.mark.parametrize(("method", "task"), CASES)
 def test_a_smoothed_answer_is_of_the_same_kind_and_says_what_json_can_hold(method: str, task: str) -> None:
     own = answers(task, OUTPUTS[task])
-    smooth = smoothing.maker(manifest(task, EXAMPLES[method]))
+    smooth = smoothing.make_smoother(manifest(task, EXAMPLES[method]))
     assert smooth is not None
     for each in own:
         before = json.dumps(each.to_dict())
         found = smooth(each)
         assert type(found) is type(each) and json.dumps(each.to_dict()) == before
-        facts = smoothing.facts(found)
+        facts = smoothing.to_json_dict(found)
         assert facts and not {"scores", "timing_ms"} & set(facts)
         json.dumps(facts, allow_nan=False)
         assert found.lines()
@@ -91,7 +91,7 @@ def test_what_never_changes_is_left_as_it_is(method: str, task: str) -> None:
 def test_each_stream_remembers_for_itself(method: str, task: str) -> None:
     once = smoothed(task, EXAMPLES[method], OUTPUTS[task])
     again = smoothed(task, EXAMPLES[method], OUTPUTS[task])
-    assert [smoothing.facts(each) for each in once] == [smoothing.facts(each) for each in again]
+    assert [smoothing.to_json_dict(each) for each in once] == [smoothing.to_json_dict(each) for each in again]
 
 
 @pytest.mark.parametrize("method", ["mean", "majority"])
@@ -139,7 +139,7 @@ def test_a_mean_is_of_the_last_windows_in_order() -> None:
 def test_a_mean_of_logits_is_one_of_probabilities() -> None:
     outputs = np.array([[9.0, 0.0, 0.0], [0.0, 2.0, 0.0]], np.float32)
     described = manifest("classification", {"method": "mean", "windows": 2}, activation="softmax")
-    made, smooth = postprocess.maker(described), smoothing.maker(described)
+    made, smooth = postprocess.make_postprocessor(described), smoothing.make_smoother(described)
     assert smooth is not None
     *_, last = [smooth(made(each, 3, {})) for each in outputs]
     exact = (np.exp(outputs.astype(float)).T / np.exp(outputs.astype(float)).sum(axis=1)).mean(axis=1)
@@ -170,7 +170,7 @@ def test_a_manifest_may_declare_it_and_has_no_key_otherwise(method: str, task: s
     text = manifest_json.to_json(made)
     assert manifest_json.parse(text) == made and b'"smoothing"' in text
     assert b'"smoothing"' not in manifest_json.to_json(manifest_for(MODEL, members=MEMBERS))
-    smoothing_rules.check(EXAMPLES[method], task)
+    smoothing_rules.check_smoothing(EXAMPLES[method], task)
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,11 @@ def test_a_bundles_stream_is_smoothed_and_its_files_are_not(tmp_path: Path) -> N
     file = recordings.wav(tmp_path / "a.wav", x)
     own = [each.prediction for each in model.predict_file(file)]
     found = list(model.stream([recordings.coded(x, "s16le")], "s16le"))
-    smooth = smoothing.maker(model.manifest)
+    smooth = smoothing.make_smoother(model.manifest)
     assert smooth is not None
     for each, alone in zip(found, own, strict=True):
         assert each.prediction.scores.tobytes() == alone.scores.tobytes()  # type: ignore[union-attr]
         assert each.smoothed.label == smooth(alone).label  # type: ignore[union-attr]
-        assert each.to_dict()["smoothed"] == smoothing.facts(each.smoothed)
+        assert each.to_dict()["smoothed"] == smoothing.to_json_dict(each.smoothed)
     assert not any("smoothed" in each.to_dict() for each in own)
     assert len({each.smoothed.label for each in found} | {each.label for each in own}) > 1  # type: ignore[union-attr]

@@ -112,8 +112,8 @@ def test_what_openvino_compiled_keeps_its_states(packed: dict[str, Path]) -> Non
     from edgekit.runner.backends import openvino
 
     opened = bundle.read(packed["openvino"])
-    blob = openvino.compiled(opened.model_files(), (stepped.INPUT,), 1, states=stepped.STATES)
-    backend = openvino.restore(blob, (stepped.INPUT,), (stepped.OUTPUT,), 1, states=stepped.STATES)
+    blob = openvino.export_compiled(opened.model_files(), (stepped.INPUT,), 1, states=stepped.STATES)
+    backend = openvino.import_compiled(blob, (stepped.INPUT,), (stepped.OUTPUT,), 1, states=stepped.STATES)
     states, found = backend.zeros(), []
     for window in stepped.steps():
         y, states = backend.step(window[None], states)

@@ -39,7 +39,7 @@ HANDMADE = {
 @pytest.mark.parametrize("kind", HANDMADE)
 def test_ids_are_those_of_the_reader_that_older_runners_had_built_in(kind: str) -> None:
     content, whole, cut = HANDMADE[kind]
-    tokenizer = tokenization.read(content)
+    tokenizer = tokenization.read_tokenizer(content)
     texts = [*vocabularies.CORPUS, "", " ", *vocabularies.texts(3000, seed=7)]
 
     def digest(most: int | None) -> str:
@@ -52,7 +52,7 @@ def test_ids_are_those_of_the_reader_that_older_runners_had_built_in(kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("most", [4, 9, 64])
 def test_a_text_too_long_is_cut_as_the_library_cuts_it(kind: str, most: int) -> None:
-    ours, theirs = tokenization.read(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
+    ours, theirs = tokenization.read_tokenizer(KINDS[kind]), Tokenizer.from_str(KINDS[kind].decode())
     texts = [*vocabularies.CORPUS, *vocabularies.texts(200, seed=2)]
     assert [ours.encode(text) for text in texts] == [theirs.encode(text).ids for text in texts]
     theirs.enable_truncation(most)
@@ -60,7 +60,7 @@ def test_a_text_too_long_is_cut_as_the_library_cuts_it(kind: str, most: int) -> 
 
 
 def test_size_and_padding_are_those_of_the_file() -> None:
-    found = tokenization.read(KINDS["RoBERTa"])
+    found = tokenization.read_tokenizer(KINDS["RoBERTa"])
     theirs = Tokenizer.from_str(KINDS["RoBERTa"].decode())
     assert (found.size, found.pad_id, found.least) == (theirs.get_vocab_size(), theirs.token_to_id("<pad>"), 2)
     padded = vocabularies.changed(
@@ -70,20 +70,22 @@ def test_size_and_padding_are_those_of_the_file() -> None:
         truncation={"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0},
     )  # fmt: skip
     text = vocabularies.CORPUS[0]
-    assert tokenization.read(padded).pad_id == 7
-    assert tokenization.read(padded).encode(text) == found.encode(text), "neither filled up nor cut by the file's own"
+    assert tokenization.read_tokenizer(padded).pad_id == 7
+    assert tokenization.read_tokenizer(padded).encode(text) == found.encode(text), (
+        "neither filled up nor cut by the file's own"
+    )
 
 
 @pytest.mark.parametrize(("kind", "said"), [("BERT", "free entry"), ("RoBERTa", "Free entry")])
 def test_ids_read_as_words(kind: str, said: str) -> None:
-    tokenizer = tokenization.read(HANDMADE[kind][0])
+    tokenizer = tokenization.read_tokenizer(HANDMADE[kind][0])
     assert tokenizer.readable(tokenizer.encode("Free entry")) == said
 
 
 def test_without_the_library_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(InputError) as caught:
-        tokenization.read(vocabularies.changed(BERT, version="without"))
+        tokenization.read_tokenizer(vocabularies.changed(BERT, version="without"))
     text = str(caught.value)
     assert f"{sys.executable} -m pip install tokenizers" in text and "edgerun doctor" in text and "\n" not in text
 
@@ -135,6 +137,6 @@ def added(**options: Any) -> bytes:
 )
 def test_what_is_not_known_is_refused_in_one_line(content: bytes, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        tokenization.read(content, "vocab/tokenizer.json")
+        tokenization.read_tokenizer(content, "vocab/tokenizer.json")
     text = str(caught.value)
     assert text.startswith("vocab/tokenizer.json: ") and said in text and "\n" not in text

@@ -17,9 +17,9 @@ from tests.serve.server import Server
 
 RECORDING = dataclasses.replace(
     flat.SOUND,
-    input_path=({"step": "decode_wav"}, {"step": "resample", "rate_hz": 8000}, input_path.windows(400, 400)),
+    input_path=({"step": "decode_wav"}, {"step": "resample", "rate_hz": 8000}, input_path.windows_step(400, 400)),
 )
-TABLE = dataclasses.replace(flat.WINDOW, input_path=({"step": "decode_csv"}, input_path.windows(4, 4)))
+TABLE = dataclasses.replace(flat.WINDOW, input_path=({"step": "decode_csv"}, input_path.windows_step(4, 4)))
 """Samples that are cut from files of any length."""
 Start = Callable[..., Server]
 KEYS = {"tflite": "tiny-tflite", "openvino": "tiny-openvino", "onnx": "tiny-onnx"}

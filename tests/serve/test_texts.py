@@ -93,7 +93,7 @@ def test_ids_go_over_the_protocol_as_int32(server: Server, path: Path, tmp_path:
     model, samples = load(path, trial=False), []
     for number, case in enumerate(("words", "like JSON", "marked")):
         (tmp_path / f"{number}.txt").write_bytes(GOOD[case])
-        samples.append(inputs.read(str(tmp_path / f"{number}.txt"), raw(), members=MEMBERS))
+        samples.append(inputs.read_first_sample(str(tmp_path / f"{number}.txt"), raw(), members=MEMBERS))
     triton = client.InferenceServerClient(server.url)
     [known] = triton.get_model_metadata("texts")["inputs"]
     assert known == {"name": "text", "datatype": "INT32", "shape": [-1, TOKENS]}

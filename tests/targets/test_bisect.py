@@ -113,7 +113,7 @@ TOKENS, IDS = 12, 30
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_what_is_made_of_token_ids_has_its_counterpart(precision: str, tmp_path: Path) -> None:
     """A mask is whole numbers on its way, and in both what comes out of it has its place."""
-    steps = input_path.texts("tokenizer.json", TOKENS, 0)
+    steps = input_path.text_steps("tokenizer.json", TOKENS, 0)
     spec = ModelSpec(
         builder="edgekit.models.text_transformer:text_transformer", kwargs={"width": 8, "layers": 1, "heads": 2},
         input_shape=(TOKENS,), num_classes=2, classes=("ham", "spam"),

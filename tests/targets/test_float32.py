@@ -49,8 +49,8 @@ def converted(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 def _restored(home: Path, files: Files) -> None:
     content = {name: (home / name).read_bytes() for name in files.names}
-    blob = backend.compiled(content, files.inputs, 1)
-    backend.restore(blob, files.inputs, files.outputs, 1)
+    blob = backend.export_compiled(content, files.inputs, 1)
+    backend.import_compiled(blob, files.inputs, files.outputs, 1)
 
 
 OPENERS: dict[str, Callable[[Path, Files], object]] = {

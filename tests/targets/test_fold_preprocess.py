@@ -13,7 +13,7 @@ import pytest
 from edgekit.models import store
 from edgekit.models.files import flatbuffer
 from edgekit.runner.backends import open_backend
-from edgekit.runner.encode import encoder
+from edgekit.runner.input_encoding import encoder
 from edgekit.runner.preprocess import transform
 from edgekit.runner.preprocess.steps import STEPS
 from edgekit.targets import evaluate, fold_preprocess

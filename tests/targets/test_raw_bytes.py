@@ -11,7 +11,7 @@ import pytest
 from edgekit.models import store
 from edgekit.runner import bundle as bundles
 from edgekit.runner import load
-from edgekit.runner.backends import candidates, open_backend
+from edgekit.runner.backends import interpreters_for, open_backend
 from edgekit.runner.backends import openvino as openvino_backend
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.preprocess import transform
@@ -59,7 +59,7 @@ def backends(target: str, files: Files, folder: Path, batch: int = 1) -> list[An
     content = {name: (folder / name).read_bytes() for name in files.names}
     return [
         open_backend(target, content, files.inputs, files.outputs, interpreter=each, batch=batch)
-        for each in candidates(target)
+        for each in interpreters_for(target)
     ]
 
 
@@ -93,9 +93,9 @@ def test_tools_that_look_into_a_file_give_it_bytes(both: tuple[str, Files, Files
 def test_a_compiled_model_still_takes_bytes(both: tuple[str, Files, Files, Path]) -> None:
     _, _, folded, home = both
     content = {name: (home / "folded" / name).read_bytes() for name in folded.names}
-    blob = openvino_backend.compiled(content, folded.inputs, 1)
+    blob = openvino_backend.export_compiled(content, folded.inputs, 1)
     opened = openvino_backend.open(content, folded.inputs, folded.outputs, 1)
-    restored = openvino_backend.restore(blob, folded.inputs, folded.outputs, 1)
+    restored = openvino_backend.import_compiled(blob, folded.inputs, folded.outputs, 1)
     x = floats(CHANNELS)[:1]
     assert np.array_equal(opened.run(x), restored.run(x)) and np.unique(restored.run(x)).size > 1
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgekit.core.errors import ConversionError, ModelError
 from edgekit.models.streaming_conv import streaming_conv
-from edgekit.runner.backends import candidates, open_backend
+from edgekit.runner.backends import interpreters_for, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.targets import step
 
@@ -102,7 +102,7 @@ def test_every_interpreter_gives_the_answers_of_the_whole_sequence(
     source = TensorSpec("input", (1, TIME, CHANNELS), "float32", "ANY")
     result = TensorSpec("output", (1, CLASSES), "float32", "NC")
     steps = sequence().reshape(-1, 1, TIME, CHANNELS)
-    for interpreter in [each for each in candidates(target) if each != "tflite_runtime"]:
+    for interpreter in [each for each in interpreters_for(target) if each != "tflite_runtime"]:
         backend = open_backend(target, files, (source,), (result,), interpreter=interpreter, states=made.specs)
         states, found = backend.zeros(), []
         for x in steps:

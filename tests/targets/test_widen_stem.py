@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgekit.models import store
-from edgekit.runner.backends import candidates, open_backend
+from edgekit.runner.backends import interpreters_for, open_backend
 from edgekit.targets import tensors
 from edgekit.targets.jobs import Files
 from edgekit.targets.onnx import convert, rewrites
@@ -54,7 +54,7 @@ def stems(content: bytes) -> list[list[int]]:
     return [list(one.dims) for one in graph.initializer if len(one.dims) == 4 and one.dims[1] in (3, 4)]
 
 
-@pytest.mark.parametrize("interpreter", candidates("onnx"))
+@pytest.mark.parametrize("interpreter", interpreters_for("onnx"))
 @pytest.mark.parametrize("batch", [1, 3])
 def test_answers_are_the_same_to_the_bit(interpreter: str, batch: int, both: tuple[Files, bytes, bytes, Path]) -> None:
     files, plain, wide, _ = both

@@ -10,7 +10,7 @@ from edgekit.core import tasks
 from edgekit.core.config import TrainOptions
 from edgekit.data import load, parse
 from edgekit.models.detector import detector
-from edgekit.runner.boxes import centres
+from edgekit.runner.boxes import grid_centres
 from edgekit.training import task_losses
 from edgekit.training.batches import augment_boxes
 from edgekit.training.fit import fit
@@ -21,7 +21,7 @@ from tests.data.boxed import WRITERS, scenes
 
 def perfect(y: torch.Tensor) -> torch.Tensor:
     """Outputs (n, points, 4 + classes) in which each point that answers for a box gives just that box, and is sure."""
-    points, strides = (torch.from_numpy(each) for each in centres((HEIGHT, WIDTH), POINTS))
+    points, strides = (torch.from_numpy(each) for each in grid_centres((HEIGHT, WIDTH), POINTS))
     box_of = task_losses.assigned(y[:, 1:], points, strides[:, 0])
     outputs = torch.zeros(len(y), POINTS, 4 + CLASSES)
     outputs[..., 4:] = -20
@@ -60,7 +60,7 @@ def test_every_error_costs_and_has_a_slope(place: int, wanted: torch.Tensor) -> 
 
 
 def test_every_box_is_answered_for(wanted: torch.Tensor) -> None:
-    points, strides = (torch.from_numpy(each) for each in centres((HEIGHT, WIDTH), POINTS))
+    points, strides = (torch.from_numpy(each) for each in grid_centres((HEIGHT, WIDTH), POINTS))
     y = torch.full((1, 3, 5), -1.0)
     y[0, 0] = torch.tensor([0.0, 8.0, 8.0, 18.0, 18.0])
     y[0, 1] = torch.tensor([1.0, 20.0, 4.0, 90.0, 60.0])

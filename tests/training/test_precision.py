@@ -90,7 +90,7 @@ def test_another_process_computes_its_shares_in_bfloat16_too() -> None:
 def test_auto_is_bfloat16_where_the_processor_multiplies_it(
     flags: list[str], device: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "instructions", lambda: flags)
+    monkeypatch.setattr(cpu, "instruction_sets", lambda: flags)
     assert resolved(TrainingOptions(precision="auto", shares=2), device) == TrainingOptions(
         precision=expected,  # type: ignore[arg-type]
         shares=2,

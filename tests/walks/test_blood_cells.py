@@ -19,7 +19,7 @@ from PIL import Image
 from edgekit.data import Data, load
 from edgekit.runner import bundle, inputs
 from edgekit.runner.boxes import probability
-from edgekit.runner.input_path import find, picture_transform
+from edgekit.runner.input_path import find_step, picture_transform
 from edgekit.workbook.plan import load_plan
 from tests import requirements
 from tests.conftest import run_edgekit
@@ -96,7 +96,7 @@ def _answers_as_evaluated(
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == SHOWN and {PurePosixPath(each["input"]).name for each in answers} == set(of_file)
-    least, resize = manifest.boxes["least_probability"], find(manifest.raw.steps, "resize_picture")  # type: ignore[index]
+    least, resize = manifest.boxes["least_probability"], find_step(manifest.raw.steps, "resize_picture")  # type: ignore[index]
     assert resize is not None
     for answer in answers:
         name = PurePosixPath(answer["input"]).name
@@ -107,7 +107,7 @@ def _answers_as_evaluated(
         sure = [row for row in rows if probability(row[5]) >= least]
         assert [each["label"] for each in answer["boxes"]] == [data.classes[int(row[0])] for row in sure]
         assert [each["probability"] for each in answer["boxes"]] == [probability(row[5]) for row in sure]
-        assert [each["box"] for each in answer["boxes"]] == [[*place.into_picture(row[1:5])] for row in sure]
+        assert [each["box"] for each in answer["boxes"]] == [[*place.to_picture(row[1:5])] for row in sure]
         with Image.open(answer["drawn"]) as shown, Image.open(pictures / name) as before:
             changed = np.asarray(shown) != np.asarray(before.convert("RGB"))
             assert (shown.format, shown.size) == ("PNG", size)
@@ -121,7 +121,7 @@ def _validation(home: Path, data: Data, raw: Any, out: Path) -> dict[str, int]:
     out.mkdir()
     found: dict[str, int] = {}
     for path in sorted((home / "BCCD/JPEGImages").iterdir()):
-        place = places.get(inputs.read(str(path), raw).tobytes())
+        place = places.get(inputs.read_first_sample(str(path), raw).tobytes())
         if place is not None and len(found) < SHOWN:
             shutil.copy(path, out / path.name)
             found[path.name] = place

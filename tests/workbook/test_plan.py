@@ -326,7 +326,7 @@ def test_a_share_of_one_sample_is_refused() -> None:
 def test_automatic_precision_is_settled_before_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two machines give other bits, so they have other keys."""
     for flags, expected in ((["avx512_bf16"], "bfloat16"), (["avx2"], "float32")):
-        monkeypatch.setattr(cpu, "instructions", lambda flags=flags: flags)
+        monkeypatch.setattr(cpu, "instruction_sets", lambda flags=flags: flags)
         plan = load_plan(TINY, ["training.precision=auto", "device=cpu"])
         for stage in ("profile", "distill", "prune", "quantize"):
             assert plan.stages[stage].model_dump()["training"]["precision"] == expected

@@ -33,7 +33,7 @@ def candidates(options: Options, raw: RawSpec, is_stream: bool = False) -> list[
     for path in options.golden:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder; --golden names real inputs")
-    paths = [path for each in options.golden for path in inputs.files(str(each), raw)]
+    paths = [path for each in options.golden for path in inputs.input_files(str(each), raw)]
     if not paths:
         raise ConfigError("--golden: name at least one file or folder of real inputs")
     if is_stream:

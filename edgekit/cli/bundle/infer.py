@@ -12,10 +12,10 @@ from edgekit.models.files.onnx_batch import CHANNELS, spatial
 from edgekit.models.files.task_outputs import TWO_SCORES
 from edgekit.runner import input_path
 from edgekit.runner.bundle.manifest import RawSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import IDS, KINDS, TENSOR_DTYPES
+from edgekit.runner.bundle.manifest_rules import KINDS, TENSOR_DTYPES, TOKEN_ID_DTYPES
 from edgekit.runner.errors import InputError
 from edgekit.runner.preprocess import steps
-from edgekit.runner.rules import is_whole
+from edgekit.runner.rules import is_integer
 
 INTEGERS = ("int8", "uint8")
 TAKEN = tuple(dtype for dtype in TENSOR_DTYPES if dtype != "int16")
@@ -47,7 +47,7 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
     """The model's input: one image, channels last or first, [1, features] or [1, time, channels]."""
     check_tensor("input", tensor)
     shape = tensor.shape
-    if tensor.dtype in IDS:
+    if tensor.dtype in TOKEN_ID_DTYPES:
         raise ModelError(
             f"input {tensor.name}: takes {tensor.dtype}{list(shape)}; as the only input a bundle takes floats or "
             "integers of 8 bits, and token ids where `edgekit run` learns from texts; export the model with a Cast "
@@ -141,9 +141,13 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_s
         raise ConfigError(f"--fit {options.fit}: pictures in files are uint8, this is {kind} {dtype}; leave it out")
     limits = (-1.0, 1.0) if kind == "audio" and options.range is None else options.range
     columns = options.columns or None
-    path = input_path.pictures(shape, options.fit) if options.fit else input_path.default(kind, shape, dtype, columns)
+    path = (
+        input_path.picture_steps(shape, options.fit)
+        if options.fit
+        else input_path.default_steps(kind, shape, dtype, columns)
+    )
     if is_stream and kind in ("audio", "window") and path:
-        path.append(input_path.windows(shape[0], wanted[0] * mel["hop_samples"] if mel else shape[0]))
+        path.append(input_path.windows_step(shape[0], wanted[0] * mel["hop_samples"] if mel else shape[0]))
     return RawSpec(kind, shape, dtype, limits, options.sample_rate_hz, columns, tuple(path))
 
 
@@ -153,7 +157,7 @@ def _log_mel(options: Options) -> dict[str, Any] | None:
     if first is None or first["step"] != "log_mel":
         return None
     counts = [first[key] for key in ("window_samples", "hop_samples")]
-    return first if all(is_whole(each) and each > 0 for each in counts) else None
+    return first if all(is_integer(each) and each > 0 for each in counts) else None
 
 
 def size_inside(options: Options) -> tuple[int, ...] | None:

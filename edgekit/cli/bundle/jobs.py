@@ -19,8 +19,8 @@ from edgekit.core.errors import ConfigError, EdgekitError, ModelError, ResourceE
 from edgekit.models.files.interface import Grid, range_fault
 from edgekit.runner import input_vector
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
-from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import BackendError, InputError, RunnerError
+from edgekit.runner.input_encoding import passes_through
 from edgekit.runner.preprocess import steps
 from edgekit.runner.preprocess.transform import apply
 
@@ -158,8 +158,8 @@ def _samples(
 
     if left is not None:
         return [sample.raw for sample in islice(inputs.samples(path, raw, members=members), left)]
-    if not (path.lower().endswith(".csv") and input_path.find(raw.steps, "rows")):
-        return [inputs.read(path, raw, members=members)]
+    if not (path.lower().endswith(".csv") and input_path.find_step(raw.steps, "rows")):
+        return [inputs.read_first_sample(path, raw, members=members)]
     rows = [sample.raw for sample in inputs.samples(path, raw)]
     return [rows[position] for position in golden.candidates(len(rows), most)]
 

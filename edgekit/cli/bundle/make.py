@@ -19,9 +19,9 @@ from edgekit.device import pyz
 from edgekit.runner import backends, boxes
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
-from edgekit.runner.encode import passes_through
 from edgekit.runner.errors import InputError
 from edgekit.runner.files import make_folder, write_atomically
+from edgekit.runner.input_encoding import passes_through
 from edgekit.runner.inputs import table
 from edgekit.stages.bundle.device import RUNNER, prove, requirements, texts
 
@@ -162,7 +162,7 @@ def _draft(options: Options, found: ModelFacts) -> Manifest:
         architectures=list(options.architectures),
         task=options.task,
         activation=golden_outputs.UNSEEN.get(options.task, "none"),
-        boxes=boxes.Options(options.threshold or SURE)._asdict() if options.task == "detection" else None,
+        boxes=boxes.BoxOptions(options.threshold or SURE)._asdict() if options.task == "detection" else None,
         states=found.states or None,
     )
 

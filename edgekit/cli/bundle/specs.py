@@ -15,7 +15,7 @@ from edgekit.core.errors import ConfigError, ModelError
 from edgekit.models.files import task_outputs
 from edgekit.runner import boxes, masks
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
-from edgekit.runner.input_vector import KIND, LARGEST, describe, width
+from edgekit.runner.input_vector import KIND, LARGEST_EXACT_INTEGER, describe, width
 
 PICTURES = ("detection", "segmentation")
 """Tasks whose answers lie in the pixels of a picture."""
@@ -80,10 +80,10 @@ def _boxes(options: Options, found: ModelFacts) -> int | None:
             raise ConfigError(f"--boxes {options.boxes}: the model has no such output; it has {', '.join(called)}")
         return known[options.boxes]
     last = [each.shape[-1] for each in found.outputs]
-    if len(last) == 2 and last == [boxes.SIDES, boxes.SIDES]:
+    if len(last) == 2 and last == [boxes.BOX_SIDES, boxes.BOX_SIDES]:
         raise ConfigError(
-            f"--boxes: {' and '.join(called)} both give {boxes.SIDES} numbers for each point; name the output with the "
-            "boxes"
+            f"--boxes: {' and '.join(called)} both give {boxes.BOX_SIDES} numbers for each point; name the output with "
+            "the boxes"
         )
     return None
 
@@ -93,11 +93,11 @@ def check_outputs(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
     if draft.task == "segmentation":
         kinds, counts = np.unique(outputs.argmax(axis=1), return_counts=True)
         shares = {draft.labels[kind]: count / counts.sum() for kind, count in zip(kinds, counts, strict=True)}
-        side = masks.cell(draft.raw.shape[:2], outputs.shape[2:])
+        side = masks.cell_size(draft.raw.shape[:2], outputs.shape[2:])
         shown = ", ".join(f"{label} {share:.0%}" for label, share in sorted(shares.items(), key=lambda one: -one[1]))
         say(f"masks       of {side}×{side} pixels a cell; the {len(outputs)} recorded ones: {shown}")
     if draft.task == "detection":
-        _check_scores(outputs[..., boxes.SIDES :])
+        _check_scores(outputs[..., boxes.BOX_SIDES :])
         _say_boxes(draft, outputs, say)
 
 
@@ -112,7 +112,7 @@ def _check_scores(scores: np.ndarray) -> None:
 def _say_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
     """How many boxes there are and how large; ModelError where most of them begin or end far outside the picture."""
     size = draft.raw.shape[:2]
-    options = boxes.Options(**draft.boxes or {})
+    options = boxes.BoxOptions(**draft.boxes or {})
     decode = boxes.Decoder(size, outputs.shape[1], options)
     found = [decode(each).sides for each in outputs]
     stray = _stray(outputs, decode, size)
@@ -138,8 +138,8 @@ def _say_boxes(draft: Manifest, outputs: np.ndarray, say: Say) -> None:
 
 def _stray(outputs: np.ndarray, decode: boxes.Decoder, size: tuple[int, ...]) -> np.ndarray:
     """(boxes,) bool of all with a sufficient logit."""
-    picture, point = np.nonzero((outputs[..., boxes.SIDES :] >= decode.least_logit).any(axis=2))
-    sides = decode.places[point] + outputs[picture, point, : boxes.SIDES] * decode.reaches[point]
+    picture, point = np.nonzero((outputs[..., boxes.BOX_SIDES :] >= decode.least_logit).any(axis=2))
+    sides = decode.places[point] + outputs[picture, point, : boxes.BOX_SIDES] * decode.reaches[point]
     low, high, limits = sides[:, :2], sides[:, 2:], decode.limits[:2]
     beyond: np.ndarray = ((low < -STRAY * limits) | (high > (1 + STRAY) * limits)).any(axis=1)
     return beyond
@@ -253,4 +253,4 @@ def _ends(dtype: str) -> tuple[float, float]:
         largest = float(np.finfo(np.float32).max)
         return -largest, largest
     ends = np.iinfo(dtype)
-    return max(int(ends.min), -LARGEST), min(int(ends.max), LARGEST)
+    return max(int(ends.min), -LARGEST_EXACT_INTEGER), min(int(ends.max), LARGEST_EXACT_INTEGER)

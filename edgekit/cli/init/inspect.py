@@ -23,7 +23,7 @@ from edgekit.data.folder_layout import Layout
 from edgekit.runner.errors import InputError
 from edgekit.runner.inputs import wav
 from edgekit.runner.inputs.picture import FORMATS
-from edgekit.runner.inputs.table import with_points
+from edgekit.runner.inputs.table import with_decimal_points
 
 if TYPE_CHECKING:
     from edgekit.core.tasks import Task
@@ -99,7 +99,7 @@ def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
     lengths: list[float] = []
     for content in opened(plan, source):
         try:
-            sound = wav.headers("", io.BytesIO(content), len(content))
+            sound = wav.read_header("", io.BytesIO(content), len(content))
         except InputError:
             continue  # the source names the file
         rates[sound.rate_hz] += 1
@@ -197,7 +197,7 @@ def _rows(content: bytes) -> list[list[str]]:
     delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
     try:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-        return [with_points(row, delimiter) for row in rows if row]
+        return [with_decimal_points(row, delimiter) for row in rows if row]
     except csv.Error:
         return []
 

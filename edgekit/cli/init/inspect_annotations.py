@@ -137,7 +137,7 @@ def look(source: Archive, names: Sequence[str]) -> Looked:
     """What some of the pictures are, evenly; the source counts what it cannot read, and names it."""
     sizes: Counter[tuple[int, int]] = Counter()
     coloured = False
-    steps = input_path.pictures((STRIDE, STRIDE, 3))
+    steps = input_path.picture_steps((STRIDE, STRIDE, 3))
     for name in names[:: max(1, len(names) // MOST_OPENED)]:
         try:
             with Image.open(io.BytesIO(_read(source, name)), formats=pictures.FORMATS) as picture:

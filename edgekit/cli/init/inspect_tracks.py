@@ -39,7 +39,7 @@ def recordings(path: Path, task: str | None = None) -> Findings:
             continue  # the source names it
         try:
             with open(each, "rb") as stream:
-                sound = wav.headers(str(each), stream, os.fstat(stream.fileno()).st_size)
+                sound = wav.read_header(str(each), stream, os.fstat(stream.fileno()).st_size)
         except InputError as error:
             raise DataError(str(error)) from None
         found, _ = wav_track.parse_track(track.name, track.read_bytes())

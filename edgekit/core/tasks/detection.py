@@ -20,7 +20,7 @@ from edgekit.core.tasks import Group, Marks, Second
 from edgekit.core.tasks.accuracy_drop import Drop, resampled
 from edgekit.core.tasks.box_matches import OVERLAPS, ROW, SURE, boxes_of, matched
 from edgekit.core.tasks.labels import some
-from edgekit.runner.boxes import SIDES, Boxes, Decoder, Options
+from edgekit.runner.boxes import BOX_SIDES, Boxes, BoxOptions, Decoder
 
 METRIC = "mAP@0.5"
 SAID = "accuracy is the mean over the classes of the average precision, where a box must overlap its label by a half"
@@ -32,7 +32,7 @@ GROUP, SCORE, SCORE_RISES = "class", "AP@0.5", True
 RIGHT = "every labelled thing is found with a probability of a half or more, and nothing else"
 
 RECALLS = np.linspace(0, 1, 101)
-COUNTED = Options(least_probability=0.01, overlap=0.5, most=100)
+COUNTED = BoxOptions(least_probability=0.01, overlap=0.5, most=100)
 ALIKE = 0.8
 """Of the boxes of two answers, the share that both have, for the answers to be the same."""
 FOUND = 3
@@ -84,7 +84,7 @@ def strata(y: np.ndarray) -> np.ndarray:
     return np.where(ranked.any(axis=1), rarest_first[ranked.argmax(axis=1)] + 1, 0).astype(np.int64)
 
 
-def found_in(outputs: np.ndarray, size: tuple[int, int], options: Options = COUNTED) -> Iterator[Boxes]:
+def found_in(outputs: np.ndarray, size: tuple[int, int], options: BoxOptions = COUNTED) -> Iterator[Boxes]:
     """The boxes of each picture of (height, width), of outputs (n, points, 4 + classes)."""
     decode = Decoder(size, outputs.shape[1], options)
     return (decode(each) for each in outputs)
@@ -92,7 +92,7 @@ def found_in(outputs: np.ndarray, size: tuple[int, int], options: Options = COUN
 
 def score_samples(outputs: np.ndarray, inputs: np.ndarray | None, y: np.ndarray) -> Marks:
     """(n, classes + 3 · 100): how many labels of each class a picture has, and what `FOUND` says of its boxes."""
-    classes = outputs.shape[2] - SIDES
+    classes = outputs.shape[2] - BOX_SIDES
     size = int(y[0, 0, 4]), int(y[0, 0, 3])
     values = np.zeros((len(y), classes + FOUND * COUNTED.most))
     values[:, classes::FOUND] = -1
@@ -134,7 +134,7 @@ def same(reference: np.ndarray, outputs: np.ndarray, inputs: np.ndarray | None) 
 def best_probability(outputs: np.ndarray, y: np.ndarray) -> float:
     """The least probability, in steps of 0.05, with which the F1 of all boxes at an overlap of a half is highest."""
     marks = score_samples(outputs, None, y).values
-    classes = outputs.shape[2] - SIDES
+    classes = outputs.shape[2] - BOX_SIDES
     boxes = marks[:, classes:].reshape(-1, FOUND)
     boxes, labels = boxes[boxes[:, 0] >= 0], marks[:, :classes].sum()
     shares = 1 / (1 + np.exp(-boxes[:, 1]))

@@ -18,7 +18,7 @@ from edgekit.core.errors import DataError
 from edgekit.core.tasks import Group, Marks
 from edgekit.core.tasks.accuracy_drop import Drop, resampled
 from edgekit.core.tasks.labels import some
-from edgekit.runner.masks import UNKNOWN, cell, enlarged
+from edgekit.runner.masks import UNKNOWN, cell_size, enlarge
 
 METRIC = "mIoU"
 SAID = "accuracy is the mean over the classes of the intersection over union of their pixels, all pictures together"
@@ -180,4 +180,4 @@ def _counts(confusion: np.ndarray) -> np.ndarray:
 
 
 def _pixels(cells: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    return enlarged(cells, cell(wanted.shape, cells.shape))
+    return enlarge(cells, cell_size(wanted.shape, cells.shape))

@@ -61,7 +61,7 @@ class Config(SourceConfig):
     @property
     def windows(self) -> dict[str, Any]:
         """How a recording is cut, as the device will do it."""
-        return input_path.windows(self.window, self.stride or self.window)
+        return input_path.windows_step(self.window, self.stride or self.window)
 
 
 def identity(config: Config) -> list[object]:
@@ -123,13 +123,13 @@ class _Cutter:
         values = tables.floats(found, self.columns)
         self.longest = max(self.longest, len(values))
         step = self._config.windows
-        if not windows.count(len(values), step):
+        if not windows.window_count(len(values), step):
             self._short.append(f"{name} ({len(values)} rows)")
             return np.zeros((0, self._config.window, len(self.columns)), np.float32)
         self._rising &= (np.diff(values, axis=0) > 0).all(axis=0)
         self._rows += len(values)
         self._cut += (len(values) - step["length"]) % step["stride"]
-        return windows.stacked(values, step)
+        return windows.stack_windows(values, step)
 
     def notes(self) -> list[str]:
         """What was taken for a channel, what was not, and what was left out."""

@@ -46,7 +46,7 @@ class Config(SourceConfig):
     @property
     def input_path(self) -> list[dict[str, Any]]:
         """What happens to a file, as the device will do it."""
-        return input_path.pictures(self.raw_shape, self.fit, self.orientation)
+        return input_path.picture_steps(self.raw_shape, self.fit, self.orientation)
 
 
 def identity(config: Config) -> list[object]:

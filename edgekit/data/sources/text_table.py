@@ -40,7 +40,7 @@ class Config(TextConfig):
     @property
     def table(self) -> dict[str, Any]:
         """How the device finds the texts in such a table."""
-        return input_path.text_table(self.delimiter, self.header, self.text)
+        return input_path.text_table_step(self.delimiter, self.header, self.text)
 
 
 def identity(config: Config) -> list[object]:
@@ -115,6 +115,6 @@ def _place(column: str | int, cells: list[str], where: str, option: str, header:
     if isinstance(column, str) and not header:
         raise DataError(f"data.{option}: got {column!r}, and without a header columns have no names; give its number")
     try:
-        return text_table.column(column, cells, where)
+        return text_table.column_position(column, cells, where)
     except InputError as error:
         raise DataError(f"data.{option}: {error}") from None

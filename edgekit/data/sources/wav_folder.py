@@ -23,7 +23,7 @@ from edgekit.runner import input_path
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgekit.runner.inputs.wav import Sound
+    from edgekit.runner.inputs.wav import WavHeader
 
 TASKS = ("classification", "embedding", "anomaly")
 
@@ -48,7 +48,7 @@ class Config(SoundConfig):
     def input_path(self) -> list[dict[str, Any]]:
         """What happens to a file, as the device will do it."""
         (samples,) = self.raw_shape
-        return self.decoding + ([input_path.windows(samples, samples, "silence")] if self.lengths == "fit" else [])
+        return self.decoding + ([input_path.windows_step(samples, samples, "silence")] if self.lengths == "fit" else [])
 
 
 def identity(config: Config) -> list[object]:
@@ -92,7 +92,7 @@ class _Changed:
     def __init__(self, config: Config) -> None:
         self._config, self._counts, self._all = config, Counter[str](), 0
 
-    def see(self, sound: Sound, samples: int) -> None:
+    def see(self, sound: WavHeader, samples: int) -> None:
         """A sound as its header describes it, and its length at the wanted rate."""
         (wanted,) = self._config.raw_shape
         self._all += 1
@@ -113,14 +113,14 @@ def _sound(name: str, content: bytes, config: Config, changed: _Changed) -> np.n
 
     (samples,) = config.raw_shape
     steps = config.input_path
-    wanted = wav.SoundSpec(samples, config.rate_hz, tuple(steps), "the config asks for")
+    wanted = wav.AudioSpec(samples, config.rate_hz, tuple(steps), "the config asks for")
     try:
         found, sound = wav.decode(name, content, wanted)
     except InputError as error:
         raise DataError(f"{error}{_option(config)}") from None
     changed.see(sound, len(found))
-    step = input_path.find(steps, "windows")
-    return next(windows.cut(found, step)) if step else found
+    step = input_path.find_step(steps, "windows")
+    return next(windows.cut_windows(found, step)) if step else found
 
 
 def _option(config: Config) -> str:

@@ -67,7 +67,7 @@ class Config(SoundConfig):
     @property
     def windows(self) -> dict[str, Any]:
         """How a recording is cut, as the device will do it."""
-        return input_path.windows(self.raw_shape[0], self.samples("stride_s", self.stride_s or self.seconds))
+        return input_path.windows_step(self.raw_shape[0], self.samples("stride_s", self.stride_s or self.seconds))
 
     @property
     def input_path(self) -> list[dict[str, Any]]:
@@ -151,7 +151,7 @@ def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], 
     track = _track(path)
     try:
         stretches, points = parse_track(track.name, track.read_bytes())
-        wanted = wav.SoundSpec(config.raw_shape[0], config.rate_hz, tuple(config.input_path), "the config asks for")
+        wanted = wav.AudioSpec(config.raw_shape[0], config.rate_hz, tuple(config.input_path), "the config asks for")
         x, _ = wav.decode(path.name, path.read_bytes(), wanted)
     except InputError as error:
         raise DataError(str(error)) from None
@@ -161,7 +161,7 @@ def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], 
     step = config.windows
     found = marked_windows(
         stretches,
-        windows.count(len(x), step),
+        windows.window_count(len(x), step),
         step["length"],
         step["stride"],
         config.rate_hz,
@@ -170,7 +170,7 @@ def _windows(path: Path, config: Config) -> tuple[np.ndarray, Sequence[Window], 
     )
     left_out = found.left_out + Counter({"marks without a length": points})
     chosen = np.array([each.number for each in found.windows], np.int64)
-    return windows.stacked(x, step)[chosen].reshape(-1, step["length"]), found.windows, left_out
+    return windows.stack_windows(x, step)[chosen].reshape(-1, step["length"]), found.windows, left_out
 
 
 def _notes(kept: int, left_out: Counter[str]) -> tuple[str, ...]:

@@ -85,9 +85,9 @@ class Config(SourceConfig):
         if shape is None:
             return []
         if self.kind == "image":
-            return input_path.pictures(shape, self.fit, self.orientation)
+            return input_path.picture_steps(shape, self.fit, self.orientation)
         resampled = {"step": "resample", "rate_hz": self.rate_hz}
-        cut = input_path.windows(shape[0], shape[0], "silence")
+        cut = input_path.windows_step(shape[0], shape[0], "silence")
         return [{"step": "decode_wav"}, {"step": "mix_channels"}, resampled, cut]
 
 

@@ -53,7 +53,7 @@ def prove(
 ) -> SelftestReport:
     """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
     from edgekit.runner import bundle as bundles
-    from edgekit.runner.backends import check_threads, installed
+    from edgekit.runner.backends import check_threads, installed_interpreters
 
     bundles.check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
@@ -61,7 +61,7 @@ def prove(
     if choice is not None:
         return _proof(path, bundle.identity, choice)
     faults: list[str] = []
-    for usual in installed(bundle.manifest.target, interpreter):
+    for usual in installed_interpreters(bundle.manifest.target, interpreter):
         try:
             return _proof(path, bundle.identity, Choice(usual, threads or 1, device, {}))
         except BackendError as error:
@@ -105,7 +105,7 @@ def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
     manifest = bundle.manifest
     try:
         ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
-        backend = openvino.restore(blob, *ends, choice.threads, choice.device, states)
+        backend = openvino.import_compiled(blob, *ends, choice.threads, choice.device, states)
         model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()
         delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from edgekit import __version__
 from edgekit.runner import cpu
-from edgekit.runner._start import cache_folder, is_mine
+from edgekit.runner._start import cache_folder, is_private
 from edgekit.runner.bundle import sha256
 
 FORMAT = 1
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
 
 def key(identity: str, pinned: Iterable[object]) -> str:
     """The key of a choice: the bundle, what was pinned, the processor, this runner and its environment."""
-    facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable(), *pinned]
+    facts = [FORMAT, __version__, identity, sys.version, sys.prefix, cpu.name(), cpu.usable_core_count(), *pinned]
     return sha256.hexdigest(json.dumps(facts).encode())[:32]
 
 
@@ -63,7 +63,7 @@ def put(name: str, choice: Choice, blob: bytes = b"") -> bool:
     try:
         make_folder(home.parent)
         home.mkdir(mode=0o700, exist_ok=True)
-        if not cache_folder() or not is_mine(str(home)):
+        if not cache_folder() or not is_private(str(home)):
             return False
         if blob:
             write_atomically(home / f"{name}.blob", blob)
@@ -92,7 +92,7 @@ def remove(name: str) -> None:
 
 def _path(name: str) -> str:
     """A file in the cache folder; OSError where somebody else could have put it there."""
-    if not is_mine(cache_folder()):
+    if not is_private(cache_folder()):
         raise PermissionError(f"{cache_folder()}: not this user's alone")
     return os.path.join(cache_folder(), name)
 

@@ -87,7 +87,7 @@ def candidates(
     target: str, threads: int | None, interpreter: str | None, device: str = "CPU", all_of_them: bool = False
 ) -> list[Candidate]:
     """What there is to try, the usual first; BackendError when no interpreter is installed."""
-    names = backends.installed(target, interpreter)
+    names = backends.installed_interpreters(target, interpreter)
     quick = [name for name in names if name not in LAST_RESORT]
     if quick and not all_of_them:
         names = quick
@@ -151,7 +151,10 @@ def store(
     on_progress: OnProgress | None = None,
 ) -> Choice:
     """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
-    packages = ["numpy", *(backends.INTERPRETERS[each].package for each in backends.candidates(bundle.manifest.target))]
+    packages = [
+        "numpy",
+        *(backends.INTERPRETERS[each].package for each in backends.interpreters_for(bundle.manifest.target)),
+    ]
     installed = {package: choices.build_id(package) for package in packages}
     choice = Choice(winner.interpreter, winner.threads, device, installed)
     blob = _compiled(path, bundle.identity, winner, device) if winner.interpreter == "openvino" else b""

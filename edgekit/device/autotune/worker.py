@@ -87,13 +87,13 @@ def _compiled(state: dict[str, Any], threads: int, device: str, into: str, round
     bundle = state["bundle"]
     files, manifest = bundle.model_files(), bundle.manifest
     specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
-    blob = openvino.compiled(files, manifest.inputs, threads, device, states)
+    blob = openvino.export_compiled(files, manifest.inputs, threads, device, states)
     taken: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
     for _ in range(rounds):
         before = perf_counter_ns()
         openvino.open(files, *specs, threads, device, states=states)
         between = perf_counter_ns()
-        openvino.restore(blob, *specs, threads, device, states)
+        openvino.import_compiled(blob, *specs, threads, device, states)
         taken["open_ms"].append((between - before) / 1e6)
         taken["restore_ms"].append((perf_counter_ns() - between) / 1e6)
     with open(into, "wb") as stream:

@@ -30,7 +30,10 @@ def proof(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="processor time (default: 120)")
     group.add_argument("--wall-s", metavar="S", type=seconds, default=300, help="time on the clock (default: 300)")
     group.add_argument(
-        "--interpreter", metavar="NAME", type=_shared.known, help="default: the one that was chosen here, or the usual"
+        "--interpreter",
+        metavar="NAME",
+        type=_shared.interpreter_name,
+        help="default: the one that was chosen here, or the usual",
     )
 
 

@@ -16,9 +16,11 @@ WARMUP = 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several take turns")
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
-    parser.add_argument("--warmup", metavar="N", type=_shared.count, help=f"untimed calls a round (default: {WARMUP})")
+    parser.add_argument(
+        "--warmup", metavar="N", type=_shared.non_negative, help=f"untimed calls a round (default: {WARMUP})"
+    )
     parser.add_argument("--compare", action="store_true", help="time every interpreter and number of threads instead")
     several = parser.add_argument_group("several bundles, or one with --rounds, in turns")
     several.add_argument("--rounds", metavar="N", type=_shared.positive, help="each times all once (default: 30)")
@@ -29,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", metavar="R", type=_above_zero, help="calls a second (default: half of what a short trial reaches)"
     )
     soak.add_argument("--window", metavar="S", type=_above_zero, help="seconds (default: a twentieth of the time)")
-    _shared.interpreter(parser)
+    _shared.add_interpreter_arguments(parser)
     parser.set_defaults(misuse=parser.error)
 
 

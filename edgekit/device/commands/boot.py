@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _begin(home: Home) -> int:
     """The release to start: a confirmed one where no try can be counted, because this user can write nothing there."""
     from edgekit.device.releases import transitions
-    from edgekit.runner.files import READ_ONLY
+    from edgekit.runner.files import READ_ONLY_ERRORS
 
     if home.exists() and not home.is_mine():
         number = transitions.untried(home)
@@ -39,7 +39,7 @@ def _begin(home: Home) -> int:
         with home.locked():
             return transitions.begin(home, transitions.boot_id())
     except OSError as error:
-        number = transitions.untried(home) if error.errno in READ_ONLY else None
+        number = transitions.untried(home) if error.errno in READ_ONLY_ERRORS else None
         if number is None:
             raise
         return number

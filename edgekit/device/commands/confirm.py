@@ -14,7 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
     _device.home(parser)
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -18,13 +18,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bundle", metavar="BUNDLE", nargs="?", help="a file that ends in .edge.zip (default: none)")
     parser.add_argument(
-        "--interpreter", metavar="NAME", type=_shared.known, help="the one that must work (default: any that can)"
+        "--interpreter",
+        metavar="NAME",
+        type=_shared.interpreter_name,
+        help="the one that must work (default: any that can)",
     )
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device that must work: CPU, GPU or NPU")
     parser.add_argument(
         "--input", metavar="FILE", help="a kind of file that must be readable as a sample; only its name is looked at"
     )
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -48,9 +51,9 @@ def run(options: argparse.Namespace) -> None:
 
 def _verifier() -> Fault | None:
     """What keeps signatures from being verified here; None where nothing does, or releases need not be signed."""
-    from edgekit.runner import place
+    from edgekit.runner import device_home
 
-    if not place.signed(place.locate()):
+    if not device_home.homes_with_policy(device_home.find_home()):
         return None
     from edgekit.device.trust import ssh_keygen
 

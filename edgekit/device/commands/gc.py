@@ -13,11 +13,11 @@ HELP = "remove old releases, and files that belong to none"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
-        "--keep", metavar="N", type=_shared.count, default=2,
+        "--keep", metavar="N", type=_shared.non_negative, default=2,
         help="besides the current release and the one before (default: 2)",
     )  # fmt: skip
     _device.home(parser)
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

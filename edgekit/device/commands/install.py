@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     _device.proof(parser)
     _device.home(parser)
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

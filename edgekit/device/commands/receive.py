@@ -15,10 +15,16 @@ HELP = "append standard input to a file, and keep that when its digest is right"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("sha256", metavar="SHA256", type=_device.sha256, help="of the whole file")
-    parser.add_argument("--offset", metavar="N", type=_shared.count, help="where the input begins; refused elsewhere")
-    parser.add_argument("--size", metavar="N", type=_shared.count, help="bytes of the whole file")
     parser.add_argument(
-        "--acknowledge", metavar="N", type=_shared.count, default=0, help="print the offset every N bytes (default: 0)"
+        "--offset", metavar="N", type=_shared.non_negative, help="where the input begins; refused elsewhere"
+    )
+    parser.add_argument("--size", metavar="N", type=_shared.non_negative, help="bytes of the whole file")
+    parser.add_argument(
+        "--acknowledge",
+        metavar="N",
+        type=_shared.non_negative,
+        default=0,
+        help="print the offset every N bytes (default: 0)",
     )
     parser.add_argument("--restart", action="store_true", help="remove what has arrived of the file first")
     _device.home(parser)

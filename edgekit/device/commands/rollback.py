@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
     )
     _device.home(parser)
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

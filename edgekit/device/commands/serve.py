@@ -172,8 +172,10 @@ class Settings:
     )  # fmt: skip
 
     workers: int = _option("how", "--workers", 1, "processes (default: 1)", _workers, "N")
-    threads: int = _option("how", "--threads", 1, "of each interpreter (default: 1)", _shared.threads, "N")
-    interpreter: str = _option("how", "--interpreter", "", "default: the fastest, measured", _shared.known, "NAME")
+    threads: int = _option("how", "--threads", 1, "of each interpreter (default: 1)", _shared.thread_count, "N")
+    interpreter: str = _option(
+        "how", "--interpreter", "", "default: the fastest, measured", _shared.interpreter_name, "NAME"
+    )
     batch: bool = _option("how", "--no-batch", True, "one sample a call, whatever was measured")
     queue_delay_ms: float = _option(
         "how", "--queue-delay-ms", 0.0,

@@ -13,7 +13,7 @@ HELP = "say which release is current, and what became of the others"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     _device.home(parser)
-    _shared.as_json(parser)
+    _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:

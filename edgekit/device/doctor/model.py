@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from edgekit.device.doctor import ERROR, Case, Finding, advice, tflite_versions, wheels
 from edgekit.runner.bundle import manifest
-from edgekit.runner.operators import Needs, Operator, onnx
+from edgekit.runner.operators import ModelRequirements, Operator, onnx
 from edgekit.runner.operators.tflite import FLEX
 
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
@@ -109,7 +109,7 @@ def openvino_opset(case: Case) -> Iterator[Finding]:
             yield Finding("openvino-opset", ERROR, cause, fix, name)
 
 
-def _pairs(case: Case, target: str) -> list[tuple[str, Needs]]:
+def _pairs(case: Case, target: str) -> list[tuple[str, ModelRequirements]]:
     """(interpreter, what the model needs) of each that is installed, for bundles of one target."""
     if not case.subject or case.subject.target != target or case.subject.needs is None:
         return []
@@ -129,7 +129,7 @@ def _too_new(operator: Operator, known: dict[str, int]) -> bool:
 
 def _onnx_limits(case: Case, name: str) -> tuple[tuple[int, int] | None, str]:
     found = case.facts.has(wheels.of(name))
-    return (onnx.limits(found.release), found.version) if found and name == "onnxruntime" else (None, "")
+    return (onnx.newest_supported(found.release), found.version) if found and name == "onnxruntime" else (None, "")
 
 
 def _upgrade(case: Case, name: str, better: str) -> str | None:

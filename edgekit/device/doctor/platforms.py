@@ -51,8 +51,8 @@ def unknown_machine(case: Case) -> Iterator[Finding]:
 
 def bundle_architecture(case: Case) -> Iterator[Finding]:
     made_for = case.subject.architectures if case.subject else ()
-    mine = cpu.SAME.get(case.facts.machine.lower(), case.facts.machine)
-    if made_for and mine not in {cpu.SAME.get(each, each) for each in made_for}:
+    mine = cpu.ARCHITECTURE_ALIASES.get(case.facts.machine.lower(), case.facts.machine)
+    if made_for and mine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in made_for}:
         cause = f"the bundle was made for {', '.join(made_for)}; this machine is {case.facts.machine}"
         yield Finding("bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}")
 

@@ -25,7 +25,7 @@ class Subject:
 
     path: str
     target: str | None
-    needs: operators.Needs | None = None
+    needs: operators.ModelRequirements | None = None
     model_bytes: int = 0
     architectures: tuple[str, ...] = ()
     kind: str = ""

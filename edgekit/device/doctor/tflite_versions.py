@@ -6,7 +6,7 @@ refused. Names and numbers are those of LiteRT's schema.
 
 from __future__ import annotations
 
-from edgekit.runner.operators.tflite import NAMES
+from edgekit.runner.operators.tflite import BUILTIN_NAMES
 
 VERSIONS: dict[str, tuple[tuple[int, ...], str]] = {
     "tflite-runtime": (
@@ -50,4 +50,4 @@ def highest(distribution: str, release: tuple[int, ...]) -> dict[str, int] | Non
     measured, versions = VERSIONS.get(distribution, ((), ""))
     if release[: len(measured)] > measured:
         return None
-    return dict(zip(NAMES.split(), [*map(int, versions.split()), *[0] * len(NAMES)]))
+    return dict(zip(BUILTIN_NAMES.split(), [*map(int, versions.split()), *[0] * len(BUILTIN_NAMES)]))

@@ -107,7 +107,7 @@ def gather(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/
         opsets=_opsets(package) if package else (),
         plugins=tuple(name for name, file in PLUGINS.items() if package and (package / "libs" / file).is_file()),
         processor=cpu.name(),
-        instructions=tuple(cpu.instructions()),
+        instructions=tuple(cpu.instruction_sets()),
         emulator=emulation.emulator() or _other_kernel(base),
         frequency_driver=health.frequency_driver(base),
         cores=health.cores(base),

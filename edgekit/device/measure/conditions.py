@@ -118,7 +118,7 @@ class Watch:
         """The conditions, after the measurement."""
         start, end = self._started, self._ended
         seconds = end.at_s - start.at_s
-        capacity_s = cpu.usable() * seconds
+        capacity_s = cpu.usable_core_count() * seconds
         busy_s, steal_s, preempted, stops = (
             _grown(getattr(start, name), getattr(end, name)) if seconds >= SHORTEST_S or name == "quota_stops" else None
             for name in ("busy_s", "steal_s", "preempted", "quota_stops")

@@ -72,7 +72,7 @@ def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float 
     """(busy, stolen), see proc_stat(5): time on input and output is idle, a guest's is in its user's."""
     if not hasattr(os, "sysconf"):
         return None, None
-    names = {f"cpu{number}" for number in cpu.usable_numbers()}
+    names = {f"cpu{number}" for number in cpu.usable_cores()}
     try:
         with open(os.path.join(root, "proc/stat"), encoding="ascii", errors="replace") as stream:
             rows = [line.split() for line in stream]

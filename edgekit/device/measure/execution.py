@@ -15,11 +15,12 @@ EXECUTED = "execute only (the model's own type in, float32 out)"
 
 
 def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
-    """A call of an opened model that does what `Model.execute` does: the model's own type in, float32 out.
+    """Return a function that does what `Model.execute` does: it takes the model's own dtype and returns float32.
 
-    `x` is one input as `Backend.run` takes it, float32 or int32 token ids. Where the model takes another type, it is
-    made here and not in the call. A device makes it of the raw sample, often by a table (`runner/encode.py`). Several
-    inputs come as one float32 vector, which the call takes apart and converts, as on a device.
+    `x` is one input as `Backend.run` takes it: float32, or int32 token IDs. If the model takes another dtype, the
+    conversion happens here and not in the timed call, because a device makes that dtype from the raw sample, often with
+    a lookup table (`runner/input_encoding.py`). Several inputs come as one float32 vector, which the call splits and
+    converts, as it does on a device.
     """
     invoke, encode, decode = backend.invoke, backend.encode, backend.decode
     given = x if encode is None else encode(x)

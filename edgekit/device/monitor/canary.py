@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgekit.runner.errors import RunnerError
-from edgekit.runner.selftest import evaluate
+from edgekit.runner.selftest import compare_outputs
 
 
 class CanaryResult(NamedTuple):
@@ -61,7 +61,9 @@ class Canary:
         self.runs += 1
         try:
             found = self._model.execute(self._model.prepare(self._inputs[place]), self._states)
-            verdict = evaluate(np.array(found)[None], self._outputs[place : place + 1], self._model.manifest.golden)
+            verdict = compare_outputs(
+                np.array(found)[None], self._outputs[place : place + 1], self._model.manifest.golden
+            )
             ok, delta, reason = verdict.ok, verdict.max_abs_delta, None
             if not ok:
                 reason = f"golden vector {place}: max |Δ| {delta:.3g}, allowed {self.atol:.3g}"

@@ -108,9 +108,9 @@ def _anomaly(manifest: Manifest) -> Any:
 
 
 def _detection(manifest: Manifest) -> Any:
-    from edgekit.runner.boxes import Decoder, Options, probability
+    from edgekit.runner.boxes import BoxOptions, Decoder, probability
 
-    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], Options(**manifest.boxes or {}))
+    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 
     def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> Found:
         if answers:

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from edgekit.device.releases import records
 from edgekit.device.releases.home import Home, locate
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 
 TRYING = "EDGERUN_RELEASE"
@@ -39,7 +39,7 @@ class Release(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """That of a program to which `load("current")` gives this release, be it on trial."""
-        return {**os.environ, place.VARIABLE: self.root, TRYING: str(self.number)}
+        return {**os.environ, device_home.HOME_VARIABLE: self.root, TRYING: str(self.number)}
 
     def changed(self) -> bool:
         """Whether `load("current")` would give another release by now."""
@@ -135,7 +135,7 @@ def check_trust(
         A policy does not trust it.
     """
     found: dict[str, Any] | None = None
-    for each in map(Home, place.signed(str(home.root))):
+    for each in map(Home, device_home.homes_with_policy(str(home.root))):
         trust = importlib.import_module("edgekit.device.trust")  # whoever has no policy never loads it
         bundle = home.release(number) / records.BUNDLE
         each.exists()

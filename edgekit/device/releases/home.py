@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
 from edgekit.runner.files import make_folder, sync_folder
 
@@ -26,7 +26,7 @@ class Home:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
         self.incoming, self.store, self.releases = (self.root / name for name in ("incoming", "store", "releases"))
-        self.current, self.trust = self.root / "current", self.root / place.TRUST
+        self.current, self.trust = self.root / "current", self.root / device_home.POLICY_FOLDER
         self.trial, self.floor = self.root / "trial.json", self.root / "floor.json"
 
     def release(self, number: int) -> Path:
@@ -39,13 +39,13 @@ class Home:
         Reading what root's home holds, or that of the owner of /var/lib/edge, is everybody's right.
         """
         root = str(self.root)
-        if not place.is_there(root):
+        if not device_home.exists(root):
             return False
-        owners = place.owners(root)
+        owners = device_home.trusted_owners(root)
         _check(self.root, owners)
         _check_above(self.root)
         for folder in (self.incoming, self.store, self.releases):
-            if place.is_there(str(folder)):
+            if device_home.exists(str(folder)):
                 _check(folder, owners)
         for path in (self.trial, self.floor, *self.releases.glob("[0-9]*"), *self.releases.glob("[0-9]*/*")):
             with suppress(FileNotFoundError):  # another command moves or removes it
@@ -90,7 +90,7 @@ class Home:
 
 def locate(given: str | None = None) -> Home:
     """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it exists, else ~/.edge."""
-    return Home(place.locate(given))
+    return Home(device_home.find_home(given))
 
 
 def create(home: Home) -> None:
@@ -98,9 +98,9 @@ def create(home: Home) -> None:
 
     Its mode decides who reads it all: /var/lib/edge is for every user, any other home for this user alone.
     """
-    if not place.is_there(str(home.root)):
+    if not device_home.exists(str(home.root)):
         make_folder(home.root.parent)
-        home.root.mkdir(mode=READABLE if str(home.root) == place.SYSTEM else 0o700, exist_ok=True)
+        home.root.mkdir(mode=READABLE if str(home.root) == device_home.SYSTEM_HOME else 0o700, exist_ok=True)
     home.exists()
     for folder in (home.incoming, home.store, home.releases):
         if not folder.exists():
@@ -127,7 +127,7 @@ def _check(folder: Path, owners: set[int]) -> None:
 
 
 def _check_unwritable(path: Path, found: os.stat_result) -> None:
-    if found.st_mode & place.OTHERS_MAY_WRITE and not stat.S_ISLNK(found.st_mode):
+    if found.st_mode & device_home.OTHERS_MAY_WRITE and not stat.S_ISLNK(found.st_mode):
         mode, fix = f"{found.st_mode & 0o777:o}", "700" if stat.S_ISDIR(found.st_mode) else "go-w"
         raise TrustError(f"{path}: others can write there (mode {mode}); look inside, then `chmod {fix} {path}`")
 
@@ -135,6 +135,6 @@ def _check_unwritable(path: Path, found: os.stat_result) -> None:
 def _check_above(root: Path) -> None:
     for above in Path(os.path.realpath(root)).parents:
         found = os.stat(above)
-        shared = found.st_mode & place.OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
+        shared = found.st_mode & device_home.OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
         if shared or found.st_uid not in (0, os.geteuid()):
             raise TrustError(f"{root}: others can replace it, for they can write {above}; put it elsewhere with --home")

@@ -15,10 +15,10 @@ from edgekit.device.releases import current, receiving, records, transitions
 from edgekit.device.releases.home import READABLE, Home
 from edgekit.device.releases.proof import DEFAULT, Limits, Proof
 from edgekit.runner import errors
-from edgekit.runner.backends import MissingError
+from edgekit.runner.backends import MissingInterpreterError
+from edgekit.runner.device_home import homes_with_policy
 from edgekit.runner.errors import ReleaseError, SelftestError, TrustError
 from edgekit.runner.files import sync_folder
-from edgekit.runner.place import signed
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -165,7 +165,7 @@ def _admit(home: Home, number: int, name: str | None = None) -> None:
 
     What is refused has not failed: it may be trusted when the device has its `ssh-keygen`, or a newer policy.
     """
-    floors = records.sound_floors(home) if signed(str(home.root)) else {}
+    floors = records.sound_floors(home) if homes_with_policy(str(home.root)) else {}
     trusted = current.check_trust(home, number, floors, records.digest(home, number), name)
     path = home.release(number) / records.INSTALL
     record = records.read(path)
@@ -182,8 +182,8 @@ def _check_proven(home: Home, number: int, report: dict[str, Any]) -> None:
     if not folder.is_dir():
         raise ReleaseError(f"release {number}: was removed meanwhile; install it again")
     name = report.get("kind", "")
-    kind = MissingError if name == MissingError.__name__ else getattr(errors, name, SelftestError)
-    if kind is not MissingError:
+    kind = MissingInterpreterError if name == MissingInterpreterError.__name__ else getattr(errors, name, SelftestError)
+    if kind is not MissingInterpreterError:
         records.write(folder / records.PROOF, {**report, "at": time.time()})
         if report["problem"]:
             transitions.fail(home, number, report["problem"])

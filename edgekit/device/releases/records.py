@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgekit.device.releases.home import Home
+from edgekit.runner.device_home import exists
 from edgekit.runner.errors import TrustError, bounded_recursion
 from edgekit.runner.files import write_atomically
-from edgekit.runner.place import is_there
 
 BUNDLE, INSTALL, PROOF = "bundle.edge.zip", "install.json", "proof.json"
 CONFIRMED, FAILED = "confirmed.json", "failed.json"
@@ -161,7 +161,7 @@ def floors(home: Home) -> dict[str, dict[str, int]]:
 def floors_are_lost(home: Home) -> bool:
     """Whether floor.json is damaged, and a release too that may have been the highest one."""
     record = read(home.floor)
-    damaged = is_there(str(home.floor)) and (not record or _floors(record) != record)
+    damaged = exists(str(home.floor)) and (not record or _floors(record) != record)
     return damaged and not all(digest(home, number) for number in numbers(home))
 
 

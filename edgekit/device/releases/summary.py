@@ -9,8 +9,8 @@ from typing import Any
 
 from edgekit.device.releases import current, receiving, records, transitions
 from edgekit.device.releases.home import Home
-from edgekit.runner import place
-from edgekit.runner.files import READ_ONLY
+from edgekit.runner import device_home
+from edgekit.runner.files import READ_ONLY_ERRORS
 
 
 def show(home: Home, as_json: bool) -> None:
@@ -20,7 +20,7 @@ def show(home: Home, as_json: bool) -> None:
             change(home, as_json, lambda home: None)
             return
     except OSError as error:
-        if error.errno not in READ_ONLY:
+        if error.errno not in READ_ONLY_ERRORS:
             raise
     _print(home, as_json)
 
@@ -41,7 +41,7 @@ def _print(home: Home, as_json: bool) -> None:
 def summary(home: Home) -> dict[str, Any]:
     """For JSON. Asks for the lock where the home is there. `refused` says why nothing loads the current release."""
     now, running, refused = records.current(home), records.trial(home), current.why_refused(home)
-    policies = [os.path.join(each, place.TRUST) for each in place.signed(str(home.root))]
+    policies = [os.path.join(each, device_home.POLICY_FOLDER) for each in device_home.homes_with_policy(str(home.root))]
     releases = [_release(home, number) for number in records.numbers(home)]
     return {
         "home": str(home.root),

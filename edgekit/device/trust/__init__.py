@@ -20,7 +20,7 @@ from edgekit.device.trust.statement import Statement
 from edgekit.runner.bundle import sha256 as digests
 from edgekit.runner.bundle.archive import LARGEST_BYTES
 from edgekit.runner.errors import BundleError, ResourceError, TrustError
-from edgekit.runner.files import READ_FILE, READ_ONLY
+from edgekit.runner.files import READ_FILE, READ_ONLY_ERRORS
 
 
 class Trusted(NamedTuple):
@@ -91,7 +91,7 @@ def check(
         except OSError as error:
             # what was let in before is loaded on a full disk too, and who may not write here, or nobody may, runs
             # what is signed without adding to what was seen
-            if floors is not None and error.errno not in READ_ONLY:
+            if floors is not None and error.errno not in READ_ONLY_ERRORS:
                 raise ResourceError(f"{trust / memory.SEEN}: cannot be written ({error.strerror}); free some") from None
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from edgekit.device import trust
 from edgekit.device.trust import memory, policy
 from edgekit.device.trust.policy import Policy
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.errors import TrustError
 from edgekit.runner.files import make_folder, sync_folder, write_atomically
 
@@ -21,7 +21,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
     A folder that is not there yet is made, and trusts the root key of `source` from then on. The caller holds the lock.
     TrustError for an older, expired or foreign policy, and then nothing is changed.
     """
-    is_new = not place.is_there(str(device))
+    is_new = not device_home.exists(str(device))
     if not is_new:
         policy.check_private(device)
     data, armour = policy.read_files(source)
@@ -47,7 +47,7 @@ def adopt(source: Path, device: Path, clock: float | None = None) -> Policy:
         for path in made.iterdir():
             path.unlink()
         made.rmdir()
-        if isinstance(error, OSError) and place.is_there(str(device)):
+        if isinstance(error, OSError) and device_home.exists(str(device)):
             raise TrustError(f"{device}: another policy was adopted meanwhile; look at it, then try again") from None
         raise
     with suppress(OSError):

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from edgekit.device.trust.policy import MODE, SEEN, Policy
 from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, spelled, whole
+from edgekit.runner.device_home import exists
 from edgekit.runner.errors import TrustError
 from edgekit.runner.files import BINARY, sync_folder
-from edgekit.runner.place import is_there
 
 NEXT = ".seen.json.next"
 LARGEST = 1024
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 def read(folder: Path) -> Seen:
     """What was seen; nothing where the file is not there. TrustError for one that is damaged."""
     path = folder / SEEN
-    if not is_there(str(path)):
+    if not exists(str(path)):
         return Seen()
     values = parse(read_small(path, LARGEST, FIX), str(path))
     need_keys(values, {"version", "sha256", "time"}, f"{path}: {FIX}")

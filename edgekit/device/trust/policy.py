@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from edgekit.device.trust import ssh_keygen, sshsig
 from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, whole
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.bundle import sha256
 from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import TrustError
@@ -112,7 +112,7 @@ def check_private(folder: Path) -> None:
             "run signed bundles on Linux, for example in WSL 2"
         )
     try:
-        known = place.owners(str(folder.parent))
+        known = device_home.trusted_owners(str(folder.parent))
         every = [(folder, os.stat(folder))]
         for path in (folder / name for name in sorted(os.listdir(folder)) if name.startswith(FILES)):
             with suppress(FileNotFoundError):  # a command that replaces the policy removes some

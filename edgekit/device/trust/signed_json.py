@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from edgekit.runner.errors import TrustError, bounded_recursion
-from edgekit.runner.files import NO_LINK, READ_FILE
+from edgekit.runner.files import NO_FOLLOW, READ_FILE
 
 LARGEST_NUMBER = 2**53
 """Whole numbers beyond this are not the same in every reader of JSON."""
@@ -20,7 +20,7 @@ LARGEST_NUMBER = 2**53
 def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
     """The bytes of a regular file, no link; TrustError with `fix` where there is none, or it is too large."""
     try:
-        handle = os.open(path, READ_FILE | NO_LINK)
+        handle = os.open(path, READ_FILE | NO_FOLLOW)
     except OSError as error:
         raise TrustError(f"{path}: cannot be read ({error.strerror}); {fix}") from None
     with open(handle, "rb") as stream:

@@ -140,7 +140,7 @@ def tags(facts: Facts) -> frozenset[Tag]:
 
 def machine(facts: Facts) -> str:
     """The processor as wheels call it."""
-    name = cpu.SAME.get(facts.machine, facts.machine)
+    name = cpu.ARCHITECTURE_ALIASES.get(facts.machine, facts.machine)
     return NARROW.get(name, name) if facts.bits == 32 else name
 
 

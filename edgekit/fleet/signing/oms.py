@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgekit.core.errors import ConfigError
 from edgekit.runner.errors import TrustError
-from edgekit.runner.files import discard
+from edgekit.runner.files import remove_quietly
 
 PROGRAM = "model_signing"
 SUFFIX = ".oms.sig"
@@ -42,7 +42,7 @@ def sign(bundle: Path, key: Path) -> str:
         _run("sign", bundle, key, ["--signature", str(made), "--private_key", str(key)])
         os.replace(made, path)
     finally:
-        discard(made)
+        remove_quietly(made)
     return f"OMS         {path.name}, signed with {key.name}"
 
 

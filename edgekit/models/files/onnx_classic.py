@@ -20,7 +20,7 @@ import numpy as np
 
 from edgekit.core.errors import ModelError
 from edgekit.models.files.onnx_batch import unused_name
-from edgekit.runner.backends.onnxruntime import errors
+from edgekit.runner.backends.onnxruntime import runtime_errors
 
 DOMAIN = "ai.onnx.ml"
 CLASS_LABELS = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
@@ -245,7 +245,7 @@ def _answers(content: bytes, scales: np.ndarray) -> list[list[Any]] | None:
             return None
         samples = [(scale * random.normal(size=shape)).astype(np.float32) for scale in scales]
         return [session.run(None, {source.name: sample}) for sample in samples]
-    except errors():  # what is wrong with the model shows again where it is opened
+    except runtime_errors():  # what is wrong with the model shows again where it is opened
         return None
 
 
@@ -304,7 +304,7 @@ def agreement_on(
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         labels = np.array([np.ravel(session.run([label.name], sample)[0])[0] for sample in samples])
-    except errors() as error:
+    except runtime_errors() as error:
         return f"not compared with its scores, because the unchanged model does not run: {' '.join(str(error).split())}"
     _, differ = _differing(scores, labels, classes)
     if not differ.any():

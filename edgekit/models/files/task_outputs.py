@@ -31,25 +31,25 @@ def box_outputs(shapes: Shapes, classes: int, size: Sequence[int], named: int | 
     `size` is a sample's height and width. Where there are 4 classes too, `named` is the place of the boxes, else the
     first. ModelError where the outputs are none, or their points those of no grids.
     """
-    needed = boxes.SIDES + classes
+    needed = boxes.BOX_SIDES + classes
     shown = " and ".join(str(list(each)) for each in shapes)
     must = (
-        f"gives {shown} for each sample; a detection of {classes} classes gives boxes [points, {boxes.SIDES}] and "
+        f"gives {shown} for each sample; a detection of {classes} classes gives boxes [points, {boxes.BOX_SIDES}] and "
         f"logits [points, {classes}], or [points, {needed}] in one"
     )
     places = list(range(len(shapes)))
     if len(places) == 2:
-        first = next((place for place in places if _width(shapes[place]) == boxes.SIDES), 0)
+        first = next((place for place in places if _width(shapes[place]) == boxes.BOX_SIDES), 0)
         first = first if named is None else named
         places = [first, 1 - first]
-        if [_width(shapes[place]) for place in places] != [boxes.SIDES, classes]:
+        if [_width(shapes[place]) for place in places] != [boxes.BOX_SIDES, classes]:
             raise ModelError(must)
     found = output_vector.shape([shapes[place] for place in places])
     if len(places) not in (1, 2) or len(found) != 2 or found[1] != needed:
         turned = len(found) == 2 and found[0] == needed
         raise ModelError(f"{must}{'; export it with its points before what each has' if turned else ''}")
     try:
-        boxes.strides(size, found[0])
+        boxes.grid_strides(size, found[0])
     except BundleError as error:
         raise ModelError(str(error)) from None
     return places
@@ -71,7 +71,7 @@ def mask_layout(shape: Sequence[int], classes: int, size: Sequence[int]) -> str:
     said = ""
     for layout, grid in list(fitting.items()):
         try:
-            masks.cell(size, grid)
+            masks.cell_size(size, grid)
         except BundleError as error:
             said = said or str(error)
             del fitting[layout]
@@ -132,7 +132,7 @@ class TaskOutputs:
         """ModelError for what answers (n, …) of a task in pictures show: scores behind a sigmoid."""
         if self.task != "detection":
             return
-        scores = found[..., boxes.SIDES :]
+        scores = found[..., boxes.BOX_SIDES :]
         if scores.min() >= 0 and scores.max() <= 1:
             raise ModelError(
                 f"the scores of all {len(scores)} answers lie from 0 to 1, as after a sigmoid, which comes behind the "

@@ -62,7 +62,7 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
 """Which interpreter comes first where nothing was measured."""
 
 
-class MissingError(BackendError):
+class MissingInterpreterError(BackendError):
     """No fault of a model: the interpreter that was asked for does not run its target, or none is installed."""
 
 
@@ -105,7 +105,7 @@ class States:
         return y
 
 
-def candidates(target: str) -> list[str]:
+def interpreters_for(target: str) -> list[str]:
     """Interpreters for a target, preferred ones first."""
     mine = [name for name, each in INTERPRETERS.items() if target in each.targets]
     order = PREFERENCE.get(target, ())
@@ -128,20 +128,20 @@ def open_backend(
     `batch` is how many samples a call takes; the specs state one. A model with `states` takes one.
     """
     check_threads(threads)
-    first = installed(target, interpreter)[0]
+    first = installed_interpreters(target, interpreter)[0]
     file = importlib.import_module(f"{__name__}.{INTERPRETERS[first].file}")
     backend: Backend = file.open(files, inputs, outputs, threads, device, batch, states, first)
     return backend
 
 
-def installed(target: str, interpreter: str | None = None) -> list[str]:
+def installed_interpreters(target: str, interpreter: str | None = None) -> list[str]:
     """Those of a target's interpreters that are installed, preferred ones first; BackendError when there is none."""
-    wanted = _wanted(target, interpreter)
+    wanted = _requested_interpreters(target, interpreter)
     found = [name for name in wanted if INTERPRETERS[name].is_installed]
     if not found:
         what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
         pip = f"{sys.executable} -m pip install {INTERPRETERS[wanted[0]].distribution}"
-        raise MissingError(f"{what}; run: {pip} (or see `edgerun doctor`)")
+        raise MissingInterpreterError(f"{what}; run: {pip} (or see `edgerun doctor`)")
     return found
 
 
@@ -151,14 +151,14 @@ def check_threads(threads: object) -> None:
         raise InputError(f"threads: got {threads!r}; use a whole number from 1 to {MOST_THREADS}")
 
 
-def _wanted(target: str, interpreter: str | None) -> list[str]:
+def _requested_interpreters(target: str, interpreter: str | None) -> list[str]:
     """The one that is asked for, the others not even looked at; else all of the target."""
     if interpreter is not None and interpreter in PREFERENCE.get(target, ()):
         return [interpreter]
-    known = candidates(target)
+    known = interpreters_for(target)
     if not known:
         targets = sorted({each for row in INTERPRETERS.values() for each in row.targets})
         raise BackendError(f"target: got {target!r}; this runner knows {', '.join(targets)}")
     if interpreter is not None and interpreter not in known:
-        raise MissingError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
+        raise MissingInterpreterError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
     return [interpreter] if interpreter else known

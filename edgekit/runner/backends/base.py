@@ -43,7 +43,7 @@ class BaseBackend:
         self.name = name
         self.decode = decode
         self._shapes = [each.shape[1:] for each in inputs]
-        self._encodes = [_of_float(convert, each.dtype) for convert, each in zip(encodes, inputs)]
+        self._encodes = [_converter_from_float(convert, each.dtype) for convert, each in zip(encodes, inputs)]
         if len(inputs) == 1:
             [self.encode], dtype = encodes, inputs[0].dtype
             self.shape, self.dtype = (batch, *self._shapes[0]), np.dtype(dtype)
@@ -92,22 +92,22 @@ class BaseBackend:
         return result
 
 
-def cast(dtype: Any) -> Convert:
+def cast_to(dtype: Any) -> Convert:
     """A conversion to another format, each value as it is."""
     return lambda x: x.astype(dtype)
 
 
-def _of_float(convert: Convert, dtype: str) -> Convert:
+def _converter_from_float(convert: Convert, dtype: str) -> Convert:
     """Of a tensor among several, which comes as float32 even where it is whole numbers."""
-    return cast(dtype) if convert is None and dtype != "float32" else convert
+    return cast_to(dtype) if convert is None and dtype != "float32" else convert
 
 
-def encoding(dtype: str) -> Convert:
+def input_converter(dtype: str) -> Convert:
     """What makes a model's input, where it is not quantized, of float32, or of token ids in int32."""
-    return None if dtype in ("float32", "int32") else cast(dtype)
+    return None if dtype in ("float32", "int32") else cast_to(dtype)
 
 
-def fill(held: np.ndarray, x: np.ndarray) -> None:
+def copy_input(held: np.ndarray, x: np.ndarray) -> None:
     """Copy an input to the array that a model reads; InputError where numpy would stretch or cast it without a word."""
     if x.shape != held.shape or x.dtype != held.dtype:
         raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {held.dtype}{list(held.shape)}")
@@ -124,22 +124,22 @@ def version(distribution: str) -> str:
         return "unknown"
 
 
-def only(files: Mapping[str, bytes], suffix: str, name: str) -> bytes:
+def closed_model_file(files: Mapping[str, bytes], suffix: str, name: str) -> bytes:
     """The one model file with this suffix, which opens no other file: the interpreter `name` gets its model here.
 
     BackendError for another. This is what keeps an interpreter inside the bundle. A working directory without files
     would help too, but it is the whole process's, and other threads open files by relative names meanwhile. The shipped
     units and the image begin in an empty one.
     """
-    data = single(files, suffix)
+    data = single_file(files, suffix)
     try:
         check_closed(suffix, data)
     except BundleError as error:
-        raise cannot_open(name, error) from None
+        raise open_error(name, error) from None
     return data
 
 
-def single(files: Mapping[str, bytes], suffix: str) -> bytes:
+def single_file(files: Mapping[str, bytes], suffix: str) -> bytes:
     """The one file with this suffix, unchecked."""
     found = [name for name in files if name.endswith(suffix)]
     if len(found) != 1:
@@ -147,7 +147,7 @@ def single(files: Mapping[str, bytes], suffix: str) -> bytes:
     return files[found[0]]
 
 
-def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
+def check_tensor(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
     """BackendError when the model's own tensor is not what the bundle says, at `batch` samples a call.
 
     A side that is no number is free; only the batch may be.
@@ -166,7 +166,7 @@ def agree(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 
     )
 
 
-class Ends(NamedTuple):
+class TensorPositions(NamedTuple):
     """Places among a file's inputs and outputs; of each state, in both."""
 
     sources: list[int]
@@ -174,28 +174,28 @@ class Ends(NamedTuple):
     states: list[tuple[int, int]]
 
 
-def find_ends(
+def match_tensors(
     names: Sequence[Sequence[Collection[str]]],
     wanted: Sequence[TensorSpec],
     expected: Sequence[TensorSpec],
     states: Sequence[StateSpec] = (),
-) -> Ends:
+) -> TensorPositions:
     """A model's ends by their names; BackendError unless so many inputs and outputs are beside its states.
 
     A single input may have any name. Outputs keep the file's order unless it has them all by these names.
     """
     inputs, outputs = names
     pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
-    sources = find_sources(inputs, wanted, states)
+    sources = match_inputs(inputs, wanted, states)
     results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
     if len(results) != len(expected):
         raise BackendError(
             f"the model has {len(results)} outputs, the bundle says {len(expected)}; build the bundle again"
         )
-    return Ends(sources, _by_name(results, expected, outputs), pairs)
+    return TensorPositions(sources, _by_name(results, expected, outputs), pairs)
 
 
-def find_sources(
+def match_inputs(
     inputs: Sequence[Collection[str]], wanted: Sequence[TensorSpec], states: Sequence[StateSpec] = ()
 ) -> list[int]:
     """Of `find_ends`, the places of the inputs."""
@@ -225,15 +225,17 @@ def _place(name: str, ports: Sequence[Collection[str]], what: str = "a state") -
     raise BackendError(f"the model has no tensor {name}, which the bundle calls {what}; build the bundle again")
 
 
-def agree_states(states: Sequence[StateSpec], ends: Ends, facts: Sequence[Sequence[tuple[Any, str]]]) -> None:
+def check_state_tensors(
+    states: Sequence[StateSpec], ends: TensorPositions, facts: Sequence[Sequence[tuple[Any, str]]]
+) -> None:
     """BackendError when the tensors of a state, by their (shape, dtype) in the file, are not what the bundle says."""
     inputs, outputs = facts
     for state, (source, result) in zip(states, ends.states):
         for shape, dtype in (inputs[source], outputs[result]):
-            agree(f"state {state.name}", state, shape, dtype, state.shape[0])
+            check_tensor(f"state {state.name}", state, shape, dtype, state.shape[0])
 
 
-def join_with(converts: Sequence[Convert], outputs: Sequence[TensorSpec]) -> Callable[[Any], np.ndarray] | None:
+def output_decoder(converts: Sequence[Convert], outputs: Sequence[TensorSpec]) -> Callable[[Any], np.ndarray] | None:
     """The outputs' own conversions, then all of them as one array; None for one output that needs no conversion."""
     converts = [_channels_first(convert) if each.layout == "NHWC" else convert
                 for convert, each in zip(converts, outputs)]  # fmt: skip
@@ -251,13 +253,13 @@ def _channels_first(convert: Convert) -> Convert:
     return lambda y: (y if convert is None else convert(y)).transpose(0, 3, 1, 2)
 
 
-def on_cpu(name: str, device: str) -> None:
+def require_cpu(name: str, device: str) -> None:
     """BackendError when an interpreter of the CPU is asked for another device."""
     if device != "CPU":
         raise BackendError(f"device: got {device}, {name} runs on the CPU; leave --device out, or use openvino")
 
 
-def cannot_open(name: str, error: Exception) -> BackendError:
+def open_error(name: str, error: Exception) -> BackendError:
     """The error for a model that the interpreter refuses."""
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return BackendError(f"{name} cannot open the model: {reason}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import TensorSpec
 
-KEY = "edgekit"
+METADATA_KEY = "edgekit"
 """What the remark is filed under, among the file's own facts."""
 BEGIN = "bytes="
 ROW = rb"\[[-+0-9.eE,]+\]"
@@ -28,18 +28,18 @@ REMARK = re.compile(BEGIN.encode() + rb"(\[" + ROW + b"," + ROW + rb"\])")
 HIGHEST = np.float32(255)
 
 
-def remark(scale: Sequence[float], shift: Sequence[float]) -> str:
+def format_remark(scale: Sequence[float], shift: Sequence[float]) -> str:
     """What a file says of itself that makes `scale * byte + shift` of a byte, one of each for all or each channel."""
     return BEGIN + json.dumps([[float(each) for each in row] for row in (scale, shift)], separators=(",", ":"))
 
 
-def written(content: bytes) -> bytes:
+def find_remark(content: bytes) -> bytes:
     """The remark of a file, or nothing."""
     found = REMARK.search(content)
     return found.group() if found else b""
 
 
-def encoding(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
+def byte_encoder(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
     """From an input after the steps, float32, back to bytes; None where the file takes no bytes or says nothing.
 
     Also of a table (256, channels) of what each byte becomes. BackendError where the remark does not fit the input.

@@ -13,16 +13,16 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.backends.base import (
     BaseBackend,
-    agree,
-    agree_states,
-    cannot_open,
-    cast,
-    encoding,
-    fill,
-    find_ends,
-    join_with,
-    on_cpu,
-    only,
+    cast_to,
+    check_state_tensors,
+    check_tensor,
+    closed_model_file,
+    copy_input,
+    input_converter,
+    match_tensors,
+    open_error,
+    output_decoder,
+    require_cpu,
 )
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ DTYPES = {
     "tensor(int32)": "int32",
     "tensor(int64)": "int64",
 }
-EXACT = ("session.x64quantprecision", "1")
+EXACT_SUMS_OPTION = ("session.x64quantprecision", "1")
 """On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow.
 
 With this option both are taken as uint8: a fifth slower there, and correct. With VNNI the answers are the same without
 it, in half the time.
 """
-IN_FLOAT = ("session.disable_quant_qdq", "1")
+FLOAT_FALLBACK_OPTION = ("session.disable_quant_qdq", "1")
 """What stands between QuantizeLinear and DequantizeLinear stays float: right everywhere, in the time of float.
 
 Integer operators that a file has itself, as dynamic ones, remain.
@@ -66,13 +66,13 @@ def open(
     name: str = "onnxruntime",
 ) -> OnnxruntimeBackend:
     """Open the one .onnx file, from memory."""
-    on_cpu(name, device)
-    model = only(files, ".onnx", name)
-    telemetry.off()
+    require_cpu(name, device)
+    model = closed_model_file(files, ".onnx", name)
+    telemetry.disable()
     try:
         import onnxruntime
     except ImportError as error:
-        raise cannot_open(name, error) from error
+        raise open_error(name, error) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -81,12 +81,12 @@ def open(
     try:
         made = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
-        raise cannot_open(name, error) from error
-    return OnnxruntimeBackend(made, inputs, outputs, batch, states, byte_inputs.encoding(model, inputs))
+        raise open_error(name, error) from error
+    return OnnxruntimeBackend(made, inputs, outputs, batch, states, byte_inputs.byte_encoder(model, inputs))
 
 
 @functools.cache
-def sums_in_32_bits() -> bool:
+def has_vnni() -> bool:
     """Whether this processor has VNNI; False too where it does not say."""
     try:
         with builtins.open(CPUINFO, encoding="utf-8", errors="replace") as lines:
@@ -95,7 +95,7 @@ def sums_in_32_bits() -> bool:
         return False
 
 
-def errors() -> tuple[type[Exception], ...]:
+def runtime_errors() -> tuple[type[Exception], ...]:
     """What ONNX Runtime raises for a model or an input: classes of its own, which share no base but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as own
 
@@ -109,17 +109,17 @@ def session(model: bytes | str, options: Any) -> Any:
     ONNX Runtime cannot prepare every graph so. It stumbles over zero points of weights that several operators share
     (1.31: "AddInitializerWithOrtValue"). Its quantized layers then compute in float, with the same levels.
     """
-    telemetry.off()
+    telemetry.disable()
     import onnxruntime
 
-    if sums_in_32_bits():
+    if has_vnni():
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     try:
-        options.add_session_config_entry(*EXACT)
+        options.add_session_config_entry(*EXACT_SUMS_OPTION)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception:  # its errors share no base class but Exception; what is wrong with the file shows again
-        options.add_session_config_entry(EXACT[0], "0")
-        options.add_session_config_entry(*IN_FLOAT)
+        options.add_session_config_entry(EXACT_SUMS_OPTION[0], "0")
+        options.add_session_config_entry(*FLOAT_FALLBACK_OPTION)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -139,14 +139,14 @@ class OnnxruntimeBackend(BaseBackend):
         to_bytes: Convert = None,
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
-        ends = find_ends([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
+        ends = match_tensors([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
         facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
-        agree_states(states, ends, facts)
+        check_state_tensors(states, ends, facts)
         for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), facts, ends[:2]):
             for spec, port in zip(specs, ports):
-                agree(what, spec, *side[port], batch)
-        encodes = [to_bytes or encoding(each.dtype) for each in inputs]
-        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
+                check_tensor(what, spec, *side[port], batch)
+        encodes = [to_bytes or input_converter(each.dtype) for each in inputs]
+        decode = output_decoder([None if each.dtype == "float32" else cast_to(np.float32) for each in outputs], outputs)
         super().__init__("onnxruntime", inputs, encodes, decode, batch, states)
         self._run = session.run
         self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
@@ -163,7 +163,7 @@ class OnnxruntimeBackend(BaseBackend):
     def invoke(self, x: np.ndarray) -> Any:
         """See `BaseBackend`."""
         if self._bound is not None:
-            fill(self._source, x)
+            copy_input(self._source, x)
             self._run_bound(self._bound)
             return self._result.copy()
         if self._before:

@@ -16,24 +16,24 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.backends.base import (
     BaseBackend,
-    agree,
-    agree_states,
-    cannot_open,
-    cast,
-    encoding,
-    fill,
-    find_ends,
-    find_sources,
-    join_with,
-    only,
-    single,
+    cast_to,
+    check_state_tensors,
+    check_tensor,
+    closed_model_file,
+    copy_input,
+    input_converter,
+    match_inputs,
+    match_tensors,
+    open_error,
+    output_decoder,
+    single_file,
 )
 
 if TYPE_CHECKING:
     from edgekit.runner.backends.base import Convert
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-END = b"\n"
+REMARK_END = b"\n"
 
 
 def open(
@@ -47,20 +47,20 @@ def open(
     name: str = "openvino",
 ) -> OpenvinoBackend:
     """Compile for a device, as OpenVINO calls it."""
-    telemetry.off()
+    telemetry.disable()
     try:
         import openvino
 
         core = openvino.Core()
         model = _read(core, files, batch, inputs, states)
         compiled = compile_model(core, model, threads, device)
-        to_bytes = byte_inputs.encoding(_graph(files), inputs)
+        to_bytes = byte_inputs.byte_encoder(_graph(files), inputs)
         return OpenvinoBackend(openvino.Tensor, compiled, inputs, outputs, batch, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
-        raise cannot_open("openvino", error) from error
+        raise open_error("openvino", error) from error
 
 
-def compiled(
+def export_compiled(
     files: Mapping[str, bytes],
     inputs: Sequence[TensorSpec],
     threads: int,
@@ -73,17 +73,17 @@ def compiled(
     """
     import io
 
-    telemetry.off()
+    telemetry.disable()
     import openvino
 
     core = openvino.Core()
     stream = io.BytesIO()
     compile_model(core, _read(core, files, 1, inputs, states), threads, device).export_model(stream)
-    said = byte_inputs.written(_graph(files))
-    return (said + END if said else b"") + stream.getvalue()
+    said = byte_inputs.find_remark(_graph(files))
+    return (said + REMARK_END if said else b"") + stream.getvalue()
 
 
-def restore(
+def import_compiled(
     blob: bytes,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
@@ -92,7 +92,7 @@ def restore(
     states: Sequence[StateSpec] = (),
 ) -> OpenvinoBackend:
     """Open what `compiled` gave; BackendError where it is of another version or another machine."""
-    telemetry.off()
+    telemetry.disable()
     try:
         import io
 
@@ -100,17 +100,17 @@ def restore(
 
         core, said = openvino.Core(), b""
         if blob.startswith(byte_inputs.BEGIN.encode()):
-            said, _, blob = blob.partition(END)
+            said, _, blob = blob.partition(REMARK_END)
         model = core.import_model(io.BytesIO(blob), device, settings(threads, device))
-        to_bytes = byte_inputs.encoding(said, inputs)
+        to_bytes = byte_inputs.byte_encoder(said, inputs)
         return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
-        raise cannot_open("openvino", error) from error
+        raise open_error("openvino", error) from error
 
 
 def _graph(files: Mapping[str, bytes]) -> bytes:
     """The file that says what is computed, with weights or without."""
-    return single(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
+    return single_file(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
 
 
 def _read(
@@ -118,11 +118,11 @@ def _read(
 ) -> Any:
     is_onnx = any(name.endswith(".onnx") for name in files)
     model = (
-        core.read_model(only(files, ".onnx", "openvino"), b"")
+        core.read_model(closed_model_file(files, ".onnx", "openvino"), b"")
         if is_onnx
-        else core.read_model(only(files, ".xml", "openvino"), single(files, ".bin"))
+        else core.read_model(closed_model_file(files, ".xml", "openvino"), single_file(files, ".bin"))
     )
-    places = find_sources([port.get_names() for port in model.inputs], inputs, states)
+    places = match_inputs([port.get_names() for port in model.inputs], inputs, states)
     ports = [model.inputs[place] for place in places]
     shapes = {port: port.partial_shape for port in ports}
     batched = [shape for shape in shapes.values() if len(shape)]
@@ -185,13 +185,13 @@ class OpenvinoBackend(BaseBackend):
         to_bytes: Convert = None,
     ) -> None:
         sides = compiled.inputs, compiled.outputs
-        ends = find_ends([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
-        agree_states(states, ends, [[_facts(port) for port in ports] for ports in sides])
+        ends = match_tensors([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
+        check_state_tensors(states, ends, [[_facts(port) for port in ports] for ports in sides])
         for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
             for spec, place in zip(specs, ends[side]):
-                agree(what, spec, *_facts(sides[side][place]), batch)
-        encodes = [to_bytes or encoding(each.dtype) for each in inputs]
-        decode = join_with([None if each.dtype == "float32" else cast(np.float32) for each in outputs], outputs)
+                check_tensor(what, spec, *_facts(sides[side][place]), batch)
+        encodes = [to_bytes or input_converter(each.dtype) for each in inputs]
+        decode = output_decoder([None if each.dtype == "float32" else cast_to(np.float32) for each in outputs], outputs)
         super().__init__("openvino", inputs, encodes, decode, batch, states)
         self._sources = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in inputs]
         self._source = self._sources[0] if len(inputs) == 1 else None
@@ -224,7 +224,7 @@ class OpenvinoBackend(BaseBackend):
 
     def _feed(self, x: np.ndarray) -> None:
         if self._source is not None:
-            fill(self._source, x)
+            copy_input(self._source, x)
             return
         for array, tensor in zip(self._sources, self.tensors(x)):
             array[...] = tensor

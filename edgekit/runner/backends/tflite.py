@@ -17,21 +17,21 @@ import numpy as np
 from edgekit.runner.backends.base import (
     BaseBackend,
     Convert,
-    agree,
-    agree_states,
-    cannot_open,
-    encoding,
-    find_ends,
-    join_with,
-    on_cpu,
-    only,
+    check_state_tensors,
+    check_tensor,
+    closed_model_file,
+    input_converter,
+    match_tensors,
+    open_error,
+    output_decoder,
+    require_cpu,
 )
 from edgekit.runner.errors import BackendError
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
-OTHER_TYPES = "== kTfLiteInt8"
+UNSUPPORTED_TYPE_MESSAGE = "== kTfLiteInt8"
 """In what a kernel says of weights that it cannot read: tflite-runtime 2.14 and ai-edge-litert 1.0 of 4-bit ones."""
 
 
@@ -46,18 +46,18 @@ def open(
     name: str = "litert",
 ) -> TfliteBackend:
     """Open the one .tflite file, from memory."""
-    on_cpu(name, device)
-    model = only(files, ".tflite", name)
+    require_cpu(name, device)
+    model = closed_model_file(files, ".tflite", name)
     try:
         interpreter = CLASSES[name]()(model_content=model, num_threads=threads)
         return TfliteBackend(name, interpreter, inputs, outputs, batch, states)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
-        if OTHER_TYPES in str(error):
+        if UNSUPPORTED_TYPE_MESSAGE in str(error):
             raise BackendError(
                 f"{name} has no kernel for the types of this model's numbers, such as 4-bit weights; "
                 f"use ai-edge-litert 2.0 or newer: {sys.executable} -m pip install 'ai-edge-litert>=2.0'"
             ) from error
-        raise cannot_open(name, error) from error
+        raise open_error(name, error) from error
 
 
 def _litert() -> Any:
@@ -113,14 +113,14 @@ class TfliteBackend(BaseBackend):
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
         sides = interpreter.get_input_details(), interpreter.get_output_details()
-        ends = find_ends([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
-        agree_states(states, ends, [[_facts(each) for each in details] for details in sides])
+        ends = match_tensors([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
+        check_state_tensors(states, ends, [[_facts(each) for each in details] for details in sides])
         sources, results = ([side[place] for place in found] for side, found in zip(sides, ends[:2]))
         for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
             for spec, detail in zip(specs, details):
-                agree(what, spec, *_facts(detail), batch)
+                check_tensor(what, spec, *_facts(detail), batch)
         encodes = [_quantizer(each) for each in sources]
-        decode = join_with([_dequantizer(each) for each in results], outputs)
+        decode = output_decoder([_dequantizer(each) for each in results], outputs)
         super().__init__(name, inputs, encodes, decode, batch, states)
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
         self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))
@@ -186,7 +186,9 @@ def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
 
 def _quantizer(detail: Any) -> Convert:
     if np.dtype(detail["dtype"]).kind in "iu" and not len(detail["quantization_parameters"]["scales"]):
-        return encoding(np.dtype(detail["dtype"]).name)  # plain integers: token ids, or a model that scales by itself
+        return input_converter(
+            np.dtype(detail["dtype"]).name
+        )  # plain integers: token ids, or a model that scales by itself
     parameters = _parameters(detail)
     if parameters is None:
         return None

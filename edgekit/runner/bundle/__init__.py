@@ -38,7 +38,7 @@ class Bundle(NamedTuple):
     def sha256(self) -> str:
         """Sha256 of the whole file."""
         digest = sha256.new(sum(len(data) for data in self.members.values()))
-        for part in archive.parts({MANIFEST: self.text, **self.members}):
+        for part in archive.archive_parts({MANIFEST: self.text, **self.members}):
             digest.update(part)
         text: str = digest.hexdigest()
         return text
@@ -72,15 +72,15 @@ def write(path: str | os.PathLike[str], manifest: Manifest, members: Mapping[str
     facts = {name: {"bytes": len(data), "sha256": sha256.hexdigest(data)} for name, data in sorted(members.items())}
     text = manifest_json.to_json(replace(manifest, members=facts))
     manifest_json.parse(text)
-    data = b"".join(archive.parts({MANIFEST: text, **dict(sorted(members.items()))}))
+    data = b"".join(archive.archive_parts({MANIFEST: text, **dict(sorted(members.items()))}))
     write_atomically(Path(path), data)
     return sha256.hexdigest(data)
 
 
 def check_architecture(manifest: Manifest) -> None:
     """BundleError where a bundle was made for other machines."""
-    made_for, here = manifest.architectures, cpu.machine()
-    if made_for and here not in {cpu.SAME.get(each.lower(), each) for each in made_for}:
+    made_for, here = manifest.architectures, cpu.architecture()
+    if made_for and here not in {cpu.ARCHITECTURE_ALIASES.get(each.lower(), each) for each in made_for}:
         raise BundleError(
             f"the bundle is for {', '.join(made_for)}, this machine is {here}; take the bundle made for it"
         )
@@ -104,12 +104,12 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     try:
         with open(path, "rb") as stream:
             try:
-                return _verified(path, archive.read(stream))
+                return _verify(path, archive.read(stream))
             except archive.BadArchive:
-                from edgekit.runner.bundle.diagnose import explain
+                from edgekit.runner.bundle.diagnosis import explain_bad_archive
 
                 stream.seek(0)
-                raise explain(path, stream) from None
+                raise explain_bad_archive(path, stream) from None
     except OSError as error:
         raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -117,14 +117,14 @@ def read(path: str | os.PathLike[str]) -> Bundle:
 def read_bytes(data: bytes, name: str = "bundle") -> Bundle:
     """The same from memory; `name` stands in the messages."""
     try:
-        return _verified(name, archive.read(io.BytesIO(data)))
+        return _verify(name, archive.read(io.BytesIO(data)))
     except archive.BadArchive:
-        from edgekit.runner.bundle.diagnose import explain
+        from edgekit.runner.bundle.diagnosis import explain_bad_archive
 
-        raise explain(name, io.BytesIO(data)) from None
+        raise explain_bad_archive(name, io.BytesIO(data)) from None
 
 
-def _verified(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
+def _verify(path: str | os.PathLike[str], members: dict[str, bytes]) -> Bundle:
     if next(iter(members), None) != MANIFEST:
         raise BundleError(f"{path}: not a bundle: {MANIFEST} must be its first member")
     text = members.pop(MANIFEST)

@@ -21,7 +21,7 @@ REGULAR_FILE = 0o100644 << 16
 MANIFEST = "manifest.json"
 """The first member; it lists the others."""
 LARGEST_MANIFEST_BYTES = 4 * 2**20
-MOST_MEMBERS = 2**16 - 1
+MAX_MEMBERS = 2**16 - 1
 LARGEST_BYTES = 2**31 - 1
 
 
@@ -29,14 +29,14 @@ class BadArchive(ValueError):
     """Not an archive as `parts` spells it."""
 
 
-def parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
+def archive_parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
     """The archive of `members`, in their order, piece by piece."""
     entries: list[bytes] = []
     offset = 0
     for name, data in members.items():
         checksum = crc32(data)
-        header = _local(name, len(data), checksum)
-        entries.append(_central(name, len(data), checksum, offset))
+        header = _local_header(name, len(data), checksum)
+        entries.append(_central_header(name, len(data), checksum, offset))
         offset += len(header) + len(data)
         yield header
         yield data
@@ -59,13 +59,13 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
             break
         if len(start) < LOCAL.size:
             raise BadArchive("cut short")
-        name, data = _member(stream, LOCAL.unpack(start), size)
-        if name in members or len(members) == MOST_MEMBERS:
+        name, data = _read_member(stream, LOCAL.unpack(start), size)
+        if name in members or len(members) == MAX_MEMBERS:
             raise BadArchive(f"{name}: twice, or one too many")
         checksum = crc32(data)
-        if start + name.encode() != _local(name, len(data), checksum):
+        if start + name.encode() != _local_header(name, len(data), checksum):
             raise BadArchive(f"{name}: odd header")
-        entries.append(_central(name, len(data), checksum, offset))
+        entries.append(_central_header(name, len(data), checksum, offset))
         members[name] = data
     directory = b"".join(entries)
     end = END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, 0)
@@ -74,7 +74,7 @@ def read(stream: IO[bytes]) -> dict[str, bytes]:
     return members
 
 
-def _member(stream: IO[bytes], header: tuple[Any, ...], size: int) -> tuple[str, bytes]:
+def _read_member(stream: IO[bytes], header: tuple[Any, ...], size: int) -> tuple[str, bytes]:
     data_bytes, name_bytes = header[8], header[9]
     if stream.tell() + name_bytes + data_bytes > size:
         raise BadArchive("cut short")
@@ -87,12 +87,12 @@ def _member(stream: IO[bytes], header: tuple[Any, ...], size: int) -> tuple[str,
     return name, stream.read(data_bytes)
 
 
-def _local(name: str, size: int, checksum: int) -> bytes:
+def _local_header(name: str, size: int, checksum: int) -> bytes:
     text = name.encode("ascii")
     return LOCAL.pack(b"PK\3\4", VERSION, 0, 0, 0, DATE, checksum, size, size, len(text), 0) + text
 
 
-def _central(name: str, size: int, checksum: int, offset: int) -> bytes:
+def _central_header(name: str, size: int, checksum: int, offset: int) -> bytes:
     text = name.encode("ascii")
     made, needed = UNIX | VERSION, VERSION
     fields = (made, needed, 0, 0, 0, DATE, checksum, size, size, len(text), 0, 0, 0, 0, REGULAR_FILE, offset)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ORDER, STEPS, Step, names
-from edgekit.runner.rules import check as check_values
+from edgekit.runner.input_path import ARRAY_DTYPES, DECODERS, ORDER, STEPS, Step, step_names
+from edgekit.runner.rules import check_rules as check_values
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 
-def check(raw: RawSpec) -> None:
+def check_input_path(raw: RawSpec) -> None:
     """InputError for steps that are none, stand in another order, or do not end in the raw sample."""
     order, place = ORDER[raw.kind], -1
     for position, step in enumerate(raw.steps):
@@ -24,10 +24,10 @@ def check(raw: RawSpec) -> None:
                 f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
             )
         place = order.index(name)
-        problem = _FITS[name](step, raw) if name in _FITS else None
+        problem = _OPTION_CHECKS[name](step, raw) if name in _OPTION_CHECKS else None
         if problem:
             raise InputError(f"{where} {name}: {problem}")
-    found = names(raw.steps)
+    found = step_names(raw.steps)
     if ("decode_text" in found) != ("tokenize" in found):
         raise InputError("raw.input_path: decode_text and tokenize go together; a sample is the ids of a text")
     decoder = DECODERS.get(raw.kind)
@@ -94,7 +94,7 @@ def _windows(step: Step, raw: RawSpec) -> str | None:
     return None if step["length"] == raw.shape[0] else f"got length {step['length']}; the sample has {raw.shape[0]}"
 
 
-_FITS: dict[str, Callable[[Step, RawSpec], str | None]] = {
+_OPTION_CHECKS: dict[str, Callable[[Step, RawSpec], str | None]] = {
     "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
     "decode_csv": _table, "windows": _windows, "tokenize": _tokens, "decode_text_table": _text_table,
 }  # fmt: skip

@@ -31,7 +31,7 @@ class TensorSpec:
         return (sides[2], *sides[:2]) if self.layout == "NHWC" else sides
 
 
-def joined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
+def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
     """A model's only input, or its several ones as one vector."""
     if len(inputs) == 1:
         return inputs[0]
@@ -84,7 +84,7 @@ class RawSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(index(side) for side in self.shape))
         if self.input_path is None:
-            steps = input_path.default(self.kind, self.shape, self.dtype, self.columns)
+            steps = input_path.default_steps(self.kind, self.shape, self.dtype, self.columns)
             object.__setattr__(self, "input_path", tuple(steps))
         for name in ("range", "columns", "input_path", "tensors"):
             if isinstance(getattr(self, name), list):
@@ -142,7 +142,7 @@ class Manifest:
     @property
     def input(self) -> TensorSpec:
         """The model's only input besides its states; several are joined (`input_vector.py`)."""
-        return joined_input(self.inputs)
+        return combined_input(self.inputs)
 
     @property
     def output_shape(self) -> tuple[int, ...]:

@@ -12,10 +12,10 @@ from typing import Any
 
 from edgekit.runner import bounded_json
 from edgekit.runner.bundle.manifest import FORMAT, Manifest, RawSpec, StateSpec, TensorSpec
-from edgekit.runner.bundle.manifest_rules import check
+from edgekit.runner.bundle.manifest_rules import check_manifest
 from edgekit.runner.errors import BundleError, InputError
-from edgekit.runner.rules import SHAPE, check_keys, is_whole, need
-from edgekit.runner.rules import check as check_values
+from edgekit.runner.rules import SHAPE, check_keys, is_integer, require
+from edgekit.runner.rules import check_rules as check_values
 
 OPTIONAL = ("threshold", "boxes", "smoothing", "states", "reference")
 """Keys that are absent where they say nothing."""
@@ -47,7 +47,7 @@ def parse(data: bytes) -> Manifest:
     _check_format(values)
     try:
         manifest = _manifest(values)
-        check(manifest)
+        check_manifest(manifest)
     except InputError as error:
         raise BundleError(f"manifest.json: {error}") from None
     return manifest
@@ -57,11 +57,11 @@ def _manifest(values: dict[str, Any]) -> Manifest:
     known = [each.name for each in fields(Manifest)]
     check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
     for key in ("smoothing", "states", "reference"):
-        need(values.get(key, {}) is not None, key, None, "leave the key out")
+        require(values.get(key, {}) is not None, key, None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     for key in [each for each in LISTS if each in values]:
         listed = values[key]
-        need(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
+        require(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
         values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
     return Manifest(**values)
 
@@ -83,23 +83,23 @@ def _object(data: bytes) -> dict[str, Any]:
 
 def _check_format(values: Mapping[str, Any]) -> None:
     value = values.get("format")
-    if is_whole(value) and value > FORMAT:
+    if is_integer(value) and value > FORMAT:
         raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; update the runner")
-    if is_whole(value) and 0 < value < FORMAT:
+    if is_integer(value) and 0 < value < FORMAT:
         raise BundleError(f"format: the bundle has format {value}, this runner knows {FORMAT}; make the bundle again")
-    if not is_whole(value) or value != FORMAT:
+    if not is_integer(value) or value != FORMAT:
         raise BundleError(f"manifest.json: format: got {str(value)[:200]!r}; use {FORMAT}")
 
 
 def _spec(kind: Any, where: str, values: Any) -> Any:
-    need(isinstance(values, dict), where, values, "must be an object")
+    require(isinstance(values, dict), where, values, "must be an object")
     optional = set(RAW_OPTIONAL) - set(values)
     check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
     for key in RAW_OPTIONAL:
-        need(values.get(key, ()) is not None, f"{where}.{key}", None, "leave the key out")
+        require(values.get(key, ()) is not None, f"{where}.{key}", None, "leave the key out")
     for key, what in (("input_path", "steps"), ("tensors", "objects")):
         listed = values.get(key, [])
-        need(isinstance(listed, list), f"{where}.{key}", listed, f"must be a list of {what}")
+        require(isinstance(listed, list), f"{where}.{key}", listed, f"must be a list of {what}")
     check_values(where, values, {"shape": SHAPE})
     return kind(**values)
 

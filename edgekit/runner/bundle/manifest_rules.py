@@ -21,16 +21,16 @@ from edgekit.runner.rules import (
     Rule,
     check_keys,
     is_count,
+    is_integer,
     is_limits,
     is_list,
     is_number,
     is_printable,
     is_shape,
-    is_whole,
-    need,
     one_of,
+    require,
 )
-from edgekit.runner.rules import check as check_values
+from edgekit.runner.rules import check_rules as check_values
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
@@ -44,30 +44,30 @@ KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors":
 """Kinds of raw samples, and how many sides each has."""
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
-IDS = ("int32", "int64")
+TOKEN_ID_DTYPES = ("int32", "int64")
 """Types of a model's input that takes token ids."""
 STATE_DTYPES = ("float32", "float16", "int32", "int64")
 """Not int8: its output and its input may have other scales."""
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
-OTHERS = {ord(letter): None for letter in "._-"}
-HEX = frozenset("0123456789abcdef")
+OTHER_CHARACTERS = {ord(letter): None for letter in "._-"}
+HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 def is_member(name: str) -> bool:
     """Whether a member may be called so: parts of letters, digits, '.', '_' and '-', none of them hidden."""
     parts = name.split("/")
-    return all(part and part[0] in LETTERS and LETTERS.issuperset(part.translate(OTHERS)) for part in parts)
+    return all(part and part[0] in LETTERS and LETTERS.issuperset(part.translate(OTHER_CHARACTERS)) for part in parts)
 
 
 def _is_sha256(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and HEX.issuperset(value)
+    return isinstance(value, str) and len(value) == 64 and HEX_DIGITS.issuperset(value)
 
 
 NAME = Rule(
     lambda value: isinstance(value, str) and "/" not in value and is_member(value),
     "use letters, digits, '.', '_' and '-'",
 )
-SHARE = Rule(lambda value: is_number(value) and 0 < value < 1, "must be a number between 0 and 1")
+FRACTION = Rule(lambda value: is_number(value) and 0 < value < 1, "must be a number between 0 and 1")
 MANIFEST = {
     "name": NAME,
     "version": NAME,
@@ -95,13 +95,13 @@ RAW_TENSOR = {
     "range": Rule(lambda value: value is None or is_limits(value), "must be [lowest, highest]"),
 }
 MEMBER = {
-    "bytes": Rule(lambda value: is_whole(value) and value >= 0, "must be a size"),
+    "bytes": Rule(lambda value: is_integer(value) and value >= 0, "must be a size"),
     "sha256": Rule(_is_sha256, "must be 64 hex digits"),
 }
 GOLDEN = {"atol": Rule(lambda value: is_number(value) and value >= 0, "must be a number from 0"), "top1": FLAG}
 BOXES = {
-    "least_probability": SHARE,
-    "overlap": SHARE,
+    "least_probability": FRACTION,
+    "overlap": FRACTION,
     "most": Rule(is_count, "must be a whole number above 0"),
 }
 
@@ -119,20 +119,20 @@ RAW: tuple[tuple[str, Test, Test, str], ...] = (
     ("columns", lambda raw: raw.columns is not None,
      lambda raw: raw.kind in ("vector", "window"), "only vectors and windows have them"),
     ("columns", lambda raw: raw.columns is not None,
-     lambda raw: is_list(raw.columns) and all(map(is_printable, raw.columns)) and _differ(raw.columns),
+     lambda raw: is_list(raw.columns) and all(map(is_printable, raw.columns)) and _are_unique(raw.columns),
      "must list different names"),
     ("columns", lambda raw: raw.columns is not None,
      lambda raw: len(raw.columns) == raw.shape[-1], "name each of the {last} channels or features"),
     ("dtype", lambda raw: raw.kind != "text", lambda raw: raw.dtype != "int32", "only a text is int32"),
     ("dtype", lambda raw: raw.kind == "text", lambda raw: raw.dtype == "int32", "token ids are int32"),
     ("range", lambda raw: raw.kind == "text",
-     lambda raw: raw.range is not None and raw.range[0] == 0 and all(map(is_whole, raw.range)),
+     lambda raw: raw.range is not None and raw.range[0] == 0 and all(map(is_integer, raw.range)),
      "must be [0, the highest token id]"),
 )  # fmt: skip
 """Rules of a raw sample in their order: the key, where the rule applies, the rule, and what an error asks for."""
 
 
-def check(manifest: Manifest) -> None:
+def check_manifest(manifest: Manifest) -> None:
     """InputError or BundleError for the first thing that does not hold together."""
     if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
         _check_tensors(manifest)
@@ -150,38 +150,38 @@ def check(manifest: Manifest) -> None:
     if manifest.smoothing is not None:
         from edgekit.runner.bundle import smoothing_rules
 
-        smoothing_rules.check(manifest.smoothing, manifest.task)
+        smoothing_rules.check_smoothing(manifest.smoothing, manifest.task)
         smoothing_rules.check_kind(manifest.raw.kind)
     if manifest.states is not None:
         _check_states(manifest)
 
 
-def _differ(names: Any) -> bool:
+def _are_unique(names: Any) -> bool:
     return len(set(names)) == len(names)
 
 
 def _need_names(key: str, names: list[Any]) -> None:
-    need(_differ(names), key, names, "tensors need names of their own")
+    require(_are_unique(names), key, names, "tensors need names of their own")
 
 
 def _check_raw(raw: RawSpec) -> None:
     check_values("raw", vars(raw), {"kind": one_of(KINDS)})
     for key, applies, holds, fix in RAW:
         if applies(raw):
-            need(holds(raw), f"raw.{key}", getattr(raw, key), fix.format(kind=raw.kind, last=raw.shape[-1]))
-    input_path_rules.check(raw)
+            require(holds(raw), f"raw.{key}", getattr(raw, key), fix.format(kind=raw.kind, last=raw.shape[-1]))
+    input_path_rules.check_input_path(raw)
 
 
 def _check_spec(where: str, spec: TensorSpec) -> None:
     check_values(where, vars(spec), TENSOR)
     fits = is_shape(spec.shape) and LAYOUTS[spec.layout] in (None, len(spec.shape)) and spec.shape[0] == 1
-    need(fits, f"{where}.shape", list(spec.shape), f"must be {spec.layout} with a batch of 1")
+    require(fits, f"{where}.shape", list(spec.shape), f"must be {spec.layout} with a batch of 1")
 
 
 def _check_members(members: dict[str, Any]) -> None:
     for name, facts in members.items():
-        need(is_member(name), "members", name, "must be a plain relative name")
-        need(name != "manifest.json", "members", name, "the manifest cannot list itself")
+        require(is_member(name), "members", name, "must be a plain relative name")
+        require(name != "manifest.json", "members", name, "the manifest cannot list itself")
         check_keys(f"members.{name}", facts, MEMBER)
         check_values(name, facts, MEMBER)
 
@@ -191,12 +191,12 @@ def _check_files(manifest: Manifest) -> None:
     golden = manifest.golden
     check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
     check_values("golden", golden, GOLDEN)
-    need(manifest.model_files, "model_files", manifest.model_files, "name at least one")
+    require(manifest.model_files, "model_files", manifest.model_files, "name at least one")
     vocabularies = [step["vocabulary"] for step in manifest.raw.steps if step["step"] == "tokenize"]
     reference = [] if manifest.reference is None else [manifest.reference]
     for name in (*manifest.model_files, golden["inputs"], golden["outputs"], *vocabularies, *reference):
-        need(isinstance(name, str) and is_member(name), "member name", name, "must be a plain relative name")
-        need(not manifest.members or name in manifest.members, "members", name, "it is named but not listed")
+        require(isinstance(name, str) and is_member(name), "member name", name, "must be a plain relative name")
+        require(not manifest.members or name in manifest.members, "members", name, "it is named but not listed")
 
 
 def _check_preprocess(manifest: Manifest) -> None:
@@ -205,28 +205,28 @@ def _check_preprocess(manifest: Manifest) -> None:
 
     raw, model = manifest.raw, manifest.input
     if raw.kind == "window":
-        need(raw.dtype in ("float32", model.dtype), "raw.dtype", raw.dtype, "windows are float32, or as the model's")
-    takes_ids = model.dtype in IDS
-    need(takes_ids == (raw.kind == "text"), "input.dtype", model.dtype, "int32 or int64 for a text only")
+        require(raw.dtype in ("float32", model.dtype), "raw.dtype", raw.dtype, "windows are float32, or as the model's")
+    takes_ids = model.dtype in TOKEN_ID_DTYPES
+    require(takes_ids == (raw.kind == "text"), "input.dtype", model.dtype, "int32 or int64 for a text only")
     shape = steps.check(manifest.preprocess, raw.shape, raw.dtype)
     for step in manifest.preprocess:
         if step["step"] == "log_mel":
             rate = raw.sample_rate_hz
-            need(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
+            require(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
     needed = model.shape[1:]
     if model.layout == "NCHW":
         needed = (*needed[1:], needed[0])
-    need(shape == needed, "preprocess", list(shape), f"makes another shape than the model's input {list(needed)}")
+    require(shape == needed, "preprocess", list(shape), f"makes another shape than the model's input {list(needed)}")
 
 
 def _check_task(manifest: Manifest) -> None:
     """The outputs and labels are those of the task."""
     task, labels = manifest.task, manifest.labels
     if task in ("raw", "embedding"):
-        need(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
+        require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
         if task == "embedding":
             output = _only_output(manifest)
-            need(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
+            require(output.layout == "NC", "outputs[0].layout", output.layout, "an embedding gives NC")
     elif task == "anomaly":
         _check_reconstruction(manifest)
     elif task == "detection":
@@ -234,35 +234,35 @@ def _check_task(manifest: Manifest) -> None:
     elif task == "segmentation":
         from edgekit.runner import masks
 
-        masks.check(manifest.raw.shape, len(labels), [each.answer for each in manifest.outputs])
+        masks.check_grids(manifest.raw.shape, len(labels), [each.answer for each in manifest.outputs])
     else:
         output = _only_output(manifest)
-        need(output.layout == "NC", "outputs[0].layout", output.layout, f"a {task} gives NC")
-        need(len(labels) == output.shape[-1], "labels", len(labels), f"the model gives {output.shape[-1]} values")
-    need(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
+        require(output.layout == "NC", "outputs[0].layout", output.layout, f"a {task} gives NC")
+        require(len(labels) == output.shape[-1], "labels", len(labels), f"the model gives {output.shape[-1]} values")
+    require(all(map(str.isprintable, labels)), "labels", labels, "must be printable")
     activations, fix = ACTIVATIONS_OF.get(task, ("none",)), "classes want softmax, or none"
     if task != "classification":
-        need(_differ(labels), "labels", labels, f"the values of a {task} need names of their own")
+        require(_are_unique(labels), "labels", labels, f"the values of a {task} need names of their own")
         fix = f"{task}: {' or '.join(activations)}"
-    need(manifest.activation in activations, "activation", manifest.activation, fix)
+    require(manifest.activation in activations, "activation", manifest.activation, fix)
     if task != "classification":
-        need(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
+        require(not manifest.golden["top1"], "golden.top1", True, f"a {task} has no first label")
     for key, owner in (("threshold", "anomaly"), ("boxes", "detection")):
-        need(task == owner or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
+        require(task == owner or getattr(manifest, key) is None, key, getattr(manifest, key), f"a {task} has none")
 
 
 def _only_output(manifest: Manifest) -> TensorSpec:
     count = len(manifest.outputs)
-    need(count == 1, "outputs", count, f"a model for the task {manifest.task} has one")
+    require(count == 1, "outputs", count, f"a model for the task {manifest.task} has one")
     return manifest.outputs[0]
 
 
 def _check_reconstruction(manifest: Manifest) -> None:
     """The output is the network's input again, in the network's own order: a picture's channels stand first."""
     output, needed, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
-    need(output.answer == needed, "outputs[0].shape", list(output.shape), f"needed [1, {needed}]")
-    need(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
-    need(is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
+    require(output.answer == needed, "outputs[0].shape", list(output.shape), f"needed [1, {needed}]")
+    require(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
+    require(is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
 
 
 def _check_detection(manifest: Manifest) -> None:
@@ -270,16 +270,16 @@ def _check_detection(manifest: Manifest) -> None:
     from edgekit.runner import boxes
 
     raw, shape = manifest.raw, manifest.output_shape
-    need(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
+    require(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
     inside = manifest.input.answer[1:]
-    need(
+    require(
         inside == raw.shape[:2], "input.shape", list(inside), f"the sample has {list(raw.shape[:2])}: resize before it"
     )
-    needed = boxes.SIDES + len(manifest.labels)
-    need(len(shape) == 2 and shape[1] == needed, "outputs", list(shape), f"needed [points, {needed}] in all")
-    need(manifest.labels, "labels", manifest.labels, "name the classes")
+    needed = boxes.BOX_SIDES + len(manifest.labels)
+    require(len(shape) == 2 and shape[1] == needed, "outputs", list(shape), f"needed [points, {needed}] in all")
+    require(manifest.labels, "labels", manifest.labels, "name the classes")
     try:
-        boxes.strides(raw.shape[:2], shape[0])
+        boxes.grid_strides(raw.shape[:2], shape[0])
     except BundleError as error:
         raise InputError(f"outputs: {error}") from None
     check_keys("boxes", manifest.boxes, BOXES)
@@ -292,35 +292,37 @@ def _check_states(manifest: Manifest) -> None:
         check_values(f"states[{place}]", vars(state), STATE)
     for key, others in (("name", ()), ("input", manifest.inputs), ("output", manifest.outputs)):
         names = [*(getattr(state, key) for state in states), *(tensor.name for tensor in others)]
-        need(_differ(names), f"states: {key}", names, "each wants one of its own")
-    need(not manifest.golden["top1"], "golden.top1", True, "the steps of a stream may be near ties")
+        require(_are_unique(names), f"states: {key}", names, "each wants one of its own")
+    require(not manifest.golden["top1"], "golden.top1", True, "the steps of a stream may be near ties")
 
 
 def _check_tensors(manifest: Manifest) -> None:
     """A model with several inputs takes a sample of as many tensors, shaped as the model takes them."""
     raw, inputs, kind = manifest.raw, manifest.inputs, input_vector.KIND
-    need(raw.kind == kind, "raw.kind", raw.kind, f"the model has {len(inputs)} inputs: a sample is of kind {kind}")
+    require(raw.kind == kind, "raw.kind", raw.kind, f"the model has {len(inputs)} inputs: a sample is of kind {kind}")
     tensors: Any = raw.tensors or ()
-    need(len(tensors) > 1, "raw.tensors", len(tensors), f"a sample of kind {kind} has two or more")
-    need(len(tensors) == len(inputs), "raw.tensors", len(tensors), f"the model has {len(inputs)} inputs")
+    require(len(tensors) > 1, "raw.tensors", len(tensors), f"a sample of kind {kind} has two or more")
+    require(len(tensors) == len(inputs), "raw.tensors", len(tensors), f"the model has {len(inputs)} inputs")
     for place, (tensor, model) in enumerate(zip(tensors, inputs)):
         where = f"raw.tensors[{place}]"
         check_keys(where, tensor, RAW_TENSOR)
         check_values(where, tensor, RAW_TENSOR)
         _check_limits(f"{where}.range", tensor["range"], tensor["dtype"])
         needed = list(model.shape[1:])
-        need(list(tensor["shape"]) == needed, f"{where}.shape", tensor["shape"], f"the model: {needed}")
+        require(list(tensor["shape"]) == needed, f"{where}.shape", tensor["shape"], f"the model: {needed}")
         # A model's integers are those of the sample, but for the bytes of a TFLite file, which may have a scale.
-        if model.dtype in (IDS if manifest.target == "tflite" else (*IDS, *input_vector.LIMITS)):
+        if model.dtype in (
+            TOKEN_ID_DTYPES if manifest.target == "tflite" else (*TOKEN_ID_DTYPES, *input_vector.INTEGER_LIMITS)
+        ):
             fits = tensor["dtype"] != "float32"
-            need(fits, f"{where}.dtype", tensor["dtype"], f"the model takes whole numbers, {model.dtype}")
+            require(fits, f"{where}.dtype", tensor["dtype"], f"the model takes whole numbers, {model.dtype}")
             _check_limits(f"{where}.range", tensor["range"], model.dtype)
     _need_names("raw.tensors", [each["name"] for each in tensors])
     width = input_vector.width([each["shape"] for each in tensors])
-    need(raw.shape == (width,), "raw.shape", list(raw.shape), f"the tensors have {width} numbers")
-    need(raw.dtype == "float32", "raw.dtype", raw.dtype, "joined tensors are float32")
-    need(raw.range is None, "raw.range", raw.range, "each tensor has its own range")
-    need(not manifest.preprocess, "preprocess", manifest.preprocess, "the network itself scales several tensors")
+    require(raw.shape == (width,), "raw.shape", list(raw.shape), f"the tensors have {width} numbers")
+    require(raw.dtype == "float32", "raw.dtype", raw.dtype, "joined tensors are float32")
+    require(raw.range is None, "raw.range", raw.range, "each tensor has its own range")
+    require(not manifest.preprocess, "preprocess", manifest.preprocess, "the network itself scales several tensors")
 
 
 def _check_limits(where: str, limits: Any, dtype: str) -> None:
@@ -328,9 +330,11 @@ def _check_limits(where: str, limits: Any, dtype: str) -> None:
     if dtype == "float32":
         largest = input_vector.LARGEST_FLOAT
         fits = limits is None or (-largest <= limits[0] and limits[1] <= largest)
-        need(fits, where, limits, "must be numbers of float32")
+        require(fits, where, limits, "must be numbers of float32")
         return
-    need(limits is not None, where, limits, "whole numbers need [lowest, highest]")
-    need(all(map(is_whole, limits)), where, limits, "must be whole numbers")
-    lowest, highest = input_vector.LIMITS.get(dtype, (-input_vector.LARGEST, input_vector.LARGEST))
-    need(lowest <= limits[0] and limits[1] <= highest, where, limits, f"{dtype} has {lowest} to {highest} here")
+    require(limits is not None, where, limits, "whole numbers need [lowest, highest]")
+    require(all(map(is_integer, limits)), where, limits, "must be whole numbers")
+    lowest, highest = input_vector.INTEGER_LIMITS.get(
+        dtype, (-input_vector.LARGEST_EXACT_INTEGER, input_vector.LARGEST_EXACT_INTEGER)
+    )
+    require(lowest <= limits[0] and limits[1] <= highest, where, limits, f"{dtype} has {lowest} to {highest} here")

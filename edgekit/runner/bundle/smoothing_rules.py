@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.rules import is_number, is_whole
+from edgekit.runner.rules import is_integer, is_number
 
 METHODS: dict[str, dict[str, type]] = {
     "majority": {"windows": int},
@@ -24,7 +24,7 @@ KINDS = ("image", "audio", "window")
 MOST_WINDOWS = 1000
 
 
-def check(value: Any, task: str) -> None:
+def check_smoothing(value: Any, task: str) -> None:
     """InputError for what is no method with its options, or none for this task."""
     method = value.get("method") if isinstance(value, dict) else None
     if not isinstance(method, str) or method not in METHODS:
@@ -35,7 +35,7 @@ def check(value: Any, task: str) -> None:
         raise InputError(f"smoothing: {method} does not fit the task {task}; it is for {', '.join(TASKS[method])}")
     if method == "hysteresis":
         _check_limits(value["enter"], value["leave"], task)
-    elif not is_whole(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
+    elif not is_integer(value["windows"]) or not 1 <= value["windows"] <= MOST_WINDOWS:
         raise InputError(f"smoothing.windows: got {value['windows']!r}; use a whole number from 1 to {MOST_WINDOWS}")
 
 

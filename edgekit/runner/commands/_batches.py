@@ -14,7 +14,7 @@ from edgekit.runner.model import FileAnswer
 from edgekit.runner.native_stderr import quiet_native
 
 if TYPE_CHECKING:
-    from edgekit.runner.inputs.windows import Place
+    from edgekit.runner.inputs.windows import Location
     from edgekit.runner.model import Model
 
     Outcome = tuple[str, FileAnswer | None, float, InputError | None]
@@ -28,7 +28,7 @@ class PreparedSample(NamedTuple):
     path: str
     error: InputError | None
     raw: np.ndarray | None = None
-    span: Place | None = None
+    span: Location | None = None
     x: np.ndarray | None = None
     read_ms: float = 0.0
     preprocess_ms: float = 0.0
@@ -42,13 +42,13 @@ class Batches:
     def __init__(self, model: Model, size: int) -> None:
         self._model = model
         self._sizes = sorted({size, *(1 << bit for bit in range(size.bit_length()) if 1 << bit < size)})
-        self._opened: dict[int, batch.Batch] = {}
+        self._opened: dict[int, batch.BatchedModel] = {}
         self._open(size)
 
     def execute(self, xs: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, float]]:
         """The outputs of each, with the milliseconds of its batch divided by the batch's samples."""
         done = 0
-        for size in batch.split(len(xs), self._sizes):
+        for size in batch.split_into_batches(len(xs), self._sizes):
             instance = self._open(size)
             started = perf_counter_ns()
             outputs = instance.execute(np.concatenate(xs[done : done + size]))
@@ -57,7 +57,7 @@ class Batches:
             yield from ((each, spent_ms) for each in outputs)
             done += size
 
-    def _open(self, size: int) -> batch.Batch:
+    def _open(self, size: int) -> batch.BatchedModel:
         if size not in self._opened:
             try:
                 with quiet_native():
@@ -67,22 +67,22 @@ class Batches:
         return self._opened[size]
 
 
-def answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
+def batched_answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
     """What `predict` answers for each path, in their order; `size` samples a call, the last ones in smaller parts."""
     batches = Batches(model, size)
     waiting: list[PreparedSample] = []
     refused: set[int] = set()
     ready = 0
-    for each in _prepared(model, paths, strict):
+    for each in _prepare_samples(model, paths, strict):
         waiting.append(each)
         ready += each.error is None
         if ready == size:
-            yield from _answered(model, batches, waiting, top_k, refused)
+            yield from _answer_batch(model, batches, waiting, top_k, refused)
             waiting, ready = [], 0
-    yield from _answered(model, batches, waiting, top_k, refused)
+    yield from _answer_batch(model, batches, waiting, top_k, refused)
 
 
-def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[PreparedSample]:
+def _prepare_samples(model: Model, paths: Sequence[str], strict: bool) -> Iterator[PreparedSample]:
     for file, path in enumerate(paths):
         started = perf_counter_ns()
         try:
@@ -93,7 +93,7 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Prep
                     x, prepared = model.prepare_with_sample(sample.raw)
                 except InputError as error:
                     model.observers.refused(error)
-                    raise _of(path, sample.span, error) from None
+                    raise _with_location(path, sample.span, error) from None
                 times_ms = (read - started) / 1e6, (perf_counter_ns() - read) / 1e6
                 yield PreparedSample(file, path, None, sample.raw, sample.span, x, *times_ms, sample.size, prepared)
                 started = perf_counter_ns()
@@ -101,7 +101,7 @@ def _prepared(model: Model, paths: Sequence[str], strict: bool) -> Iterator[Prep
             yield PreparedSample(file, path, error)
 
 
-def _answered(
+def _answer_batch(
     model: Model, batches: Batches, waiting: Sequence[PreparedSample], top_k: int, refused: set[int]
 ) -> Iterator[Outcome]:
     """`refused` are the files that an error has ended: as without a batch, nothing more is said of them."""
@@ -119,10 +119,10 @@ def _answered(
                 continue
             except InputError as unanswered:
                 model.observers.refused(unanswered)
-                error = _of(each.path, each.span, unanswered)
+                error = _with_location(each.path, each.span, unanswered)
         refused.add(each.file)
         yield each.path, None, 0.0, error
 
 
-def _of(path: str, span: Place | None, error: InputError) -> InputError:
+def _with_location(path: str, span: Location | None, error: InputError) -> InputError:
     return InputError(f"{path}{f', {span}' if span else ''}: {error}")

@@ -51,11 +51,11 @@ class Drawings:
     """Where the pictures of one command go, and who draws them."""
 
     def __init__(self, manifest: Manifest, out: str, inputs: Sequence[str] = ()) -> None:
-        drawing.check(manifest)
+        drawing.check_drawable(manifest)
         if _is_file(out) and len(inputs) > 1:
             raise InputError(f"--draw {out}: {len(inputs)} pictures do not go into one file; name a folder")
         self._manifest, self._out = manifest, out
-        self._stamps = {path: _stamp(path) for path in inputs}
+        self._stamps = {path: _file_stamp(path) for path in inputs}
         self._names = {path: out for path in inputs} if _is_file(out) else _names(inputs, out)
         drawn = {os.path.realpath(name) for name in self._names.values()}
         same = [path for path in inputs if os.path.realpath(path) in drawn]
@@ -65,18 +65,18 @@ class Drawings:
             try:
                 make_folder(Path(os.path.abspath(out)))
             except OSError as error:
-                raise _with_place(error, out) from None
-        resize = input_path.find(manifest.raw.steps, "resize_picture")
+                raise _with_advice(error, out) from None
+        resize = input_path.find_step(manifest.raw.steps, "resize_picture")
         self._in_sample = resize is not None and resize["fit"] == "crop"
         """Then places are told in the sample's pixels, for it is a part of the picture."""
 
     def file(self, path: str, answer: Any) -> str:
         """Draw the answer to a file into its picture; the name of what was written. InputError if it has changed."""
-        if _stamp(path) != self._stamps[path]:
+        if _file_stamp(path) != self._stamps[path]:
             raise InputError(f"{path}: has changed since --draw began; leave it alone meanwhile, or name a copy")
         raw = self._manifest.raw
         if self._in_sample or path.lower().endswith(".npy"):
-            return self._write(self._names[path], inputs.read(path, raw), answer)
+            return self._write(self._names[path], inputs.read_first_sample(path, raw), answer)
         from edgekit.runner.inputs import picture
 
         return self._write(self._names[path], picture.pixels(path, raw.steps), answer)
@@ -94,7 +94,7 @@ class Drawings:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:  # unlike a full disk, this is no trouble of the other pictures
                 raise InputError(f"--draw: {name}: the name is too long; give the picture a shorter one") from None
-            raise _with_place(error, name) from None
+            raise _with_advice(error, name) from None
         return name
 
 
@@ -106,13 +106,13 @@ def _png(picture: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _with_place(error: OSError, name: str) -> OSError:
+def _with_advice(error: OSError, name: str) -> OSError:
     """The same error with the place and what to do; it ends the command, for the next picture fares no better."""
     text = f"--draw: cannot be written: {error.strerror or error}; make room, or name another place"
     return OSError(error.errno, text, name)
 
 
-def _stamp(path: str) -> tuple[int, int] | None:
+def _file_stamp(path: str) -> tuple[int, int] | None:
     """What a file's content is told by; None where there is none."""
     try:
         found = os.stat(path)

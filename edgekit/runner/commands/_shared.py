@@ -9,27 +9,29 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgekit.runner.inputs.windows import Place
+    from edgekit.runner.inputs.windows import Location
     from edgekit.runner.model import Model
 
 
-def bundle(parser: argparse.ArgumentParser) -> None:
+def add_bundle_arguments(parser: argparse.ArgumentParser) -> None:
     """The bundle, and whether the answer is JSON."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a file that ends in .edge.zip")
-    as_json(parser)
+    add_json_argument(parser)
 
 
-def as_json(parser: argparse.ArgumentParser) -> None:
+def add_json_argument(parser: argparse.ArgumentParser) -> None:
     """Whether the answer is JSON."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def interpreter(parser: argparse.ArgumentParser) -> None:
+def add_interpreter_arguments(parser: argparse.ArgumentParser) -> None:
     """Where the model runs. Options that are not given are measured once, and the result is cached."""
     parser.add_argument(
-        "--interpreter", metavar="NAME", type=known, help="one of those installed (default: the fastest)"
+        "--interpreter", metavar="NAME", type=interpreter_name, help="one of those installed (default: the fastest)"
     )
-    parser.add_argument("--threads", metavar="N", type=threads, help="threads of the interpreter (default: measured)")
+    parser.add_argument(
+        "--threads", metavar="N", type=thread_count, help="threads of the interpreter (default: measured)"
+    )
     parser.add_argument("--device", metavar="NAME", help="OpenVINO's device: CPU, GPU or NPU (default: CPU)")
     parser.add_argument(
         "--no-trial", action="store_true", help="measure nothing first: the usual interpreter, 1 thread"
@@ -63,7 +65,7 @@ def warn(text: str, lasting: bool = True) -> None:
     print(f"edgerun: {text}", file=sys.stderr)
 
 
-def count(text: str) -> int:
+def non_negative(text: str) -> int:
     """An argument that is a whole number from 0."""
     value = int(text) if text.isdecimal() else -1
     if value < 0:
@@ -79,7 +81,7 @@ def positive(text: str) -> int:
     return value
 
 
-def threads(text: str) -> int:
+def thread_count(text: str) -> int:
     """An argument that is a number of threads that an interpreter may be given."""
     from edgekit.runner.backends import MOST_THREADS
 
@@ -89,7 +91,7 @@ def threads(text: str) -> int:
     return value
 
 
-def known(text: str) -> str:
+def interpreter_name(text: str) -> str:
     """An argument that is an interpreter's name, whether or not it is installed and runs this bundle."""
     from edgekit.runner.backends import INTERPRETERS
 
@@ -108,7 +110,7 @@ def print_answer(
     found: Any,
     read_ms: float,
     as_json: bool,
-    span: Place | None = None,
+    span: Location | None = None,
     smoothed: Any = None,
     drawn: str | None = None,
 ) -> None:
@@ -121,18 +123,18 @@ def print_answer(
         if smoothed is not None:
             from edgekit.runner import smoothing
 
-            more["smoothed"] = smoothing.facts(smoothed)
+            more["smoothed"] = smoothing.to_json_dict(smoothed)
         print_json({"input": name, **more, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
         sys.stdout.flush()
         return
-    first, *rest = lines(found, smoothed)
+    first, *rest = answer_lines(found, smoothed)
     where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
     if drawn is not None:
         rest.append(f"  drawn into {drawn}")
     print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
 
 
-def lines(found: Any, smoothed: Any = None) -> list[str]:
+def answer_lines(found: Any, smoothed: Any = None) -> list[str]:
     """An answer for people, that over time where there is one; the first line ends the one that names the input."""
     if smoothed is None:
         made: list[str] = found.lines()

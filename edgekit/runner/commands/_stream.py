@@ -26,11 +26,11 @@ LARGEST_SIDE = 16384
 SOUND = ("s16le", "s24le", "s32le", "f32le", "u8", "S16_LE", "S24_3LE", "S32_LE", "FLOAT_LE", "U8", "wav")
 ROWS = ("csv", "f32le", "FLOAT_LE", "s16le", "S16_LE")
 FORMATS = (*PIXELS, *SOUND, "csv")
-TELL_EVERY_S = 5.0
+REPORT_DROPPED_EVERY_S = 5.0
 """Between two lines on windows that were dropped."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What a stream needs to be told."""
     stream = parser.add_argument_group("a stream on standard input, in place of INPUT")
     stream.add_argument(
@@ -99,7 +99,7 @@ def _stdin() -> Iterator[IO[bytes]]:
 
 def _frames(model: Model, options: argparse.Namespace) -> None:
     from edgekit.runner import smoothing
-    from edgekit.runner.inputs import stream
+    from edgekit.runner.inputs import raw_frames
 
     width, height = options.size
     drawings: Drawings | None = None
@@ -109,10 +109,10 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
 
         drawings = _draw.Drawings(model.manifest, options.draw)
     with _stdin() as source:
-        frames = stream.frames(
+        frames = raw_frames.frames(
             source, options.stream, width, height, model.manifest.raw, shown.append if drawings else None
         )
-        smooth, states = smoothing.maker(model.manifest), model.states()
+        smooth, states = smoothing.make_smoother(model.manifest), model.states()
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
             found = model.predict(sample, options.top, options.size, states)
             over_time = smooth(found) if smooth else None
@@ -134,12 +134,12 @@ def _windows(model: Model, options: argparse.Namespace) -> None:
             when_slow=options.when_slow,
             on_note=_shared.warn,
         )
-        _shared.warn(_plan(model, stream))
+        _shared.warn(_describe_windows(model, stream))
         answered = refused = 0
-        told = 0, monotonic() - TELL_EVERY_S
+        told = 0, monotonic() - REPORT_DROPPED_EVERY_S
         try:
             for number, answer in enumerate(islice(stream, options.frames)):
-                told = _tell_dropped(answer.dropped, *told)
+                told = _report_dropped(answer.dropped, *told)
                 _print(number, answer, options.json)
                 answered += 1
                 refused += answer.error is not None
@@ -151,7 +151,7 @@ def _windows(model: Model, options: argparse.Namespace) -> None:
         raise InputError(f"{refused} of {answered} windows got no answer")
 
 
-def _plan(model: Model, stream: Stream) -> str:
+def _describe_windows(model: Model, stream: Stream) -> str:
     """How the stream is cut, and what of a spectrogram each window costs."""
     raw = model.manifest.raw
     what = "samples" if raw.kind == "audio" else "rows"
@@ -163,10 +163,10 @@ def _plan(model: Model, stream: Stream) -> str:
     return f"{text}; log-mel: {stream.new_frames} of {stream.frames} frames are new in each"
 
 
-def _tell_dropped(dropped: int, before: int, told_s: float) -> tuple[int, float]:
+def _report_dropped(dropped: int, before: int, told_s: float) -> tuple[int, float]:
     """(windows told of, when): a line on standard error where there are more of them, every few seconds."""
     now = monotonic()
-    if dropped == before or now - told_s < TELL_EVERY_S:
+    if dropped == before or now - told_s < REPORT_DROPPED_EVERY_S:
         return before, told_s
     _shared.warn(
         f"{dropped} windows dropped so far: they come faster than answers; use a longer --hop, or for a recording "
@@ -184,7 +184,7 @@ def _print(number: int, answer: StreamAnswer, as_json: bool) -> None:
         sys.stdout.flush()
         return
     if answer.prediction is not None:
-        first, *rest = _shared.lines(answer.prediction, answer.smoothed)
+        first, *rest = _shared.answer_lines(answer.prediction, answer.smoothed)
         print("\n".join([f"{answer.span}: {first}".rstrip(), *rest]), flush=True)
 
 

@@ -18,7 +18,7 @@ HELP = "show what a bundle holds and what it needs"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _shared.bundle(parser)
+    _shared.add_bundle_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:

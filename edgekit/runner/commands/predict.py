@@ -23,7 +23,7 @@ HELP = "answer for pictures, sounds, tables, texts, arrays, folders of them, or 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _shared.bundle(parser)
+    _shared.add_bundle_arguments(parser)
     parser.add_argument(
         "inputs", metavar="INPUT", nargs="*", help=".npy, .npz, .png, .jpg, .webp, .wav, .csv, .tsv, .txt, or a folder"
     )
@@ -44,9 +44,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="draw the answers into the pictures, as PNG: a file, or a folder for several (boxes, masks)",
     )
-    _stream.arguments(parser)
+    _stream.add_arguments(parser)
     extension.find().add_predict_options(parser)
-    _shared.interpreter(parser)
+    _shared.add_interpreter_arguments(parser)
     parser.set_defaults(misuse=parser.error)
 
 
@@ -77,7 +77,7 @@ def _files(model: Model, options: argparse.Namespace) -> None:
     from edgekit.runner import inputs
 
     raw = model.manifest.raw
-    paths = [path for name in options.inputs for path in inputs.files(name, raw)]
+    paths = [path for name in options.inputs for path in inputs.input_files(name, raw)]
     drawings = _drawings(model, options, paths)
     refused, cut = 0, []
     for path, answer, read_ms, error in _outcomes(model, paths, options):
@@ -118,7 +118,7 @@ def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> It
     if options.batch:
         from edgekit.runner.commands import _batches
 
-        yield from _batches.answers(model, paths, options.batch, options.top, options.strict)
+        yield from _batches.batched_answers(model, paths, options.batch, options.top, options.strict)
         return
     for path in paths:
         try:

@@ -14,8 +14,8 @@ HELP = "run the golden vectors and compare the scores"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _shared.bundle(parser)
-    _shared.interpreter(parser)
+    _shared.add_bundle_arguments(parser)
+    _shared.add_interpreter_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ HELP = "check every member of a bundle against its manifest, and its signatures"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _shared.bundle(parser)
+    _shared.add_bundle_arguments(parser)
     extension.find().add_verify_options(parser)
 
 

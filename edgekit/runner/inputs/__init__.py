@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
     from edgekit.runner.inputs.windows import Sample
 
-NONE: Mapping[str, bytes] = {}
+NO_MEMBERS: Mapping[str, bytes] = {}
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
            ".wav": "wav", ".csv": "table", ".txt": "text", ".tsv": "text_table",
            ".npz": "tensors"}  # fmt: skip
 """Which file here reads a suffix: it has `samples(path, raw, strict)`, of texts with the bundle's members."""
-DECODED_BY = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
+DECODE_STEPS = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
               "text_table": "decode_text_table", "tensors": "read_tensors"}  # fmt: skip
 """The step of an input path that lets a reader's files in; arrays need none."""
-OF_TEXTS = ("text", "text_table")
+TEXT_READERS = ("text", "text_table")
 """Readers that need the bundle's vocabulary."""
 
 
-def files(name: str, raw: RawSpec) -> list[str]:
+def input_files(name: str, raw: RawSpec) -> list[str]:
     """The files that an argument means: itself, or those of a folder; a folder that holds none stands for itself."""
     if not os.path.isdir(name):
         return [name]
-    return in_folder(name, suffixes(raw)) or [name]
+    return files_in_folder(name, suffixes(raw)) or [name]
 
 
-def in_folder(name: str, suffixes: Sequence[str]) -> list[str]:
+def files_in_folder(name: str, suffixes: Sequence[str]) -> list[str]:
     """Files of a folder and of those below it, sorted; hidden ones are left out, links to folders not followed."""
     found = []
     for here, folders, names in os.walk(name, onerror=_refuse):
@@ -57,7 +57,9 @@ def _refuse(error: OSError) -> None:
     raise InputError(f"{error.filename}: cannot be listed: {error.strerror or error}; check the folder's permissions")
 
 
-def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> Iterator[Sample]:
+def samples(
+    path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NO_MEMBERS
+) -> Iterator[Sample]:
     """The raw samples of a file, one or, of a recording, one for each window; InputError when it cannot be read as one.
 
     With `strict`, only a file that is the sample already: nothing is turned, resized, mixed, resampled or cut. A text
@@ -68,16 +70,18 @@ def samples(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str,
     suffix = os.path.splitext(path)[1].lower()
     known = readers(raw)
     if suffix not in known or ((raw.kind == KIND or suffix == ".tsv") and suffix not in suffixes(raw)):
-        raise InputError(f"{path}: {unreadable(suffix, raw)}")
+        raise InputError(f"{path}: {unsupported_file_message(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")
     reader = importlib.import_module(f"{__name__}.{known[suffix]}")
-    more = (members,) if known[suffix] in OF_TEXTS else ()
+    more = (members,) if known[suffix] in TEXT_READERS else ()
     found: Iterator[Sample] = reader.samples(path, raw, strict, *more)
     return found
 
 
-def read(path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NONE) -> np.ndarray:
+def read_first_sample(
+    path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NO_MEMBERS
+) -> np.ndarray:
     """The file's first raw sample: all of it, or its first window."""
     return next(samples(path, raw, strict, members)).raw
 
@@ -91,17 +95,17 @@ def read_bytes(path: str, most: int) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def unreadable(suffix: str, raw: RawSpec) -> str:
+def unsupported_file_message(suffix: str, raw: RawSpec) -> str:
     """What is said of a file whose suffix nothing here reads."""
     return f"cannot read {suffix or 'a file without suffix'}; this bundle takes {', '.join(suffixes(raw))}"
 
 
 def readers(raw: RawSpec) -> Mapping[str, str]:
     """Which file here reads a suffix for a bundle: a .csv holds texts where it takes a table of them."""
-    return {**READERS, ".csv": "text_table"} if input_path.find(raw.steps, "decode_text_table") else READERS
+    return {**READERS, ".csv": "text_table"} if input_path.find_step(raw.steps, "decode_text_table") else READERS
 
 
 def suffixes(raw: RawSpec) -> list[str]:
     """The endings of files that can hold a sample."""
-    declared = {"array", *(reader for reader, step in DECODED_BY.items() if input_path.find(raw.steps, step))}
+    declared = {"array", *(reader for reader, step in DECODE_STEPS.items() if input_path.find_step(raw.steps, step))}
     return [suffix for suffix, reader in readers(raw).items() if reader in declared]

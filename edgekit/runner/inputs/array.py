@@ -24,15 +24,15 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
 
     Where training's arrays had another form (`read_array`), an array of that form becomes the sample as theirs did.
     """
-    value = read(path, raw)
-    step = None if strict else input_path.find(raw.steps, "read_array")
+    value = read_array(path, raw)
+    step = None if strict else input_path.find_step(raw.steps, "read_array")
     if step and value.shape == tuple(step["shape"]) and value.dtype.name in step["dtypes"]:
         with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
             value = np.asarray(value).astype(raw.dtype, copy=False).reshape(raw.shape)
     return iter((Sample(value),))
 
 
-def read(path: str, raw: RawSpec) -> np.ndarray:
+def read_array(path: str, raw: RawSpec) -> np.ndarray:
     """The array of a file; mapped, not read, where it is larger than a sample of eight bytes a value."""
     most = math.prod(raw.shape) * 8 + LARGEST_HEADER_BYTES
     try:

@@ -28,22 +28,22 @@ MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 MOST_PIXELS = 64 << 20
 BILINEAR = 2  # Pillow's own numbers; the names for them have moved from version to version
 ORIENTATION = 0x0112
-TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
+TRANSPOSITIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 """EXIF's orientation (JEITA CP-3451, 4.6.4) and Pillow's number of the transposition that undoes it."""
-QUARTERS = (2, 4, 5, 6)
+QUARTER_TURNS = (2, 4, 5, 6)
 """Those of Pillow's transpositions that swap width and height."""
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """One raw sample (height, width, channels) uint8."""
-    if not input_path.find(raw.steps, "decode_picture"):
+    if not input_path.find_step(raw.steps, "decode_picture"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a picture; give it a .npy file")
-    Image = pillow(path, "give a .npy file")
+    Image = import_pillow(path, "give a .npy file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Pillow warns of here is an error two lines below
             with Image.open(path, formats=FORMATS) as picture:
-                problem = mismatch(picture) or (_strictly(picture, raw) if strict else None)
+                problem = unsupported_reason(picture) or (_strict_problem(picture, raw) if strict else None)
                 if problem:
                     raise InputError(f"{path}: {problem}")
                 return iter((Sample(decode(picture, raw.steps), size=upright_size(picture, raw.steps)),))
@@ -56,7 +56,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
 
 def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
     """The picture of a file that `samples` takes, upright in its own size, as uint8 (height, width, 3)."""
-    Image = pillow(path, "give a .npy file")
+    Image = import_pillow(path, "give a .npy file")
     try:
         with Image.open(path, formats=FORMATS) as picture:
             return decode(picture, [{**step, "channels": 3} for step in steps if step["step"] == "decode_picture"])
@@ -69,31 +69,29 @@ def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
 
 def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
     """An opened Pillow image as a raw sample (height, width, channels) uint8."""
-    how = input_path.find(steps, "decode_picture")
+    how = input_path.find_step(steps, "decode_picture")
     assert how is not None
-    turn = TURNS.get(orientation(picture)) if how["orientation"] == "apply" else None
+    turn = TRANSPOSITIONS.get(orientation(picture)) if how["orientation"] == "apply" else None
     if turn is not None:
         picture = picture.transpose(turn)
-    return fit(picture, how["channels"], input_path.find(steps, "resize_picture"))
+    return fit_picture(picture, how["channels"], input_path.find_step(steps, "resize_picture"))
 
 
-def fit(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
+def fit_picture(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
     """A Pillow image as (height, width, channels) uint8: stretched, cropped around its middle, or between bars."""
     image = picture.convert("L" if channels == 1 else "RGB")
     if resize is not None:
         size = (resize["width"], resize["height"])
         if image.size != size:
-            image = (
-                _letterboxed(image, resize) if resize["fit"] == "letterbox" else _resized(image, size, resize["fit"])
-            )
+            image = _letterbox(image, resize) if resize["fit"] == "letterbox" else _resize(image, size, resize["fit"])
     return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, channels)
 
 
-def _resized(image: Any, size: tuple[int, int], how: str) -> Any:
-    return image.resize(size, BILINEAR, box=_middle(image.size, size) if how == "crop" else None)
+def _resize(image: Any, size: tuple[int, int], how: str) -> Any:
+    return image.resize(size, BILINEAR, box=_centre_crop(image.size, size) if how == "crop" else None)
 
 
-def _letterboxed(image: Any, resize: Step) -> Any:
+def _letterbox(image: Any, resize: Step) -> Any:
     """The whole picture in the middle, in its own proportions, and black around it."""
     place = input_path.picture_transform(image.size, resize)
     inner = image.resize((place.width, place.height), BILINEAR)
@@ -105,9 +103,13 @@ def _letterboxed(image: Any, resize: Step) -> Any:
 
 def upright_size(picture: Any, steps: Sequence[Step]) -> tuple[int, int]:
     """An opened picture's (width, height) after its EXIF orientation, where that is applied."""
-    how = input_path.find(steps, "decode_picture")
+    how = input_path.find_step(steps, "decode_picture")
     width, height = picture.size
-    turned = how is not None and how["orientation"] == "apply" and TURNS.get(orientation(picture), 0) in QUARTERS
+    turned = (
+        how is not None
+        and how["orientation"] == "apply"
+        and TRANSPOSITIONS.get(orientation(picture), 0) in QUARTER_TURNS
+    )
     return (height, width) if turned else (width, height)
 
 
@@ -121,7 +123,7 @@ def orientation(picture: Any) -> int:
     return found if isinstance(found, int) else 1
 
 
-def mismatch(picture: Any) -> str | None:
+def unsupported_reason(picture: Any) -> str | None:
     """Why an opened Pillow image is no sample: deeper than 8 bits a channel, too large, or moving."""
     deep = any(";16" in str(tile[-1]) for tile in picture.tile)  # Pillow would cut 16 bits a channel down in silence
     if picture.mode not in MODES or deep:
@@ -133,7 +135,7 @@ def mismatch(picture: Any) -> str | None:
     return None
 
 
-def pillow(what: str, instead: str) -> Any:
+def import_pillow(what: str, instead: str) -> Any:
     """Pillow's `Image`; InputError with the line that installs it, or another way."""
     try:
         from PIL import Image
@@ -143,7 +145,7 @@ def pillow(what: str, instead: str) -> Any:
     return Image
 
 
-def _middle(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, int, int]:
+def _centre_crop(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, int, int]:
     """The largest box of the wanted proportions around the middle, in whole pixels: (left, top, right, bottom)."""
     (width, height), (wide, tall) = size, wanted
     kept_width = min(width, max(1, (height * wide + tall // 2) // tall))
@@ -152,7 +154,7 @@ def _middle(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, i
     return left, top, left + kept_width, top + kept_height
 
 
-def _strictly(picture: Any, raw: RawSpec) -> str | None:
+def _strict_problem(picture: Any, raw: RawSpec) -> str | None:
     """What --strict has against a picture: a step would change its pixels' places."""
     if orientation(picture) != 1:
         return "its EXIF tag says that it must be turned; turn it, or leave --strict out"

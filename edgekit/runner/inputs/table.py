@@ -33,7 +33,7 @@ DELIMITERS = ",;\t"
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
 LARGEST_BYTES = 64 << 20
 PIECE_ROWS = 8192
-SHOWN = 12
+MAX_NAMES_SHOWN = 12
 KINDS = ("vector", "window")
 """What a table can hold."""
 
@@ -53,34 +53,34 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
 
     Without the step that cuts, the table must have exactly the rows of one sample.
     """
-    if raw.kind not in KINDS or not raw.columns or not input_path.find(raw.steps, "decode_csv"):
+    if raw.kind not in KINDS or not raw.columns or not input_path.find_step(raw.steps, "decode_csv"):
         what = "names no columns" if raw.kind in KINDS else f"takes {raw.dtype}{list(raw.shape)}, not a table"
         raise InputError(f"{path}: the bundle {what}; give it a .npy file")
     content = read_bytes(path, LARGEST_BYTES + 1)
     wanted, cut = (1, "rows") if raw.kind == "vector" else (raw.shape[0], "windows")
-    step = None if strict else input_path.find(raw.steps, cut)
+    step = None if strict else input_path.find_step(raw.steps, cut)
     if len(content) > LARGEST_BYTES and step:
         raise InputError(
             f"{path}: more than {LARGEST_BYTES:,} bytes; part it: split -l 100000 --additional-suffix=.csv"
         )
     if len(content) > LARGEST_BYTES:
         raise InputError(
-            f"{path}: more than {LARGEST_BYTES:,} bytes, for samples of {wanted} rows; {_cut(path, wanted)}"
+            f"{path}: more than {LARGEST_BYTES:,} bytes, for samples of {wanted} rows; {_cut_command(path, wanted)}"
         )
     found = np.concatenate([floats(piece, raw.columns) for piece in pieces(path, content, -1 if step else wanted)])
     rows = len(found)
     if step and cut == "rows" and rows:
-        return windows.rows(found)
-    if step and cut == "windows" and windows.count(rows, step):
-        return windows.samples(found, step)
+        return windows.row_samples(found)
+    if step and cut == "windows" and windows.window_count(rows, step):
+        return windows.window_samples(found, step)
     if step or rows != wanted:
         longer = "record for longer" if cut == "windows" else "add a row of values"
-        count, fix = (f"more than {wanted}", _cut(path, wanted)) if rows > wanted else (rows, longer)
+        count, fix = (f"more than {wanted}", _cut_command(path, wanted)) if rows > wanted else (rows, longer)
         raise InputError(f"{path}: {count} rows, the bundle takes {wanted}; {fix}")
     return iter((Sample(found if cut == "windows" else found[0]),))
 
 
-def _cut(path: str, rows: int) -> str:
+def _cut_command(path: str, rows: int) -> str:
     return f"take as many: head -n {rows + 1} {shlex.quote(path)} > {'row' if rows == 1 else 'window'}.csv"
 
 
@@ -109,14 +109,14 @@ def pieces(name: str, content: bytes, most_rows: int = -1) -> Iterator[Table]:
 
 def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
     """(rows, columns) float32, in the order of `columns`; InputError names the line and the column of a bad cell."""
-    places = [_place(table, column) for column in columns]
+    places = [_column_position(table, column) for column in columns]
     try:
         values = [[float(row[place]) for place in places] for row in table.rows]
     except ValueError:
         values = []
     with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused below
         found = np.array(values, np.float64).reshape(-1, len(places)).astype(np.float32)
-    if len(found) < len(table.rows) or not np.isfinite(found).all() or _marked(table, places):
+    if len(found) < len(table.rows) or not np.isfinite(found).all() or _has_underscores(table, places):
         raise InputError(_bad_cell(table, columns, places))
     return found
 
@@ -135,9 +135,9 @@ def _parsed(name: str, content: bytes, most_rows: int) -> Iterator[Table]:
     """Decoded line by line: as one text, a file takes up to four times its bytes."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-    delimiter = delimiter_of(first)
+    delimiter = detect_delimiter(first)
     reader = csv.reader(text, delimiter=delimiter)
-    header = header_of(name, reader)
+    header = read_header(name, reader)
     rows: list[list[str]] = []
     lines: list[int] = []
     done = empty = 0
@@ -151,27 +151,27 @@ def _parsed(name: str, content: bytes, most_rows: int) -> Iterator[Table]:
         if done + len(rows) == most_rows + 1:
             break
         if len(rows) == PIECE_ROWS:
-            yield _with_points(Table(name, header, rows, lines), delimiter)
+            yield _table_with_decimal_points(Table(name, header, rows, lines), delimiter)
             done, rows, lines = done + len(rows), [], []
     if rows or not done:
-        yield _with_points(Table(name, header, rows, lines), delimiter)
+        yield _table_with_decimal_points(Table(name, header, rows, lines), delimiter)
 
 
-def with_points(row: list[str], delimiter: str) -> list[str]:
+def with_decimal_points(row: list[str], delimiter: str) -> list[str]:
     """The cells of a row, a decimal comma as a point, unless commas part the cells."""
     if delimiter == ",":
         return row
     return [cell.replace(",", ".") if "," in cell and DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
 
 
-def _with_points(table: Table, delimiter: str) -> Table:
+def _table_with_decimal_points(table: Table, delimiter: str) -> Table:
     """The same table with decimal points; InputError where one column has decimals of both kinds.
 
     There, a point may part thousands.
     """
     if delimiter == ",":
         return table
-    rows = [with_points(row, delimiter) for row in table.rows]
+    rows = [with_decimal_points(row, delimiter) for row in table.rows]
     changed = {
         place: at for at, row in enumerate(rows) for place, cell in enumerate(row) if cell != table.rows[at][place]
     }
@@ -186,19 +186,21 @@ def _with_points(table: Table, delimiter: str) -> Table:
     return Table(table.name, table.header, rows, table.lines)
 
 
-def delimiter_of(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """What makes the most cells of the first line."""
     line = text[: text.find("\n")] if "\n" in text else text
     return max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
 
 
-def header_of(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
+def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
     """The columns' names, the first row of a reader; InputError where they are none."""
     header = tuple(cell.strip() for cell in next(reader, []))
     if not any(header):
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
     if all(map(is_number, header)) and header != tuple(map(str, range(len(header)))):
-        raise InputError(f"{name}: its first line holds numbers ({_some(header)}); put the columns' names above them")
+        raise InputError(
+            f"{name}: its first line holds numbers ({_shortened(header)}); put the columns' names above them"
+        )
     return header
 
 
@@ -208,20 +210,20 @@ def check_row(name: str, row: Sequence[str], line: int, empty: int, header: Sequ
         raise InputError(f"{name}, line {empty}: empty, and more rows follow; remove the line or fill it")
     if len(row) != len(header):
         raise InputError(
-            f"{name}, line {line}: {len(row)} cells, the header has {len(header)} ({_some(header)}); "
+            f"{name}, line {line}: {len(row)} cells, the header has {len(header)} ({_shortened(header)}); "
             "give each row as many"
         )
 
 
-def _place(table: Table, column: str) -> int:
+def _column_position(table: Table, column: str) -> int:
     found = [place for place, name in enumerate(table.header) if name == column]
     if len(found) != 1:
         problem = f"{len(found)} columns are called {column!r}" if found else f"no column {column!r}"
-        raise InputError(f"{table.name}: {problem}; its header is {_some(table.header)}")
+        raise InputError(f"{table.name}: {problem}; its header is {_shortened(table.header)}")
     return found[0]
 
 
-def _marked(table: Table, places: Sequence[int]) -> bool:
+def _has_underscores(table: Table, places: Sequence[int]) -> bool:
     """Whether a number is written as Python's programs write it, 1_000: elsewhere that is none."""
     return any("_" in row[place] for row in table.rows for place in places)
 
@@ -246,6 +248,6 @@ def _fix(cell: str) -> str:
     return "write a finite number in digits, or leave the row out: a gap is no measurement"
 
 
-def _some(header: Sequence[str]) -> str:
-    more = f" and {len(header) - SHOWN} more" if len(header) > SHOWN else ""
-    return ", ".join(map(repr, header[:SHOWN])) + more
+def _shortened(header: Sequence[str]) -> str:
+    more = f" and {len(header) - MAX_NAMES_SHOWN} more" if len(header) > MAX_NAMES_SHOWN else ""
+    return ", ".join(map(repr, header[:MAX_NAMES_SHOWN])) + more

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner.errors import InputError
-from edgekit.runner.input_vector import KIND, check_names, check_type, of_names
+from edgekit.runner.input_vector import KIND, check_names, check_type, join_named
 from edgekit.runner.inputs.array import LARGEST_HEADER_BYTES
 from edgekit.runner.inputs.windows import Sample
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 NPY = ".npy"
-WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+COMPRESSION_TYPES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How `numpy.savez` and `numpy.savez_compressed` store a member."""
 ENCRYPTED = 1
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -42,7 +42,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
             names = [each.filename[: -len(NPY)] if each.filename.endswith(NPY) else each.filename for each in members]
             check_names(names, list(tensors.values()))
             found = {name: _read(archive, each, tensors[name], most) for name, each in zip(names, members)}
-        return iter((Sample(of_names(found, list(tensors.values()))),))
+        return iter((Sample(join_named(found, list(tensors.values()))),))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     except Exception as error:  # of zip files, of damaged headers and of what is no archive
@@ -53,7 +53,7 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, tensor: Mapping[str, Any], most: int) -> np.ndarray:
     if member.file_size > most:
         raise InputError(f"tensor {tensor['name']}: has {member.file_size} bytes; one sample has at most {most}")
-    if member.compress_type not in WAYS or member.flag_bits & ENCRYPTED:
+    if member.compress_type not in COMPRESSION_TYPES or member.flag_bits & ENCRYPTED:
         raise ValueError("encrypted, or compressed in another way")
     with archive.open(member) as stream:
         check_type(tensor, *_header(stream))

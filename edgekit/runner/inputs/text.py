@@ -16,8 +16,8 @@ import numpy as np
 from edgekit.runner import input_path, tokenization
 from edgekit.runner.errors import InputError
 from edgekit.runner.input_path import Step
-from edgekit.runner.inputs import read_bytes, unreadable
-from edgekit.runner.inputs.windows import Cut, Sample
+from edgekit.runner.inputs import read_bytes, unsupported_file_message
+from edgekit.runner.inputs.windows import Sample, Truncation
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
@@ -29,26 +29,28 @@ EMPTY = "an empty text, which has no token of its own"
 """A network would answer it, and the answer would be about nothing."""
 
 
-class Ids(NamedTuple):
+class TokenIds(NamedTuple):
     """A text's sample, and how many tokens the whole text has with those that stand around every one."""
 
     raw: np.ndarray
     tokens: int
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> Truncation | None:
         """What was kept of a text that is longer than the sample."""
-        return Cut(len(self.raw), self.tokens) if self.tokens > len(self.raw) else None
+        return Truncation(len(self.raw), self.tokens) if self.tokens > len(self.raw) else None
 
 
 def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
     """One raw sample of a file; `members` are the bundle's."""
-    step = input_path.find(raw.steps, "tokenize")
+    step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
-        raise InputError(f"{path}: {unreadable('.txt', raw)}")
+        raise InputError(f"{path}: {unsupported_file_message('.txt', raw)}")
     content = read_bytes(path, LARGEST_BYTES + 1)
     name = step["vocabulary"]
-    found = ids_of_words(path, decode(path, content), tokenization.read(members[name], name), step, strict)
+    found = nonempty_token_ids(
+        path, decode(path, content), tokenization.read_tokenizer(members[name], name), step, strict
+    )
     return iter((Sample(found.raw, found.cut),))
 
 
@@ -65,10 +67,10 @@ def decode(name: str, content: bytes) -> str:
     return text
 
 
-def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool = False) -> Ids:
+def token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool = False) -> TokenIds:
     """The sample of a text; InputError for one too long, where the step, or `strict`, says that none is cut."""
     length = step["length"]
-    if not text.isascii() and _marks(text) > MOST_MARKS:
+    if not text.isascii() and _longest_mark_run(text) > MOST_MARKS:
         raise InputError(f"{name}: more than {MOST_MARKS} combining marks in a row; no writing needs them, remove them")
     whole = tokenizer.encode(text)
     tokens = len(whole)
@@ -78,18 +80,18 @@ def ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, str
     kept = whole if tokens <= length else tokenizer.encode(text, length)
     raw = np.full(length, step["pad_id"], np.int32)
     raw[: len(kept)] = kept
-    return Ids(raw, tokens)
+    return TokenIds(raw, tokens)
 
 
-def ids_of_words(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool) -> Ids:
+def nonempty_token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool) -> TokenIds:
     """The same; InputError for a text without a token of its own."""
-    found = ids(name, text, tokenizer, step, strict)
+    found = token_ids(name, text, tokenizer, step, strict)
     if found.tokens == tokenizer.least:
         raise InputError(f"{name}: {EMPTY}; give it words")
     return found
 
 
-def _marks(text: str) -> int:
+def _longest_mark_run(text: str) -> int:
     """The longest run of characters that combine with what stands before them."""
     runs = groupby(map(bool, map(unicodedata.combining, text)))
     return max((sum(1 for _ in run) for marks, run in runs if marks), default=0)

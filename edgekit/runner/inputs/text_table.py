@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
 
 LARGEST_BYTES = 64 << 20
-SHOWN = 8
+MAX_NAMES_SHOWN = 8
 
 
 def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
     """A raw sample for each row; with `strict` a table of one row is taken, and no other."""
-    step, tokenize = input_path.find(raw.steps, "decode_text_table"), input_path.find(raw.steps, "tokenize")
+    step, tokenize = input_path.find_step(raw.steps, "decode_text_table"), input_path.find_step(raw.steps, "tokenize")
     assert step is not None and tokenize is not None
     content = read_bytes(path, LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
@@ -34,9 +34,9 @@ def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes])
     if not found or (strict and len(found) > 1):
         fix = "give it as many, or leave --strict out" if found else "check the delimiter and the header"
         raise InputError(f"{path}: {len(found)} rows, the bundle takes 1; {fix}")
-    tokenizer = tokenization.read(members[tokenize["vocabulary"]], tokenize["vocabulary"])
+    tokenizer = tokenization.read_tokenizer(members[tokenize["vocabulary"]], tokenize["vocabulary"])
     for number, (line, cell) in enumerate(found, 1):
-        made = text.ids_of_words(f"{path}, line {line}", cell, tokenizer, tokenize, strict)
+        made = text.nonempty_token_ids(f"{path}, line {line}", cell, tokenizer, tokenize, strict)
         yield Sample(made.raw, Row(number, made.cut))
 
 
@@ -46,7 +46,7 @@ def _texts(path: str, content: bytes, step: input_path.Step) -> Iterator[tuple[i
     for line, cells in rows(path, content, input_path.DELIMITERS[step["delimiter"]]):
         where = f"{path}, line {line}"
         if place is None:
-            place = column(step["column"], cells, where)
+            place = column_position(step["column"], cells, where)
             width = len(cells)
             if step["header"]:
                 continue
@@ -81,7 +81,7 @@ def rows(name: str, content: bytes, delimiter: str) -> Iterator[tuple[int, list[
         ) from None
 
 
-def column(wanted: str | int, cells: Sequence[str], where: str) -> int:
+def column_position(wanted: str | int, cells: Sequence[str], where: str) -> int:
     """Where a column stands in the first row, counted from 0: by its name in a header, or by its number from 1."""
     if isinstance(wanted, int):
         if 1 <= wanted <= len(cells):
@@ -89,5 +89,7 @@ def column(wanted: str | int, cells: Sequence[str], where: str) -> int:
         raise InputError(f"{where}: no column {wanted}, it has {len(cells)}, counted from 1")
     names = [cell.strip() for cell in cells]
     if names.count(wanted) != 1:
-        raise InputError(f"{where}: no one column {wanted!r}; the header is {', '.join(map(repr, names[:SHOWN]))}")
+        raise InputError(
+            f"{where}: no one column {wanted!r}; the header is {', '.join(map(repr, names[:MAX_NAMES_SHOWN]))}"
+        )
     return names.index(wanted)

@@ -36,7 +36,7 @@ LONGEST_FORM = 64
 
 
 @dataclass(frozen=True)
-class Sound:
+class WavHeader:
     """What a WAV file's headers say; its samples begin at `start`."""
 
     code: int
@@ -52,7 +52,7 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class SoundSpec:
+class AudioSpec:
     """What a file must come to: `samples` at `rate_hz`, by these steps; `by` is who asks, for messages."""
 
     samples: int
@@ -62,48 +62,48 @@ class SoundSpec:
 
     def has(self, name: str) -> bool:
         """Whether a step is declared."""
-        return input_path.find(self.steps, name) is not None
+        return input_path.find_step(self.steps, name) is not None
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
     """The raw samples (samples,) float32 of a file: each window of a recording, or the one that it is exactly."""
-    if raw.sample_rate_hz is None or not input_path.find(raw.steps, "decode_wav"):
+    if raw.sample_rate_hz is None or not input_path.find_step(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
-    spec = SoundSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
+    spec = AudioSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
     try:
         with open(path, "rb") as stream:
-            sound = headers(path, stream, os.fstat(stream.fileno()).st_size)
+            sound = read_header(path, stream, os.fstat(stream.fileno()).st_size)
             _check(path, sound, spec)
             stream.seek(sound.start)
             data = stream.read(sound.data_bytes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    x = recording(sound, data, spec)
-    step = input_path.find(spec.steps, "windows")
-    return windows.samples(x, step, spec.rate_hz) if step else iter((Sample(x),))
+    x = decode_recording(sound, data, spec)
+    step = input_path.find_step(spec.steps, "windows")
+    return windows.window_samples(x, step, spec.rate_hz) if step else iter((Sample(x),))
 
 
-def decode(name: str, content: bytes, spec: SoundSpec) -> tuple[np.ndarray, Sound]:
+def decode(name: str, content: bytes, spec: AudioSpec) -> tuple[np.ndarray, WavHeader]:
     """A whole recording (samples,) float32 from a WAV file's bytes, mixed and resampled as declared; and its headers.
 
     InputError where it cannot become what the spec asks for.
     """
-    sound = headers(name, io.BytesIO(content), len(content))
+    sound = read_header(name, io.BytesIO(content), len(content))
     _check(name, sound, spec)
-    return recording(sound, content[sound.start : sound.start + sound.data_bytes], spec), sound
+    return decode_recording(sound, content[sound.start : sound.start + sound.data_bytes], spec), sound
 
 
-def recording(sound: Sound, data: bytes, spec: SoundSpec) -> np.ndarray:
+def decode_recording(sound: WavHeader, data: bytes, spec: AudioSpec) -> np.ndarray:
     """(samples,) float32 of a checked sound: the mean of its channels, at the spec's rate."""
-    x = mixed(floats(data, sound.code, sound.bits), sound.channels)
+    x = mix_to_mono(floats(data, sound.code, sound.bits), sound.channels)
     if sound.rate_hz == spec.rate_hz:
         return x
-    from edgekit.runner.inputs.resample import resample
+    from edgekit.runner.inputs.resampling import resample
 
     return resample(x, sound.rate_hz, spec.rate_hz)
 
 
-def mixed(x: np.ndarray, channels: int) -> np.ndarray:
+def mix_to_mono(x: np.ndarray, channels: int) -> np.ndarray:
     """(samples,) float32: the mean of channels that take turns in `x`."""
     if channels == 1:
         return x
@@ -113,7 +113,7 @@ def mixed(x: np.ndarray, channels: int) -> np.ndarray:
     return (total / channels).astype(np.float32)
 
 
-def headers(path: str, stream: IO[bytes], size: int) -> Sound:
+def read_header(path: str, stream: IO[bytes], size: int) -> WavHeader:
     """What a WAV file says of itself; InputError where it is none, or cut short."""
     riff = stream.read(12)
     if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
@@ -127,7 +127,7 @@ def headers(path: str, stream: IO[bytes], size: int) -> Sound:
                 length = left
             if length > left:
                 raise InputError(f"{path}: cut short: {left} bytes of sound, its header says {length}; copy it again")
-            return Sound(*form, stream.tell(), length)
+            return WavHeader(*form, stream.tell(), length)
         end = stream.tell() + length + (length & 1)  # chunks begin at even places
         if name == b"fmt ":
             form = parse_format(path, stream.read(min(length, left, LONGEST_FORM)))
@@ -148,7 +148,7 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     return code, channels, rate_hz, bits
 
 
-def _check(path: str, sound: Sound, spec: SoundSpec) -> None:
+def _check(path: str, sound: WavHeader, spec: AudioSpec) -> None:
     """The first thing that no declared step puts right, with the line that puts all of them right."""
     frame_bytes = sound.channels * sound.bits // 8
     rate_hz = spec.rate_hz
@@ -168,34 +168,34 @@ def _check(path: str, sound: Sound, spec: SoundSpec) -> None:
         cut = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
         raise InputError(f"{path}: {sound.data_bytes:,} bytes of sound are too many to read at once; run: {cut}")
     else:
-        wrong = _length(sound, spec)
+        wrong = _length_problem(sound, spec)
     if wrong:
-        raise InputError(f"{path}: {wrong}; run: {conversion(path, spec.samples, rate_hz)}")
+        raise InputError(f"{path}: {wrong}; run: {conversion_command(path, spec.samples, rate_hz)}")
 
 
 def can_be_resampled(from_hz: int, to_hz: int) -> bool:
     """Whether two rates lie near enough to one another."""
-    from edgekit.runner.inputs.resample import MOST_RATIO
+    from edgekit.runner.inputs.resampling import MOST_RATIO
 
     return 0 < from_hz <= MOST_RATIO * to_hz and to_hz <= MOST_RATIO * from_hz
 
 
-def _bytes(sound: Sound, rate_hz: int) -> int:
+def _bytes(sound: WavHeader, rate_hz: int) -> int:
     """What it takes as a file, or as samples at the spec's rate, whichever is more."""
     return max(sound.data_bytes, 4 * sound.samples * rate_hz // sound.rate_hz)
 
 
-def _length(sound: Sound, spec: SoundSpec) -> str:
+def _length_problem(sound: WavHeader, spec: AudioSpec) -> str:
     """What is wrong with its length, at the spec's rate; nothing where it is cut into windows that it has."""
     found = -(-sound.samples * spec.rate_hz // sound.rate_hz)
-    step = input_path.find(spec.steps, "windows")
-    if windows.count(found, step) if step else found == spec.samples:
+    step = input_path.find_step(spec.steps, "windows")
+    if windows.window_count(found, step) if step else found == spec.samples:
         return ""
     more = "at least " if step else ""
     return f"{found} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
 
 
-def conversion(path: str, samples: int, rate_hz: int) -> str:
+def conversion_command(path: str, samples: int, rate_hz: int) -> str:
     """The shell line that makes what the bundle takes: resampled, one channel, filled up with silence or cut."""
     chain = f"aresample={rate_hz},apad=whole_len={samples},atrim=end_sample={samples}"
     made = f"{os.path.splitext(path)[0]}-{rate_hz}hz.wav"

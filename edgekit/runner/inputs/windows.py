@@ -33,7 +33,7 @@ class Span(NamedTuple):
         return {"window": self.to_dict()}
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     """How much of a text a sample is: so many of its tokens, for the bundle takes no more."""
 
     kept: int
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     """Which row of a table a sample is, counted from 1 behind the header; of a text too long, how much of it."""
 
     number: int
-    cut: Cut | None = None
+    cut_windows: Truncation | None = None
 
     def __str__(self) -> str:
         return f"row {self.number}{f', {self.cut}' if self.cut else ''}"
@@ -61,7 +61,7 @@ class Row(NamedTuple):
         return {"row": self.number, **(self.cut.facts() if self.cut else {})}
 
 
-Place = Union[Span, Row, Cut]
+Location = Union[Span, Row, Truncation]
 
 
 class Sample(NamedTuple):
@@ -71,11 +71,11 @@ class Sample(NamedTuple):
     """
 
     raw: np.ndarray
-    span: Place | None = None
+    span: Location | None = None
     size: tuple[int, int] | None = None
 
 
-def count(moments: int, step: Step) -> int:
+def window_count(moments: int, step: Step) -> int:
     """How many windows a recording of so many moments has: 0 where it is too short and nothing fills it up."""
     length, stride = step["length"], step["stride"]
     if step["fill"] == "silence":
@@ -83,30 +83,30 @@ def count(moments: int, step: Step) -> int:
     return 0 if moments < length else 1 + (moments - length) // stride
 
 
-def cut(x: np.ndarray, step: Step) -> Iterator[np.ndarray]:
+def cut_windows(x: np.ndarray, step: Step) -> Iterator[np.ndarray]:
     """The windows (length, …) of a recording (moments, …), in order; with silence behind the last, if that is asked."""
     length, stride = step["length"], step["stride"]
-    for number in range(count(len(x), step)):
+    for number in range(window_count(len(x), step)):
         window = x[number * stride : number * stride + length]
         if len(window) < length:
             window = np.concatenate([window, np.zeros((length - len(window), *x.shape[1:]), x.dtype)])
         yield window
 
 
-def stacked(x: np.ndarray, step: Step) -> np.ndarray:
+def stack_windows(x: np.ndarray, step: Step) -> np.ndarray:
     """The whole windows (n, length, …) of a recording as a view of it: what `cut` gives without a fill."""
     view = np.lib.stride_tricks.sliding_window_view(x, step["length"], axis=0)[:: step["stride"]]
     return np.moveaxis(view, -1, 1)
 
 
-def samples(x: np.ndarray, step: Step, rate_hz: int | None = None) -> Iterator[Sample]:
+def window_samples(x: np.ndarray, step: Step, rate_hz: int | None = None) -> Iterator[Sample]:
     """The same, each with its place; the silence is no part of it."""
-    for number, window in enumerate(cut(x, step)):
+    for number, window in enumerate(cut_windows(x, step)):
         start = number * step["stride"]
         yield Sample(np.ascontiguousarray(window), Span(start, min(start + step["length"], len(x)), rate_hz))
 
 
-def rows(x: np.ndarray) -> Iterator[Sample]:
+def row_samples(x: np.ndarray) -> Iterator[Sample]:
     """The rows (features,) of a table (rows, features), in order: the step `rows` of an input path."""
     for number, row in enumerate(x, 1):
         yield Sample(np.ascontiguousarray(row), Row(number))

@@ -27,7 +27,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Needs:
+class ModelRequirements:
     """Operators, each once and sorted; ONNX models also say which version of the file format they are written in."""
 
     operators: tuple[Operator, ...]
@@ -35,14 +35,14 @@ class Needs:
     ir_version: int | None = None
 
 
-def read(target: str, files: Mapping[str, bytes]) -> Needs | None:
+def read(target: str, files: Mapping[str, bytes]) -> ModelRequirements | None:
     """What the model among `files` needs; None for a target that has no reader."""
     suffix = SUFFIXES.get(target)
     found = sorted(name for name in files if suffix and name.endswith(suffix))
     if not found:
         return None
     try:
-        needs: Needs = _reader(target).read(files[found[0]])
+        needs: ModelRequirements = _reader(target).read(files[found[0]])
     except BundleError as error:
         raise BundleError(f"{found[0]}: {error}") from None
     return needs

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator
+from edgekit.runner.operators import ModelRequirements, Operator
 
 STANDARD = "ai.onnx"
 DEEPEST = 32
-PARTS = {
+TENSOR_PATHS = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
     "function": {7: "node", 11: "attribute"},
@@ -30,7 +30,7 @@ PARTS = {
     "tensor": {},
 }
 """Of each message, the fields that lead to tensors, by their numbers."""
-EXTERNAL = (13, 14)
+EXTERNAL_DATA_FIELDS = (13, 14)
 ORT_FORMAT = b"ORTM"
 """Bytes 4 to 8 of ONNX Runtime's own format, which it recognizes under any name, and which may name files as well."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -52,7 +52,7 @@ Measured with `tests/runner/probe_operators.py`: a model of one Identity, stampe
 """
 
 
-def read(data: bytes) -> Needs:
+def read(data: bytes) -> ModelRequirements:
     """Format version, operator sets and operators; a model's own functions are no operators, their bodies are."""
     ir_version, graphs, functions, opsets = 0, [], [], {}
     for number, value in _fields(memoryview(data)):
@@ -71,10 +71,10 @@ def read(data: bytes) -> Needs:
     found = {pair for graph in graphs for pair in _nodes(graph, 1, 0)}
     found |= {pair for body in functions for pair in _nodes(body, 7, 0)}
     operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in found - own}
-    return Needs(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
+    return ModelRequirements(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
 
 
-def limits(release: tuple[int, ...]) -> tuple[int, int] | None:
+def newest_supported(release: tuple[int, ...]) -> tuple[int, int] | None:
     """(opset, IR version) that a release of ONNX Runtime opens, at most; None for one newer than was measured."""
     for measured, opset, ir_version in RELEASES:
         if release[:2] <= measured:
@@ -92,9 +92,9 @@ def check_closed(data: bytes) -> None:
     messages, is_model = [("model", memoryview(data))], False
     while messages:
         kind, message = messages.pop()
-        parts = PARTS[kind]
+        parts = TENSOR_PATHS[kind]
         for number, value in _fields(message):
-            if kind == "tensor" and number in EXTERNAL and value != 0:
+            if kind == "tensor" and number in EXTERNAL_DATA_FIELDS and value != 0:
                 raise BundleError("has a tensor in another file (external data); save the model as one file")
             if number in parts and not isinstance(value, int):
                 messages.append((parts[number], value))

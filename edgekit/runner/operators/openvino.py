@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator
+from edgekit.runner.operators import ModelRequirements, Operator
 
 NUMBER = re.compile("[0-9]{1,6}")
 FORBIDDEN = (b"<!DOCTYPE", b"<!ENTITY")
@@ -16,7 +16,7 @@ LETTER = re.compile(b"&#(0*(6[5-9]|[78][0-9]|9[05-9]|1[01][0-9]|12[0-2])|[xX]0*[
 """A letter or `_` spelled by its number, which nobody needs, and which hides words."""
 
 
-def read(data: bytes) -> Needs:
+def read(data: bytes) -> ModelRequirements:
     """Layer types with the opset that defines each; "extension" and the like keep their name and have version 0."""
     from xml.etree import ElementTree
 
@@ -32,7 +32,7 @@ def read(data: bytes) -> Needs:
             f"not an OpenVINO model: its root is <{root.tag} version={version!r}>; build the bundle again"
         )
     layers = {_operator(layer.get("type", ""), layer.get("version", "")) for layer in root.iter("layer")}
-    return Needs(tuple(sorted(layers)), ir_version=int(version))
+    return ModelRequirements(tuple(sorted(layers)), ir_version=int(version))
 
 
 def check_closed(data: bytes) -> None:

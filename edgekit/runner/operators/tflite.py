@@ -10,12 +10,12 @@ from __future__ import annotations
 import struct
 
 from edgekit.runner.errors import BundleError
-from edgekit.runner.operators import Needs, Operator
+from edgekit.runner.operators import ModelRequirements, Operator
 
 CUSTOM = 32
 """The number that says "not a builtin operator"."""
 
-NAMES = """
+BUILTIN_NAMES = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
     FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC
     LSH_PROJECTION LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX
@@ -46,24 +46,24 @@ NAMES = """
 """Builtin operators in the order of their numbers, as in LiteRT's schema."""
 IDENTIFIER = b"TFL3"
 MOST_CODES = 4096
-EXTERNAL = (8, 9)
+EXTERNAL_BUFFER_FIELDS = (8, 9)
 FLEX = "Flex"
 """How TensorFlow's own operators begin. Some of them read and write files: FlexReadFile, FlexSaveV2, FlexPrintV2."""
 MOST_NAME_BYTES = 1024
 
 
-def read(data: bytes) -> Needs:
+def read(data: bytes) -> ModelRequirements:
     """Operator codes of the file, used or not: an interpreter looks all of them up."""
     tables = _tables(data, _model(data), 1)
     if len(tables) > MOST_CODES:
         raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; convert the model again")
-    return Needs(tuple(sorted({_operator(data, _follow(data, place)) for place in tables})))
+    return ModelRequirements(tuple(sorted({_operator(data, _follow(data, place)) for place in tables})))
 
 
 def check_closed(data: bytes) -> None:
     """BundleError for a model with buffers outside its bytes, and for one with operators that may open files."""
     model = _model(data)
-    if any(_field(data, model, slot) is not None for slot in EXTERNAL):
+    if any(_field(data, model, slot) is not None for slot in EXTERNAL_BUFFER_FIELDS):
         raise BundleError("has weights in another file (external buffers); convert the model into one file")
     for place in _tables(data, model, 4):
         found = (_field(data, _follow(data, place), slot) for slot in (1, 2))
@@ -104,7 +104,7 @@ def _operator(data: bytes, table: int) -> Operator:
         return Operator("custom", _string(data, _follow(data, name)) if name else "", number)
     if code < 0:
         raise BundleError(f"malformed TFLite model: operator code {code}; convert the model again")
-    return Operator("builtin", name_of(code), number)
+    return Operator("builtin", builtin_name(code), number)
 
 
 def _field(data: bytes, table: int, slot: int) -> int | None:
@@ -138,7 +138,7 @@ def _integer(format: str, data: bytes, position: int) -> int:
     return value
 
 
-def name_of(code: int) -> str:
+def builtin_name(code: int) -> str:
     """The operator's name, or BUILTIN_n for one that is newer than this table."""
-    names = NAMES.split()
+    names = BUILTIN_NAMES.split()
     return names[code] if code < len(names) else f"BUILTIN_{code}"

@@ -1,8 +1,8 @@
 """What a model's outputs mean: one file for each task of a manifest, its name is the key. Each of them offers
 
-    maker(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
+    make_postprocessor(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
 
-An answer with places in a picture has `in_picture(answer, raw, size)`, which gives them in the pixels of its file.
+An answer with places in a picture has `map_to_picture(answer, raw, size)`, which gives them in the pixels of its file.
 With NEEDS_SAMPLE that function takes a fourth: the float32 sample after preprocess, in the order of the outputs.
 An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     Prediction = Union[Anomaly, Classification, Detection, Embedding, MultiLabel, Regression, Segmentation, Raw]
 
-Maker = Callable[..., Any]
+Postprocessor = Callable[..., Any]
 
 
-def maker(manifest: Manifest) -> Maker:
+def make_postprocessor(manifest: Manifest) -> Postprocessor:
     """The function that turns a model's outputs into the answer of the bundle's task."""
-    made: Maker = importlib.import_module(f"{__name__}.{manifest.task}").maker(manifest)
+    made: Postprocessor = importlib.import_module(f"{__name__}.{manifest.task}").make_postprocessor(manifest)
     return made
 
 
@@ -46,10 +46,10 @@ def needs_sample(manifest: Manifest) -> bool:
     return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
 
 
-def placer(manifest: Manifest) -> Callable[..., Any] | None:
+def picture_mapper(manifest: Manifest) -> Callable[..., Any] | None:
     """The function from an answer, the raw spec and a picture's (width, height) to the answer in that picture."""
     found: Callable[..., Any] | None = getattr(
-        importlib.import_module(f"{__name__}.{manifest.task}"), "in_picture", None
+        importlib.import_module(f"{__name__}.{manifest.task}"), "map_to_picture", None
     )
     return found
 
@@ -62,7 +62,7 @@ def check_finite(outputs: np.ndarray) -> None:
         raise BackendError("the model gave NaN or infinite scores; run selftest, and try another interpreter")
 
 
-def at_least_one(top_k: int) -> int:
+def check_top_k(top_k: int) -> int:
     """How many labels are wanted; InputError unless it is a whole number from 1."""
     if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
         raise InputError(f"top_k: got {top_k!r}; use a whole number from 1")

@@ -33,7 +33,7 @@ class Anomaly:
         return [self.label, f"  {self.score:.6g}  mean squared error, an anomaly above {self.threshold:.6g}"]
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float], np.ndarray], Anomaly]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float], np.ndarray], Anomaly]:
     """See the package; the last argument is the sample after preprocess, in the order of the outputs."""
     threshold, labels = manifest.threshold, manifest.labels
     assert threshold is not None

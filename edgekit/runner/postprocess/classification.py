@@ -43,11 +43,11 @@ class Classification:
         return [self.label, *(f"  {probability:7.2%}  {label}" for label, probability in self.top)]
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
     """See the package."""
     labels, is_logits = manifest.labels, manifest.activation == "softmax"
     if len(labels) <= SMALL_ARRAY:
-        return _of_few(labels, is_logits)
+        return _make_small_postprocessor(labels, is_logits)
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
         probabilities = softmax(scores) if is_logits else scores
@@ -58,7 +58,9 @@ def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], C
     return answer
 
 
-def _of_few(labels: list[str], is_logits: bool) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
+def _make_small_postprocessor(
+    labels: list[str], is_logits: bool
+) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
     """The same in Python's doubles: of ten classes in less than half the time, for each call of numpy costs as much."""
     places = range(len(labels))
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgekit.runner import input_path
-from edgekit.runner.boxes import Decoder, Options, probability
+from edgekit.runner.boxes import BoxOptions, Decoder, probability
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest, RawSpec
 
 
 @dataclass(frozen=True)
-class Found:
+class DetectedBox:
     """One thing: `box` is left, top, right, bottom, in pixels of the sample; `probability` from 0 to 1."""
 
     label: str
@@ -28,7 +28,7 @@ class Found:
 class Detection:
     """What is in a picture, the surest first."""
 
-    boxes: list[Found]
+    boxes: list[DetectedBox]
     timing_ms: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,29 +44,29 @@ class Detection:
         return [first, *(f"  {each.probability:7.2%}  {each.label} {_sides(each)}" for each in self.boxes)]
 
 
-def in_picture(found: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
+def map_to_picture(found: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
     """The same with boxes in the pixels of the picture of (width, height) that the sample was made from."""
-    resize = input_path.find(raw.steps, "resize_picture")
+    resize = input_path.find_step(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
         return found
     place = input_path.picture_transform(size, resize)
-    return replace(found, boxes=[replace(each, box=place.into_picture(each.box)) for each in found.boxes])
+    return replace(found, boxes=[replace(each, box=place.to_picture(each.box)) for each in found.boxes])
 
 
-def _sides(found: Found) -> str:
+def _sides(found: DetectedBox) -> str:
     left, top, right, bottom = found.box
     return f"from {left:.0f}, {top:.0f} to {right:.0f}, {bottom:.0f}"
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Detection]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Detection]:
     """See the package."""
     labels = manifest.labels
-    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], Options(**manifest.boxes or {}))
+    decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 
     def answer(outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Detection:
         found = decode(outputs)
         rows = zip(found.sides.tolist(), found.logits.tolist(), found.classes.tolist())
-        boxes = [Found(labels[kind], probability(logit), tuple(sides)) for sides, logit, kind in rows]
+        boxes = [DetectedBox(labels[kind], probability(logit), tuple(sides)) for sides, logit, kind in rows]
         return Detection(boxes, timing_ms)
 
     return answer

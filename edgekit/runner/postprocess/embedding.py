@@ -32,12 +32,12 @@ class Embedding:
         return [json.dumps(self.embedding)]
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Embedding]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Embedding]:
     """See the package; the number of labels wanted has no meaning here."""
-    return lambda outputs, top_k, timing_ms: Embedding(normalised(outputs), timing_ms)
+    return lambda outputs, top_k, timing_ms: Embedding(normalize(outputs), timing_ms)
 
 
-def normalised(outputs: np.ndarray) -> list[float]:
+def normalize(outputs: np.ndarray) -> list[float]:
     """Numbers of float32; the same bits on every machine, for the sum of the squares is exactly rounded.
 
     InputError for zeros, which other samples need not give.

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
-LEAST = 0.5
+MIN_PROBABILITY = 0.5
 """Probability from which a label is said."""
 
 
@@ -33,13 +33,13 @@ class MultiLabel:
         return [", ".join(self.labels) or "none", *(f"  {share:7.2%}  {label}" for label, share in ranked)]
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], MultiLabel]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], MultiLabel]:
     """See the package; the number of labels wanted has no meaning here."""
     names, is_logits = manifest.labels, manifest.activation == "sigmoid"
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> MultiLabel:
         shares = sigmoid(scores) if is_logits else scores
-        said = [index for index in (-shares).argsort(kind="stable").tolist() if shares[index] >= LEAST]
+        said = [index for index in (-shares).argsort(kind="stable").tolist() if shares[index] >= MIN_PROBABILITY]
         return MultiLabel([names[index] for index in said], dict(zip(names, shares.tolist())), timing_ms)
 
     return answer

@@ -35,15 +35,15 @@ class Raw:
     def lines(self) -> list[str]:
         """For people; the first line ends the one that names the input."""
         if not self.outputs:
-            return [_described(self.output)]
-        return [f"{len(self.outputs)} outputs", *(f"  {name} {_described(y)}" for name, y in self.outputs.items())]
+            return [_describe(self.output)]
+        return [f"{len(self.outputs)} outputs", *(f"  {name} {_describe(y)}" for name, y in self.outputs.items())]
 
 
-def _described(y: np.ndarray) -> str:
+def _describe(y: np.ndarray) -> str:
     return f"float32{list(y.shape)}, from {y.min():.6g} to {y.max():.6g}, mean {y.mean():.6g}"
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Raw]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Raw]:
     """See the package; the number of labels wanted has no meaning here."""
     if len(manifest.outputs) == 1:
         return lambda output, top_k, timing_ms: Raw(output, timing_ms)

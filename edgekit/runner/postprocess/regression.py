@@ -29,7 +29,7 @@ class Regression:
         return ["", *(f"  {name:<{width}}  {value:.6g}" for name, value in self.values.items())]
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Regression]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Regression]:
     """See the package; the number of labels wanted has no meaning here."""
     labels = manifest.labels
     return lambda values, top_k, timing_ms: Regression(dict(zip(labels, values.tolist())), timing_ms)

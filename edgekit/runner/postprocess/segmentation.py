@@ -43,22 +43,22 @@ class Segmentation:
         return [ranked[0][0], *(f"  {share:7.2%}  {label}" for label, share in ranked if share)]
 
 
-def in_picture(found: Segmentation, raw: RawSpec, size: tuple[int, int]) -> Segmentation:
+def map_to_picture(found: Segmentation, raw: RawSpec, size: tuple[int, int]) -> Segmentation:
     """The same with a pixel for each one of the picture of (width, height) that the sample was made from."""
-    resize = input_path.find(raw.steps, "resize_picture")
+    resize = input_path.find_step(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
         return found
     place, (width, height) = input_path.picture_transform(size, resize), size
-    rows = place.top + masks.nearest(height, place.height)
-    return replace(found, mask=found.mask[rows[:, None], place.left + masks.nearest(width, place.width)])
+    rows = place.top + masks.nearest_indices(height, place.height)
+    return replace(found, mask=found.mask[rows[:, None], place.left + masks.nearest_indices(width, place.width)])
 
 
-def maker(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Segmentation]:
+def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Segmentation]:
     """See the package; the number of labels wanted has no meaning here."""
     labels = manifest.labels
-    side = masks.cell(manifest.raw.shape[:2], manifest.output_shape[1:])
+    side = masks.cell_size(manifest.raw.shape[:2], manifest.output_shape[1:])
 
     def answer(outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Segmentation:
-        return Segmentation(labels, masks.enlarged(outputs.argmax(axis=0).astype(np.uint8), side), timing_ms)
+        return Segmentation(labels, masks.enlarge(outputs.argmax(axis=0).astype(np.uint8), side), timing_ms)
 
     return answer

@@ -33,8 +33,8 @@ class LogMel:
         self.floor = float(np.float32(step["floor"]))
         self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * place / self.window) for place in range(self.window))
         self.triangles = _triangles(step)
-        self.bands = _side_by_side(self.triangles, self.size // 2)
-        self.turns = [_turns(half) for half in _halves(self.size)]
+        self.bands = _bands(self.triangles, self.size // 2)
+        self.turns = [_twiddle_factors(half) for half in _halves(self.size)]
         self.order = _bit_reversed(self.size)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ class LogMel:
             even_re, even_im, odd_re, odd_im = re[..., 0, :], im[..., 0, :], re[..., 1, :], im[..., 1, :]
             turned_re = odd_re * cosines - odd_im * sines
             turned_im = odd_re * sines + odd_im * cosines
-            real, imaginary = _joined(even_re, turned_re), _joined(even_im, turned_im)
+            real, imaginary = _butterfly(even_re, turned_re), _butterfly(even_im, turned_im)
         real, imaginary = real.reshape(x.shape), imaginary.reshape(x.shape)
         bins = self.size // 2 + 1
         real, imaginary = real[..., :bins], imaginary[..., :bins]
@@ -78,7 +78,7 @@ def _halves(size: int) -> Sequence[int]:
     return [1 << stage for stage in range(size.bit_length() - 1)]
 
 
-def _turns(half: int) -> tuple[np.ndarray, np.ndarray]:
+def _twiddle_factors(half: int) -> tuple[np.ndarray, np.ndarray]:
     angles = [-math.pi * place / half for place in range(half)]
     return _rounded(map(math.cos, angles)), _rounded(map(math.sin, angles))
 
@@ -92,7 +92,7 @@ def _mel(hz: float) -> float:
     return 2595.0 * math.log10(1.0 + hz / 700.0)
 
 
-def _joined(even: np.ndarray, turned: np.ndarray) -> np.ndarray:
+def _butterfly(even: np.ndarray, turned: np.ndarray) -> np.ndarray:
     """Their sums and, behind them, their differences: (…, 2, half) of (…, half) both."""
     made = np.empty((*even.shape[:-1], 2, even.shape[-1]))
     np.add(even, turned, out=made[..., 0, :])
@@ -100,7 +100,7 @@ def _joined(even: np.ndarray, turned: np.ndarray) -> np.ndarray:
     return made
 
 
-def _side_by_side(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _bands(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each place within a triangle the bins (mels,) and their weights (mels,), 0 where it is shorter.
 
     All bands are added at once, each in the order of its own bins: few frames cost little.

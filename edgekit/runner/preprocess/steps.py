@@ -63,18 +63,18 @@ def _check_keys(step: Step, position: int) -> str:
         raise InputError(f'{where}: got {step!r}; write {{"step": "scale", "factor": 0.0039}}')
     name: str = step["step"]
     if name not in STEPS:
-        raise InputError(f"{where}: unknown step {name!r}{_meant(name, STEPS)}")
+        raise InputError(f"{where}: unknown step {name!r}{_suggestion(name, STEPS)}")
     wanted = STEPS[name]
     for key in step:
         if key != "step" and key not in wanted:
-            raise InputError(f"{where} {name}: unknown option {key!r}{_meant(str(key), wanted)}")
+            raise InputError(f"{where} {name}: unknown option {key!r}{_suggestion(str(key), wanted)}")
     for key in wanted:
         if key not in step:
             raise InputError(f"{where} {name}: missing option {key!r}")
     return name
 
 
-def _meant(word: str, known: Any) -> str:
+def _suggestion(word: str, known: Any) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)

@@ -18,7 +18,7 @@ from edgekit.runner.preprocess.steps import Step
 Transform = Callable[[np.ndarray], np.ndarray]
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's convert("L")
-KEPT = (np.dtype(np.float32), np.dtype(np.int32))
+OUTPUT_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
 """Types of what comes out: token ids stay what they are."""
 ALWAYS_FLOAT32 = ("resize", "scale", "normalize", "log_mel")
 """Steps that make float32 of any type."""
@@ -39,7 +39,7 @@ def pipeline(steps: Sequence[Step]) -> Transform:
         x = raw
         for transform in transforms:
             x = transform(x)
-        return x if x.dtype in KEPT else x.astype(np.float32)
+        return x if x.dtype in OUTPUT_DTYPES else x.astype(np.float32)
 
     return run
 

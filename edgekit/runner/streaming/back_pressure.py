@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from edgekit.runner.streaming.cutter import Window
+    from edgekit.runner.streaming.window_cutter import Window
 
 POLICIES = ("drop", "wait")
 

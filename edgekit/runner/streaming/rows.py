@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 NAME = "the stream"
 LONGEST_LINE_BYTES = 1 << 20
 CSV = "csv"
-CODINGS = {"f32le": "<f4", "FLOAT_LE": "<f4", "s16le": "<i2", "S16_LE": "<i2"}
-FORMATS = (CSV, *CODINGS)
+DTYPES = {"f32le": "<f4", "FLOAT_LE": "<f4", "s16le": "<i2", "S16_LE": "<i2"}
+FORMATS = (CSV, *DTYPES)
 
 
 def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarray]:
     """Rows (rows, channels) float32 in parts; InputError at last where they end in the middle, or are no rows."""
-    coding = CODINGS.get(format or "", "<f4")
-    decoder: Lines | Binary = Lines(raw.columns or ()) if format == CSV else Binary(raw.shape[1], coding)
+    coding = DTYPES.get(format or "", "<f4")
+    decoder: CsvDecoder | BinaryDecoder = (
+        CsvDecoder(raw.columns or ()) if format == CSV else BinaryDecoder(raw.shape[1], coding)
+    )
     for part in source:
         if isinstance(part, np.ndarray):
             yield _of_array(part, raw)
@@ -46,11 +48,11 @@ def check(format: str | None, raw: RawSpec) -> None:
         raise InputError(f"format: got {str(format)[:40]!r}; rows of sensors are {', '.join(FORMATS)}")
     if raw.dtype != "float32":
         raise InputError(f"{NAME}: the bundle takes windows of {raw.dtype}; only float32 ones can be streamed")
-    if format == CSV and (not raw.columns or not input_path.find(raw.steps, "decode_csv")):
+    if format == CSV and (not raw.columns or not input_path.find_step(raw.steps, "decode_csv")):
         raise InputError(f"{NAME}: the bundle names no columns; send float32 rows: --stream f32le, or int16 ones")
 
 
-class Lines:
+class CsvDecoder:
     """Lines of CSV, the first with the columns' names, into rows (rows, columns) float32 in the order of `columns`."""
 
     def __init__(self, columns: Sequence[str]) -> None:
@@ -89,10 +91,10 @@ class Lines:
         rows = Table(NAME, self._header, [], [])
         problem: InputError | None = None
         try:
-            self._delimiter = self._delimiter or table.delimiter_of(text)
+            self._delimiter = self._delimiter or table.detect_delimiter(text)
             reader = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter)
             if not self._header:
-                self._header = table.header_of(NAME, reader)
+                self._header = table.read_header(NAME, reader)
                 rows = Table(NAME, self._header, [], [])
                 table.floats(rows, self._columns)  # whether the columns are there
             for row in reader:
@@ -101,7 +103,7 @@ class Lines:
                     self._empty = self._empty or place
                     continue
                 table.check_row(NAME, row, place, self._empty, self._header)
-                rows.rows.append(table.with_points(row, self._delimiter))
+                rows.rows.append(table.with_decimal_points(row, self._delimiter))
                 rows.lines.append(place)
             self._lines += reader.line_num
         except csv.Error as error:
@@ -124,7 +126,7 @@ class Lines:
         yield found
 
 
-class Binary:
+class BinaryDecoder:
     """Rows of numbers, little-endian, one for each channel in the bundle's order; integers are taken as they are."""
 
     def __init__(self, channels: int, coding: str) -> None:

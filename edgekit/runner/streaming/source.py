@@ -14,7 +14,7 @@ from edgekit.runner.errors import InputError
 
 MOST_BYTES = 1 << 16
 """Of one read; a pipe holds as many."""
-TAKEN = "an open binary file, or an iterable of bytes or of numpy arrays"
+ACCEPTED_SOURCES = "an open binary file, or an iterable of bytes or of numpy arrays"
 
 
 class Source:
@@ -25,7 +25,7 @@ class Source:
         self._source = source
         self._reads = callable(getattr(source, "read", None))
         if not self._reads and (isinstance(source, (bytes, str, np.ndarray)) or not hasattr(source, "__iter__")):
-            raise InputError(f"source: got {type(source).__name__}; use {TAKEN}")
+            raise InputError(f"source: got {type(source).__name__}; use {ACCEPTED_SOURCES}")
 
     @property
     def is_live(self) -> bool:
@@ -43,7 +43,7 @@ class Source:
             if isinstance(part, (bytearray, memoryview)):
                 part = bytes(part)
             if not isinstance(part, (bytes, np.ndarray)):
-                raise InputError(f"source: it gave {type(part).__name__}; use {TAKEN}")
+                raise InputError(f"source: it gave {type(part).__name__}; use {ACCEPTED_SOURCES}")
             yield part
 
     def _parts(self) -> Iterator[bytes]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from edgekit.runner import encode, input_path, smoothing
+from edgekit.runner import input_encoding, input_path, smoothing
 from edgekit.runner.errors import InputError
-from edgekit.runner.preprocess import sliding
-from edgekit.runner.streaming import back_pressure, rows, sound
-from edgekit.runner.streaming.cutter import Cutter, Window
+from edgekit.runner.preprocess import sliding_windows
+from edgekit.runner.streaming import audio, back_pressure, rows
 from edgekit.runner.streaming.source import Source
+from edgekit.runner.streaming.window_cutter import Window, WindowCutter
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -73,7 +73,7 @@ class StreamAnswer(NamedTuple):
         if self.prediction is None:
             return {**found, "error": self.error}
         if self.smoothed is not None:
-            found["smoothed"] = smoothing.facts(self.smoothed)
+            found["smoothed"] = smoothing.to_json_dict(self.smoothed)
         return {**found, **self.prediction.to_dict()}
 
 
@@ -143,11 +143,11 @@ class Stream:
         self._windows: back_pressure.DropOldest | back_pressure.WaitForModel = (
             back_pressure.DropOldest(windows, most) if self.when_slow == "drop" else back_pressure.WaitForModel(windows)
         )
-        shares = raw.kind == "audio" and sliding.find(model.manifest.preprocess) is not None
-        self._sliding = sliding.Sliding(model.manifest.preprocess, raw.shape[0]) if shares else None
+        shares = raw.kind == "audio" and sliding_windows.find_shareable_log_mel(model.manifest.preprocess) is not None
+        self._sliding = sliding_windows.SlidingPreprocess(model.manifest.preprocess, raw.shape[0]) if shares else None
         self.frames = self._sliding.frames if self._sliding else None
         self.new_frames = self._sliding.frames - self._sliding.shared(self.hop) if self._sliding else None
-        self._smooth = smoothing.maker(model.manifest)
+        self._smooth = smoothing.make_smoother(model.manifest)
         self._told_dropped = 0
         self._answers = self._run()
 
@@ -199,7 +199,7 @@ class Stream:
         else:
             model.check(raw)
             sample = self._sliding(raw, window.span.start)
-            x = encode.tensor(sample, model.manifest.input.layout, model.backend)
+            x = input_encoding.input_tensor(sample, model.manifest.input.layout, model.backend)
         prepared = perf_counter_ns()
         outputs = model.execute(x) if self._states is None else model.execute(x, self._states)
         timing_ms = {
@@ -212,7 +212,7 @@ class Stream:
 
 def _hop(raw: RawSpec, asked: int | None, has_states: bool) -> int:
     """What is asked for, else the declared stride, else half of a window; of a model with states, a whole one."""
-    step = input_path.find(raw.steps, "windows")
+    step = input_path.find_step(raw.steps, "windows")
     usual = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
     hop = usual if asked is None else _whole_number("hop", asked)
     if has_states and hop != usual:
@@ -231,7 +231,7 @@ def _parts(
 ) -> Iterator[np.ndarray]:
     """The stream's moments in parts; InputError at once for what can never fit the bundle."""
     if raw.kind == "audio":
-        return sound.Sound(raw, sound.stream_format(format, rate_hz, channels), on_note).parts(source)
+        return audio.AudioDecoder(raw, audio.parse_stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
         raise InputError(f"the stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, no sound and no rows")
     if rate_hz is not None or channels not in (None, raw.shape[1]):
@@ -242,8 +242,8 @@ def _parts(
 
 def _windows(raw: RawSpec, source: Source, parts: Iterator[np.ndarray], hop: int, on_note: Note) -> Iterator[Window]:
     """Every whole window, also where the stream ends with an InputError, which then comes last."""
-    step = input_path.find(raw.steps, "windows")
-    cutter = Cutter(raw.shape, hop, step["fill"] if step else "none", raw.sample_rate_hz)
+    step = input_path.find_step(raw.steps, "windows")
+    cutter = WindowCutter(raw.shape, hop, step["fill"] if step else "none", raw.sample_rate_hz)
     problem: InputError | None = None
     try:
         for part in parts:

@@ -15,7 +15,7 @@ from edgekit.core import subprocesses
 from edgekit.core.errors import ConversionError, EdgekitError
 from edgekit.runner import bundle as bundles
 from edgekit.runner import telemetry
-from edgekit.runner.backends import installed
+from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.model import Model, open_model
 from edgekit.serve.export._subjects import Subject
@@ -37,7 +37,7 @@ def check(subject: Subject) -> None:
 
     The message names the first wrong vector, and by how much it is off.
     """
-    installed("openvino")  # says what to install
+    installed_interpreters("openvino")  # says what to install
     answer = _ask(subject)
     if "error" in answer:
         raise ConversionError(f"{subject.path}: OpenVINO cannot run this file: {answer['error']}; {ADVICE}")
@@ -76,7 +76,7 @@ def _ask(subject: Subject) -> dict[str, Any]:
 
 def answer_golden(home: str) -> dict[str, Any]:
     """In the process: how far each golden vector is off, or the words in which OpenVINO refuses the file."""
-    telemetry.off()
+    telemetry.disable()
     import openvino
 
     folder = Path(home)

@@ -81,7 +81,7 @@ def native(subject: Subject) -> str:
 def _holds_steps(subject: Subject) -> bool:
     """Whether its model file takes a sample's bytes and makes of them what the steps make."""
     inputs, files = subject.manifest.inputs, subject.bundle.model_files()
-    return any(byte_inputs.encoding(data, inputs) is not None for data in files.values())
+    return any(byte_inputs.byte_encoder(data, inputs) is not None for data in files.values())
 
 
 def _raw_lines(raw: RawSpec) -> list[str]:

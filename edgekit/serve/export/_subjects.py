@@ -9,7 +9,7 @@ from typing import NamedTuple
 from edgekit.core.errors import ConfigError
 from edgekit.device.autotune import prove
 from edgekit.runner import bundle as bundles
-from edgekit.runner.backends import installed
+from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.bundle import Bundle
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import BundleError, SelftestError
@@ -86,7 +86,7 @@ def read(path: Path) -> list[Subject]:
 
 def proven(subject: Subject) -> None:
     """SelftestError unless the golden vectors come out as recorded on this machine's interpreter."""
-    report = prove(subject.path, subject.bundle, 1, installed(subject.manifest.target)[0])
+    report = prove(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
             f"{subject.path}: the golden vectors did not come out as recorded on {report.interpreter} "

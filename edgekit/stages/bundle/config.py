@@ -119,6 +119,6 @@ class Config(StageConfig):
         """ConfigError for a method that is none, or not for this task."""
         for each in self.smoothing.candidates(self.task) if self.smoothing else ():
             try:
-                smoothing_rules.check(each, self.task)
+                smoothing_rules.check_smoothing(each, self.task)
             except InputError as error:
                 raise ConfigError(f"bundle.{error}") from None

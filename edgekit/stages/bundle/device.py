@@ -114,13 +114,13 @@ def _sample(raw: RawSpec) -> str:
 
 def _pictures(raw: RawSpec) -> bool:
     """Whether a picture in a file can be a sample."""
-    return input_path.find(raw.steps, "decode_picture") is not None
+    return input_path.find_step(raw.steps, "decode_picture") is not None
 
 
 def _files(raw: RawSpec) -> str:
     """What may stand in a file, and what becomes of it on its way to a sample."""
     if _pictures(raw):
-        resize = input_path.find(raw.steps, "resize_picture")
+        resize = input_path.find_step(raw.steps, "resize_picture")
         how = FITS[resize["fit"]] if resize else "stretched"
         return (
             f"A picture of any size is turned upright and {how} to {raw.shape[0]}×{raw.shape[1]}, as in training. "
@@ -134,9 +134,9 @@ def _files(raw: RawSpec) -> str:
 
 
 def _sound(raw: RawSpec) -> str:
-    windows = input_path.find(raw.steps, "windows")
-    rate = "of any rate" if input_path.find(raw.steps, "resample") else f"at {raw.sample_rate_hz} Hz"
-    channels = "any number of channels" if input_path.find(raw.steps, "mix_channels") else "one channel"
+    windows = input_path.find_step(raw.steps, "windows")
+    rate = "of any rate" if input_path.find_step(raw.steps, "resample") else f"at {raw.sample_rate_hz} Hz"
+    channels = "any number of channels" if input_path.find_step(raw.steps, "mix_channels") else "one channel"
     seconds = f"{raw.shape[0] / (raw.sample_rate_hz or 1):g} s"
     length = f"Every window of {seconds} gets an answer, the last filled up with silence" if windows else ""
     length = length or f"It lasts exactly {seconds}"
@@ -144,11 +144,11 @@ def _sound(raw: RawSpec) -> str:
 
 
 def _text(raw: RawSpec) -> str:
-    step = input_path.find(raw.steps, "tokenize")
+    step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
         return ""
     longer = "its end is cut off" if step["too_long"] == "cut" else "it is refused"
-    rows = input_path.find(raw.steps, "decode_text_table")
+    rows = input_path.find_step(raw.steps, "decode_text_table")
     head = "with a header" if rows and rows["header"] else "without a header"
     parted = f"parted by a {rows['delimiter']}, {head}; the texts are in column `{rows['column']}`" if rows else ""
     table = f"A `.tsv` or `.csv`, {parted}, gets an answer for each row. " if rows else ""
@@ -172,7 +172,7 @@ def _table(raw: RawSpec) -> str:
     if not raw.columns:
         return ""
     names = ", ".join(f"`{name}`" for name in raw.columns)
-    step = input_path.find(raw.steps, "windows")
+    step = input_path.find_step(raw.steps, "windows")
     rows = f"at least {raw.shape[0]} rows" if step else f"{raw.shape[0]} rows"
     more = f"; every window of {step['length']} rows gets an answer, one each {step['stride']} rows" if step else ""
     return (

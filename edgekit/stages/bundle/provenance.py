@@ -58,7 +58,7 @@ def machine() -> dict[str, Any]:
     """What of this machine can decide about the bits of a result."""
     return {
         "architecture": platform.machine(),
-        "instructions": cpu.instructions(),
+        "instructions": cpu.instruction_sets(),
         "python": ".".join(platform.python_version_tuple()[:2]),
     }
 

@@ -21,7 +21,7 @@ from edgekit.device import pyz
 from edgekit.device.monitor import reference
 from edgekit.models import store
 from edgekit.runner import bundle as bundles
-from edgekit.runner.boxes import Options
+from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import provenance, streams
@@ -223,7 +223,7 @@ def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:
 def _boxes(convert: Artifact, variant: Variant, data: Data, spec: store.ModelSpec) -> dict[str, Any]:
     """Which boxes are answers: those whose probability serves validation best."""
     outputs = _outputs(convert, variant, np.asarray(data.validation.x), spec)
-    return Options(least_probability=detection.best_probability(outputs, data.validation.y))._asdict()
+    return BoxOptions(least_probability=detection.best_probability(outputs, data.validation.y))._asdict()
 
 
 def _story(row: dict[str, Any], metric: str) -> list[str]:

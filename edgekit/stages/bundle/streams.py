@@ -104,18 +104,18 @@ def said(outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, wa
     outputs: (n, …), in the order of time; samples: what the network was given for them, where the task asks for it.
     """
     declared = replace(manifest, smoothing=way)
-    answer, smooth = postprocess.maker(declared), smoothing.maker(declared)
+    answer, smooth = postprocess.make_postprocessor(declared), smoothing.make_smoother(declared)
     found = []
     for place, output in enumerate(outputs):
         also = () if samples is None else (samples[place],)
         one = answer(output, 1, {}, *also)
-        found.append(smoothing.label_places(smooth(one) if smooth else one, declared))
+        found.append(smoothing.label_indices(smooth(one) if smooth else one, declared))
     return np.array([labels[0] if labels else NORMAL for labels in found], np.int64)
 
 
 def _hop(data: Data) -> int | None:
     """From window to window, in samples or rows; None where validation has no order in time."""
-    step = input_path.find(data.input_path or (), "windows")
+    step = input_path.find_step(data.input_path or (), "windows")
     known = data.validation.starts is not None and data.validation.groups is not None
     return int(step["stride"]) if step and known else None
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.core import tasks
 from edgekit.core.errors import ConfigError, ConversionError
-from edgekit.runner.encode import encoder
+from edgekit.runner.input_encoding import encoder
 from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgekit.models.files.onnx_batch import unused_name
 from edgekit.runner.backends import byte_inputs
-from edgekit.runner.backends.onnxruntime import BATCH, errors
+from edgekit.runner.backends.onnxruntime import BATCH, runtime_errors
 from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.output_vector import join
 from edgekit.targets.fold_preprocess import Affine
@@ -195,7 +195,7 @@ def _same(content: bytes, freed: bytes, near: float) -> bool:
                             for place in range(0, 2 * PAIRS, size)])
             for one, size in ((before, 1), (after, 1), (after, 2))
         )  # fmt: skip
-    except errors():  # it does not run for two samples, or gives no row for each
+    except runtime_errors():  # it does not run for two samples, or gives no row for each
         return False
     if pairs.shape != alone.shape:
         return False
@@ -275,7 +275,9 @@ def take_raw_bytes(content: bytes, found: Affine | str, sources: tuple[TensorSpe
         graph.node.insert(place, node)
     [port] = [one for one in graph.input if one.name == source.name]
     port.type.tensor_type.elem_type = TensorProto.UINT8
-    helper.set_model_props(model, {byte_inputs.KEY: byte_inputs.remark(found.scale.tolist(), found.shift.tolist())})
+    helper.set_model_props(
+        model, {byte_inputs.METADATA_KEY: byte_inputs.format_remark(found.scale.tolist(), found.shift.tolist())}
+    )
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     takes = (replace(source, dtype="uint8"),)
     return bytes(model.SerializeToString(deterministic=True)), takes, f"folded: the input takes bytes, {said}"

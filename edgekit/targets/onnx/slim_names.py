@@ -36,7 +36,7 @@ def shorten(content: bytes) -> bytes:
             graph.ClearField(part)
     for part in REMARKS:
         model.ClearField(part)
-    said = [each for each in model.metadata_props if each.key == byte_inputs.KEY]
+    said = [each for each in model.metadata_props if each.key == byte_inputs.METADATA_KEY]
     model.ClearField("metadata_props")
     model.metadata_props.extend(said)
     model.graph.name = "g"  # an empty one is refused

@@ -140,6 +140,6 @@ def take_raw_bytes(model: Any, found: Affine | str, layout: str, precision: str)
     else:
         steps.mean(mean[0]).scale(scale[0])
     model = processor.build()
-    model.set_rt_info(byte_inputs.remark(found.scale.tolist(), found.shift.tolist()), [byte_inputs.KEY])
+    model.set_rt_info(byte_inputs.format_remark(found.scale.tolist(), found.shift.tolist()), [byte_inputs.METADATA_KEY])
     said = "one scale for all" if channels == 1 else f"a scale for each of {channels} channels"
     return model, f"folded: the input takes bytes, {said}"

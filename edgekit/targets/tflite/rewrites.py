@@ -158,7 +158,8 @@ def take_raw_bytes(content: bytes, values: np.ndarray | str) -> tuple[bytes, str
 
     A float file gets one operator in front, DEQUANTIZE, which multiplies as the runner does: the same bits. An int8
     file needs none: `ends` are given to its input's range, and each byte is a level of its own. The runner sees from
-    the scale that bytes go in as they are, or less 128 (`runner/encode.py`), and so does one that never heard of this.
+    the scale that bytes go in as they are, or less 128 (`runner/input_encoding.py`), and so does one that never heard
+    of this.
     """
     if isinstance(values, str):
         return content, f"not folded: {values}"

@@ -15,7 +15,7 @@ from edgekit.core.hashing import sha256_file
 from edgekit.core.progress import to_stderr
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder, working_folder, working_notebook
 from edgekit.report import html
-from edgekit.runner.files import discard, make_folder, move, temporary_file
+from edgekit.runner.files import make_folder, move_durably, remove_quietly, temporary_path
 from edgekit.training import resume
 from edgekit.workbook import state
 from edgekit.workbook.plan import workbook_folder
@@ -36,14 +36,14 @@ def take_page(store: Store, folder: Path) -> None:
     wanted = _names(folder)
     if found.key != key or set(found.files) != set(wanted):
         raise StoreError("damaged", f"{path} is that of another page")
-    fetched = {name: temporary_file(file) for name, file in wanted.items()}
+    fetched = {name: temporary_path(file) for name, file in wanted.items()}
     try:
         transfer.fetch_all(store, {fetched[name]: (sha, size) for name, (sha, size) in found.files.items()})
         for name, file in wanted.items():  # the page itself comes last, for it says that all is there
-            move(fetched[name], file)
+            move_durably(fetched[name], file)
     finally:
         for left in fetched.values():
-            discard(left)
+            remove_quietly(left)
 
 
 def give_page(store: Store, folder: Path) -> None:
@@ -205,7 +205,7 @@ class SharedCache:
                 transfer.fetch_all(self.store, {fetched: (noted.receipt.executed_sha256, noted.size_bytes)})
                 state.restore_receipt(fetched.parent, found.stage, noted.receipt, fetched)
             finally:
-                discard(fetched)
+                remove_quietly(fetched)
         except StoreError as error:
             self._failed(f"the executed notebook of {found.stage} is not taken from it", error)
 

@@ -72,7 +72,7 @@ def facts(scope: Scope) -> dict[str, Any]:
     same_bits = machine()
     if scope == "bits":
         return same_bits
-    return {**same_bits, "processor": cpu.name() or platform.processor(), "cores": cpu.usable()}
+    return {**same_bits, "processor": cpu.name() or platform.processor(), "cores": cpu.usable_core_count()}
 
 
 def name(scope: Scope) -> str:

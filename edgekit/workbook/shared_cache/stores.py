@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from edgekit.core.errors import ConfigError
-from edgekit.runner.files import discard, make_folder, sync_folder
+from edgekit.runner.files import make_folder, remove_quietly, sync_folder
 
 if TYPE_CHECKING:
     import obstore
@@ -92,7 +92,7 @@ class FolderStore:
                 _write(working, content, os.O_EXCL)
                 return _link(working, final)
             finally:
-                discard(working)
+                remove_quietly(working)
         except OSError as error:
             raise _failed(error) from None
 

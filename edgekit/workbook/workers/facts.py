@@ -60,7 +60,7 @@ def here(probe: str | None = None) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
-        "instructions": " ".join(cpu.instructions()) or "unknown",
+        "instructions": " ".join(cpu.instruction_sets()) or "unknown",
         "processor": cpu.name() or platform.processor() or "unknown",
         "libraries": installed_versions(LIBRARIES),
         "probe": _read(probe),

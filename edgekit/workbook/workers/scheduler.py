@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConfigError, ResourceError
-from edgekit.runner.files import discard, make_folder
+from edgekit.runner.files import make_folder, remove_quietly
 from edgekit.workbook.workers import facts
 from edgekit.workbook.workers.work import OnLine
 
@@ -176,7 +176,7 @@ def _probe(folder: Path | None) -> Iterator[Path | None]:
         path.write_text(uuid.uuid4().hex, encoding="utf-8")
         yield path
     finally:
-        discard(path)
+        remove_quietly(path)
 
 
 @contextmanager

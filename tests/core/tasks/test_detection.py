@@ -32,10 +32,10 @@ def labels(pictures: int, seed: int, most: int = 12) -> np.ndarray:
 
 def answered(y: np.ndarray, noise: float, seed: int = 0) -> np.ndarray:
     """Outputs (n, points, 4 + classes) of a network that sees what is there, off by so much, and some that is not."""
-    from edgekit.runner.boxes import centres
+    from edgekit.runner.boxes import grid_centres
 
     random = np.random.default_rng([seed, 7])
-    places, strides = centres((HEIGHT, WIDTH), POINTS)
+    places, strides = grid_centres((HEIGHT, WIDTH), POINTS)
     outputs = np.zeros((len(y), POINTS, 4 + CLASSES), dtype=np.float32)
     outputs[..., :4] = random.uniform(0.2, 2, outputs[..., :4].shape)
     outputs[..., 4:] = random.normal(-9, 2, outputs[..., 4:].shape)

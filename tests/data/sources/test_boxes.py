@@ -17,7 +17,7 @@ from edgekit.core.errors import DataError
 from edgekit.data import Data, box_formats, load, parse
 from edgekit.runner import bundle, input_path, inputs
 from edgekit.runner.backends import open_backend
-from edgekit.runner.boxes import Decoder, Options, probability
+from edgekit.runner.boxes import BoxOptions, Decoder, probability
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.cli import main
 from edgekit.runner.preprocess import transform
@@ -118,7 +118,7 @@ def test_the_device_reads_a_file_as_training_does_and_finds_the_way_back(fit: st
         [sample] = inputs.samples(str(path), raw)
         assert sample.size == (70, 31)
         place = input_path.picture_transform(sample.size, data.input_path[1])
-        back = sorted([kind, *place.into_picture(sides)] for kind, *sides in known[sample.raw.tobytes()])
+        back = sorted([kind, *place.to_picture(sides)] for kind, *sides in known[sample.raw.tobytes()])
         wanted = sorted([float(CLASSES.index(kind)), *map(float, sides)] for kind, *sides in scene.things)
         np.testing.assert_allclose(back, wanted, atol=0.02)
 
@@ -151,7 +151,7 @@ def test_every_file_gets_the_evaluations_own_boxes(
     content = files(target, tmp_path)
     backend = open_backend(target, content, (INPUT,), OUTPUTS, interpreter=ONLY[target][0])
     samples = {x.tobytes(): x for split in (data.train, data.calibration, data.validation, data.test) for x in split.x}
-    options_ = Options(0.2, 0.5, 100)
+    options_ = BoxOptions(0.2, 0.5, 100)
     decode = Decoder((32, 48), POINTS, options_)
     golden = {"i.npy": npy(images(2)), "o.npy": npy(wanted(images(2)).astype(np.float32))}
     path = tmp_path / "b.edge.zip"
@@ -167,7 +167,7 @@ def test_every_file_gets_the_evaluations_own_boxes(
         scaled = transform.to_layout(transform.apply([{"step": "scale", "factor": 1 / 255}], x[None]), "NCHW")
         boxes = decode(backend.run(scaled)[0])
         place = input_path.picture_transform(sample.size, data.input_path[1])
-        assert [each["box"] for each in answer["boxes"]] == [[*place.into_picture(at)] for at in boxes.sides.tolist()]
+        assert [each["box"] for each in answer["boxes"]] == [[*place.to_picture(at)] for at in boxes.sides.tolist()]
         assert [each["probability"] for each in answer["boxes"]] == [*map(probability, boxes.logits.tolist())]
         found += len(answer["boxes"])
     assert found > len(answers)

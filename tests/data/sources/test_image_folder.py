@@ -150,7 +150,7 @@ def test_a_picture_with_a_flipped_bit_is_refused_and_not_half_read(tmp_path):
     assert "train/bee/flipped.png" in read(path, max_corrupt_fraction=0.05).notes[0]
     (tmp_path / "flipped.png").write_bytes(data)
     with pytest.raises(InputError, match="cannot be decoded"):
-        inputs.read(str(tmp_path / "flipped.png"), RawSpec("image", (8, 8, 3), "uint8"))
+        inputs.read_first_sample(str(tmp_path / "flipped.png"), RawSpec("image", (8, 8, 3), "uint8"))
 
 
 def test_a_misspelt_split_is_not_passed_over(tmp_path):

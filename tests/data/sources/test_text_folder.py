@@ -53,7 +53,7 @@ def config(tmp_path: Path, **options: object) -> dict[str, object]:
 
 def test_a_sample_is_the_ids_of_a_text_by_the_vocabulary_that_travels_along(tmp_path: Path) -> None:
     data = load(parse(config(tmp_path)))
-    tokenizer = tokenization.read(data.members["tokenizer.json"])
+    tokenizer = tokenization.read_tokenizer(data.members["tokenizer.json"])
     assert (data.kind, data.raw_shape, data.raw_dtype, data.classes) == ("text", (16,), "int32", ("ham", "spam"))
     assert data.raw_range == [0, tokenizer.size - 1] and tokenizer.size <= 120
     known = {tuple(row) for split in (data.train, data.calibration, data.validation, data.test) for row in split.x}
@@ -72,14 +72,14 @@ def test_the_vocabulary_is_made_of_the_train_split_alone(tmp_path: Path) -> None
             path.write_text(f"{split} {text} zebra zebra", encoding="utf-8")
     data = load(parse({"source": "text_folder", "path": str(home), "tokens": 24, "vocabulary": 1000,
                        "calibration_samples": 6}))  # fmt: skip
-    tokens = tokenization.read(data.members["tokenizer.json"]).vocabulary
+    tokens = tokenization.read_tokenizer(data.members["tokenizer.json"]).vocabulary
     assert "dinner" in tokens and "prize" in tokens
     assert "zebra" not in tokens and "##ebra" not in tokens
 
 
 def test_a_divided_pool_gives_a_vocabulary_of_what_is_trained_on(tmp_path: Path) -> None:
     data = load(parse(config(tmp_path)))
-    tokenizer = tokenization.read(data.members["tokenizer.json"])
+    tokenizer = tokenization.read_tokenizer(data.members["tokenizer.json"])
     trained = {tuple(row) for split in (data.train, data.calibration) for row in split.x}
 
     def sample(text: str) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ def test_the_same_texts_give_the_same_vocabulary_and_its_words_are_the_frequent_
     corpus = [text for _, text in texts(60)]
     made = vocabulary.train(corpus, 150)
     assert made == vocabulary.train(corpus, 150) != vocabulary.train(corpus, 80)
-    tokenizer = tokenization.read(made)
+    tokenizer = tokenization.read_tokenizer(made)
     assert {"win", "free", "prize", "dinner"} <= set(tokenizer.vocabulary)
     assert np.array_equal(sorted(tokenizer.vocabulary.values()), np.arange(tokenizer.size))
 
@@ -150,6 +150,6 @@ def test_a_vocabulary_that_is_made_is_one_of_the_library_too() -> None:
 
     for lowercase in (True, False):
         made = vocabulary.train([text for _, text in texts(60)] + vocabularies.CORPUS, 400, lowercase=lowercase)
-        ours, theirs = tokenization.read(made), Tokenizer.from_str(made.decode())
+        ours, theirs = tokenization.read_tokenizer(made), Tokenizer.from_str(made.decode())
         for text in (*vocabularies.CORPUS, *vocabularies.texts(300, seed=9)):
             assert ours.encode(text) == theirs.encode(text).ids

@@ -65,7 +65,7 @@ def test_a_row_saved_as_a_file_of_its_own_is_the_same_sample_on_the_device(tmp_p
     known = {row.tobytes() for split in (data.train, data.calibration, data.validation, data.test) for row in split.x}
     for _, text in texts(90):
         (tmp_path / "x.txt").write_text(text, encoding="utf-8")
-        assert inputs.read(str(tmp_path / "x.txt"), raw, members=data.members).tobytes() in known
+        assert inputs.read_first_sample(str(tmp_path / "x.txt"), raw, members=data.members).tobytes() in known
 
 
 @pytest.mark.parametrize(
@@ -122,17 +122,17 @@ def test_strict_takes_a_table_of_one_row_alone(tmp_path: Path) -> None:
     data = load(parse(config(table(tmp_path / "x.tsv"))))
     raw = RawSpec(**spec_for(data, "edgekit.models.mlp:mlp", {}, []).raw)
     with pytest.raises(InputError, match="90 rows, the bundle takes 1; give it as many, or leave --strict out"):
-        inputs.read(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
+        inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
     (tmp_path / "x.tsv").write_text("text\nsee you\n")
-    inputs.read(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
+    inputs.read_first_sample(str(tmp_path / "x.tsv"), raw, strict=True, members=data.members)
 
 
 def test_texts_in_files_of_their_own_make_no_bundle_that_takes_tables(tmp_path: Path) -> None:
-    steps = input_path.texts("tokenizer.json", 16, 0)
+    steps = input_path.text_steps("tokenizer.json", 16, 0)
     raw = RawSpec("text", (16,), "int32", input_path=tuple(steps))
     (tmp_path / "x.tsv").write_text("text\nsee you\n")
     with pytest.raises(InputError, match="cannot read .tsv; this bundle takes .npy, .txt"):
-        inputs.read(str(tmp_path / "x.tsv"), raw)
+        inputs.read_first_sample(str(tmp_path / "x.tsv"), raw)
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ def blob(bundles: dict[str, Path], cache: Path) -> Path:
     load(bundles["openvino"], threads=1)
     (record,) = cache.glob("*.json")
     found = bundle.read(bundles["openvino"])
-    data = openvino.compiled(found.model_files(), found.manifest.inputs, 1)
+    data = openvino.export_compiled(found.model_files(), found.manifest.inputs, 1)
     choice = json.loads(record.read_text())
     choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     return record.with_suffix(".blob")
@@ -277,7 +277,7 @@ def test_a_compiled_model_that_is_not_right_is_purged(
         model = ov.Core().read_model(onnx_model(bias=np.array([9.0, 0.0, 0.0], np.float32)), b"")
         ov.save_model(model, tmp_path / "model.xml", compress_to_fp16=False)
         files = {name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")}
-        data = openvino.compiled(files, bundle.read(bundles["openvino"]).manifest.inputs, 1)
+        data = openvino.export_compiled(files, bundle.read(bundles["openvino"]).manifest.inputs, 1)
         choice = json.loads(record.read_text())
         choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
     elif how == "another digest":

@@ -23,7 +23,7 @@ from edgekit.runner.errors import InputError, ResourceError
 from edgekit.runner.model import Model
 from edgekit.runner.postprocess.anomaly import Anomaly
 from edgekit.runner.postprocess.classification import Classification
-from edgekit.runner.postprocess.detection import Detection, Found
+from edgekit.runner.postprocess.detection import DetectedBox, Detection
 from tests import requirements
 from tests.runner.conftest import samples
 
@@ -262,7 +262,9 @@ def test_an_anomaly_s_doubt_is_how_near_the_threshold_it_lies(model: Model, tmp_
 
 
 def test_a_detection_s_doubt_is_its_weakest_box_s(model: Model, tmp_path: Path) -> None:
-    boxes = [[Found("cat", share, (0, 0, 1, 1)) for share in shares] for shares in ((0.9, 0.4), (0.99,), (0.8, 0.6))]
+    boxes = [
+        [DetectedBox("cat", share, (0, 0, 1, 1)) for share in shares] for shares in ((0.9, 0.4), (0.99,), (0.8, 0.6))
+    ]
     answers = [Detection(found, {}) for found in boxes]
     assert kept_by_task(model, tmp_path, "detection", answers) == pytest.approx([0.4, 0.6])
 

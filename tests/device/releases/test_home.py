@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.device.releases import current
 from edgekit.device.releases.home import Home, locate
-from edgekit.runner import place
+from edgekit.runner import device_home
 from edgekit.runner.errors import TrustError
 from tests.device.releases.device import Device
 
@@ -20,7 +20,7 @@ def test_the_option_counts_before_the_variable_and_that_before_the_usual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(place, "SYSTEM", str(tmp_path / "system"))
+    monkeypatch.setattr(device_home, "SYSTEM_HOME", str(tmp_path / "system"))
     monkeypatch.delenv("EDGERUN_HOME", raising=False)
     assert locate().root == tmp_path / "user" / ".edge"
     (tmp_path / "system").mkdir()

@@ -79,7 +79,7 @@ DEVICE = (
     ),
     Seed(
         "every-channel-looked-up-in-the-first",
-        "runner/encode.py",
+        "runner/input_encoding.py",
         "column.take(raw[..., channel])",
         "column.take(raw[..., 0])",
         "colours are lost on the device and not in training",

@@ -67,7 +67,7 @@ DATA = (
     ),
     Seed(
         "resampled-without-its-filter",
-        "runner/inputs/resample.py",
+        "runner/inputs/resampling.py",
         "scale = reach(up, down), min(1.0, up / down)",
         "scale = reach(up, down), 1.0",
         "a sound of a higher rate folds its treble into what the network hears",

@@ -213,7 +213,7 @@ def test_archives_are_byte_by_byte_those_of_zipfile() -> None:
     generator = random.Random(6)
     for _ in range(400):
         members = some_members(generator)
-        data = b"".join(archive.parts(members))
+        data = b"".join(archive.archive_parts(members))
         assert data == zipped(members) == pack([Entry(name.encode(), each) for name, each in members.items()])
         assert list(archive.read(io.BytesIO(data)).items()) == list(members.items())
 
@@ -223,14 +223,14 @@ def test_whatever_the_archive_reader_takes_is_spelled_as_it_would_write_it() -> 
     generator, taken = random.Random(7), 0
     for _ in range(60):
         members = {"first": b"1", **some_members(generator)}
-        data = b"".join(archive.parts(members))
+        data = b"".join(archive.archive_parts(members))
         for _ in range(100):
             mutant = generator.choice(list(MUTATIONS.values()))(generator, data)
             try:
                 found = archive.read(io.BytesIO(mutant))
             except archive.BadArchive:
                 continue
-            assert b"".join(archive.parts(found)) == mutant
+            assert b"".join(archive.archive_parts(found)) == mutant
             taken += 1
     assert taken > 100
 

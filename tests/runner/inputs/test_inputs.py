@@ -40,7 +40,7 @@ def picture(width: int, height: int) -> Image.Image:
 @pytest.mark.parametrize("size", [(10, 6), (50, 30), (30, 50)])
 def test_a_picture_of_any_size_keeps_its_sides_and_colours(size: tuple[int, int], tmp_path: Path) -> None:
     picture(*size).save(tmp_path / "one.png")
-    sample = inputs.read(str(tmp_path / "one.png"), PICTURE)
+    sample = inputs.read_first_sample(str(tmp_path / "one.png"), PICTURE)
     assert (sample.shape, sample.dtype) == ((6, 10, 3), np.uint8)
     red, green, blue = (sample[..., channel].astype(int) for channel in range(3))
     assert (np.diff(red, axis=1) > 0).all() and np.ptp(red, axis=0).max() <= 1
@@ -70,9 +70,9 @@ def test_a_picture_becomes_what_it_was_in_training_to_the_bit(channels: int, tmp
         x.tobytes() for split in (data.train, data.calibration, data.validation, data.test) for x in split.x
     )
     raw = RawSpec("image", (12, 12, channels), "uint8")
-    paths = [path for split in ("train", "test") for path in inputs.files(str(tmp_path / split), raw)]
+    paths = [path for split in ("train", "test") for path in inputs.input_files(str(tmp_path / split), raw)]
     assert len(paths) == 72
-    assert sorted(inputs.read(path, raw).tobytes() for path in paths) == trained
+    assert sorted(inputs.read_first_sample(path, raw).tobytes() for path in paths) == trained
 
 
 def test_a_mangled_picture_is_an_input_error_or_a_picture(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_mangled_picture_is_an_input_error_or_a_picture(tmp_path: Path) -> Non
                 bytes(data[: generator.integers(1, len(data))]) if generator.random() < 0.3 else bytes(data)
             )
             try:
-                assert inputs.read(str(path), PICTURE).shape == PICTURE.shape
+                assert inputs.read_first_sample(str(path), PICTURE).shape == PICTURE.shape
             except InputError:
                 refused += 1
     assert refused > 200
@@ -126,7 +126,7 @@ def test_a_mangled_array_is_an_input_error_or_an_array(tmp_path: Path) -> None:
             data[place] = value
             path.write_bytes(data)
             try:
-                assert isinstance(inputs.read(str(path), VECTOR), np.ndarray)
+                assert isinstance(inputs.read_first_sample(str(path), VECTOR), np.ndarray)
             except InputError as error:
                 assert "plain .npy array" in str(error)
     for length in range(len(buffer.getvalue())):
@@ -159,11 +159,11 @@ def test_a_folder_is_every_file_that_can_be_a_sample_in_order(tmp_path: Path) ->
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    found = [os.path.relpath(path, tmp_path) for path in inputs.files(str(tmp_path), PICTURE)]
+    found = [os.path.relpath(path, tmp_path) for path in inputs.input_files(str(tmp_path), PICTURE)]
     assert found == ["a/10.PNG", "a/9.jpg", "b.png", "c.npy"]
-    sounds = inputs.files(str(tmp_path), SOUND)
+    sounds = inputs.input_files(str(tmp_path), SOUND)
     assert [os.path.relpath(path, tmp_path) for path in sounds] == ["a/x.wav", "c.npy"]
-    assert inputs.files(str(tmp_path / "b.png"), SOUND) == [str(tmp_path / "b.png")]
+    assert inputs.input_files(str(tmp_path / "b.png"), SOUND) == [str(tmp_path / "b.png")]
 
 
 def test_a_folder_without_samples_is_an_error(
@@ -218,4 +218,4 @@ def test_an_array_needs_no_pillow_and_a_picture_no_wav(kinds: dict[str, Path], t
 
 
 def test_the_conversion_names_a_new_file(tmp_path: Path) -> None:
-    assert wav.conversion("a b.wav", 400, 8000).endswith("'a b-8000hz.wav'")
+    assert wav.conversion_command("a b.wav", 400, 8000).endswith("'a b-8000hz.wav'")

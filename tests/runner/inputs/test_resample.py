@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.runner.inputs.resample import length, resample
+from edgekit.runner.inputs.resampling import resample, resampled_length
 from tests import requirements
 
 PAIRS = [(44_100, 16_000), (48_000, 16_000), (8000, 16_000), (16_000, 8000), (22_050, 16_000), (11_025, 8000)]
@@ -43,7 +43,7 @@ def snr_db(found: np.ndarray, wanted: np.ndarray) -> float:
 def test_tones_stay_what_they_were(from_hz: int, to_hz: int) -> None:
     below_hz = min(from_hz, to_hz) / 2
     made = resample(tones(from_hz, below_hz), from_hz, to_hz)
-    assert (len(made), made.dtype) == (length(from_hz // 2, from_hz, to_hz), np.float32)
+    assert (len(made), made.dtype) == (resampled_length(from_hz // 2, from_hz, to_hz), np.float32)
     assert snr_db(made, tones(to_hz, below_hz)[: len(made)]) > 100
 
 
@@ -97,7 +97,7 @@ def test_any_rates_give_a_sound_of_the_length_and_within_its_range(
     x = np.full(samples, np.float32(level))
     x[::2] *= -1
     made = resample(x, from_hz, to_hz)
-    assert len(made) == length(samples, from_hz, to_hz) == -(-samples * to_hz // from_hz)
+    assert len(made) == resampled_length(samples, from_hz, to_hz) == -(-samples * to_hz // from_hz)
     assert np.isfinite(made).all() and np.abs(made).max(initial=0) <= 1
 
 

@@ -36,7 +36,7 @@ def test_whole_numbers_become_floats_by_the_convention(bits: int, extensible: bo
     most = 2 ** (bits - 1)
     values = [-most, -most // 2, -1, 0, 1, most // 4, most - 1]
     (tmp_path / "a.wav").write_bytes(riff(form(1, bits, extensible=extensible), coded(values, bits)))
-    sample = inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (7,), "float32", sample_rate_hz=8000))
+    sample = inputs.read_first_sample(str(tmp_path / "a.wav"), RawSpec("audio", (7,), "float32", sample_rate_hz=8000))
     assert sample.dtype == np.float32
     assert sample.tolist() == [float(np.float32(value / most)) for value in values]
 
@@ -45,7 +45,7 @@ def test_whole_numbers_become_floats_by_the_convention(bits: int, extensible: bo
 def test_floats_are_taken_as_they_are(bits: int, dtype: str, tmp_path: Path) -> None:
     values = np.array([-1.0, -0.3, 0.0, 1e-9, 0.999], dtype)
     (tmp_path / "a.wav").write_bytes(riff(form(3, bits), values.tobytes()))
-    sample = inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (5,), "float32", sample_rate_hz=8000))
+    sample = inputs.read_first_sample(str(tmp_path / "a.wav"), RawSpec("audio", (5,), "float32", sample_rate_hz=8000))
     assert sample.tolist() == values.astype(np.float32).tolist()
 
 
@@ -54,7 +54,7 @@ def test_the_standard_librarys_own_files_are_read(width: int, tmp_path: Path) ->
     with wave.open(str(tmp_path / "a.wav"), "wb") as stream:
         stream.setparams((1, width, 8000, 0, "NONE", "NONE"))
         stream.writeframes(coded([-100, 0, 100], 8 * width))
-    sample = inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (3,), "float32", sample_rate_hz=8000))
+    sample = inputs.read_first_sample(str(tmp_path / "a.wav"), RawSpec("audio", (3,), "float32", sample_rate_hz=8000))
     assert sample.tolist() == [float(np.float32(value / 2 ** (8 * width - 1))) for value in (-100, 0, 100)]
 
 
@@ -84,7 +84,7 @@ def test_odd_files_are_read_as_libsndfile_reads_them() -> None:
     for _ in range(400):
         content = odd_file(random)
         expected, rate_hz = soundfile.read(io.BytesIO(content), dtype="float64", always_2d=True)
-        sound = wav.headers("odd.wav", io.BytesIO(content), len(content))
+        sound = wav.read_header("odd.wav", io.BytesIO(content), len(content))
         read = wav.floats(content[sound.start : sound.start + sound.data_bytes], sound.code, sound.bits)
         assert sound.rate_hz == rate_hz
         np.testing.assert_array_equal(read.reshape(-1, sound.channels), expected.astype(np.float32))
@@ -96,7 +96,7 @@ def test_samples_that_are_padded_are_refused(bits: int, frame_bytes: int, tmp_pa
     header = struct.pack("<HHIIHH", 1, 1, 8000, 8000 * frame_bytes, frame_bytes, bits)
     (tmp_path / "a.wav").write_bytes(riff(header, bytes(12 * frame_bytes)))
     with pytest.raises(InputError, match=rf"1 channels of {bits} bits in {frame_bytes} bytes.*; convert it: ffmpeg -i"):
-        inputs.read(str(tmp_path / "a.wav"), RawSpec("audio", (12,), "float32", sample_rate_hz=8000))
+        inputs.read_first_sample(str(tmp_path / "a.wav"), RawSpec("audio", (12,), "float32", sample_rate_hz=8000))
 
 
 @pytest.mark.parametrize("codec", ["pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le"])
@@ -106,11 +106,11 @@ def test_a_sine_of_ffmpeg_is_that_sine(codec: str, tmp_path: Path, kinds: dict[s
     subprocess.run([*command, str(tmp_path / "a.wav")], check=True)
     piped = subprocess.run([*command, "-f", "wav", "-"], check=True, capture_output=True).stdout
     (tmp_path / "piped.wav").write_bytes(piped)
-    sample = inputs.read(str(tmp_path / "a.wav"), SOUND)
+    sample = inputs.read_first_sample(str(tmp_path / "a.wav"), SOUND)
     wanted = 0.5 * np.sin(2 * np.pi * 440 * np.arange(400) / 8000)
     assert np.abs(sample - wanted).max() <= (1.01 / 128 if codec == "pcm_u8" else 1.01 / 32768)
     assert b"\xff\xff\xff\xff" in piped[:200]  # ffmpeg could not go back to write the size in
-    assert inputs.read(str(tmp_path / "piped.wav"), SOUND).tobytes() == sample.tobytes()
+    assert inputs.read_first_sample(str(tmp_path / "piped.wav"), SOUND).tobytes() == sample.tobytes()
     predict(kinds["audio"], tmp_path / "a.wav")
 
 
@@ -150,7 +150,7 @@ def test_the_fix_that_is_printed_works(rate_hz: int, seconds: float, channels: i
     subprocess.run(command, check=True)
     line = refusal(folder / "a b.wav", SOUND).split("run: ")[1]
     subprocess.run(line, shell=True, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-    sample = inputs.read(shlex.split(line)[-1], SOUND)
+    sample = inputs.read_first_sample(shlex.split(line)[-1], SOUND)
     assert sample.shape == (400,) and np.abs(sample).max() > 0.05
 
 
@@ -165,4 +165,4 @@ def test_a_mangled_sound_is_an_input_error_or_a_sound(
     path = tmp_path_factory.mktemp("mangled") / "a.wav"
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        assert inputs.read(str(path), SOUND).shape == (400,)
+        assert inputs.read_first_sample(str(path), SOUND).shape == (400,)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.errors import InputError
-from edgekit.runner.inputs import stream
+from edgekit.runner.inputs import raw_frames
 from tests import requirements
 from tests.runner import flat
 from tests.runner.flat import PICTURE
@@ -60,7 +60,7 @@ def predict(bundle: Path, *names: object, stdin: bytes = b"", code: int = 0) -> 
 
 
 def sampled(data: bytes, pixels: str, size: tuple[int, int], raw: RawSpec) -> list[np.ndarray]:
-    return [sample.copy() for sample, _ in stream.frames(io.BytesIO(data), pixels, *size, raw)]
+    return [sample.copy() for sample, _ in raw_frames.frames(io.BytesIO(data), pixels, *size, raw)]
 
 
 @pytest.mark.parametrize("bundle", ["image", "exact", "grey"])
@@ -143,7 +143,7 @@ def test_yuv420p_of_known_colours() -> None:
     [("rgb24", (640, 480), 921600), ("gray", (3, 5), 15), ("yuv420p", (640, 480), 460800), ("yuv420p", (5, 3), 27)],
 )
 def test_a_frame_has_so_many_bytes(pixels: str, size: tuple[int, int], wanted: int) -> None:
-    assert stream.size_bytes(pixels, *size) == wanted
+    assert raw_frames.frame_size_bytes(pixels, *size) == wanted
     raw = RawSpec("image", (size[1], size[0], 3), "uint8")
     assert len(sampled(bytes(2 * wanted), pixels, size, raw)) == 2
 
@@ -185,7 +185,7 @@ def test_without_pillow_frames_of_the_right_size_are_read_and_others_get_the_fix
 
 
 def test_one_buffer_serves_every_frame() -> None:
-    frames = stream.frames(io.BytesIO(bytes(3 * 9216)), "rgb24", 64, 48, EXACT)
+    frames = raw_frames.frames(io.BytesIO(bytes(3 * 9216)), "rgb24", 64, 48, EXACT)
     first = next(frames)[0]
     assert all(np.shares_memory(first, sample) for sample, _ in frames)
 
@@ -250,8 +250,8 @@ def test_the_wait_for_a_frame_is_not_counted_as_reading(monkeypatch: pytest.Monk
             now_ms += 1000 if self.tell() % 9216 == 0 else 1
             return super().readinto(view[:4000])
 
-    monkeypatch.setattr(stream, "perf_counter_ns", lambda: now_ms * 1_000_000)
-    frames = stream.frames(Camera(bytes(2 * 9216)), "rgb24", 64, 48, EXACT)
+    monkeypatch.setattr(raw_frames, "perf_counter_ns", lambda: now_ms * 1_000_000)
+    frames = raw_frames.frames(Camera(bytes(2 * 9216)), "rgb24", 64, 48, EXACT)
     assert [read_ms for _, read_ms in frames] == [2.0, 2.0]
 
 

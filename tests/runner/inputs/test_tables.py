@@ -40,7 +40,7 @@ WANTED = np.array([[-row - 0.5 if row else -0.5, row / 100, row + 0.25] for row 
 
 def sample(content: bytes, folder: Path, raw: RawSpec = WINDOW) -> np.ndarray:
     (folder / "a.csv").write_bytes(content)
-    return inputs.read(str(folder / "a.csv"), raw)
+    return inputs.read_first_sample(str(folder / "a.csv"), raw)
 
 
 @pytest.mark.parametrize("between", [",", ";", "\t"])
@@ -126,7 +126,7 @@ def test_the_fix_that_is_printed_works(tmp_path: Path) -> None:
     (tmp_path / "it's long.csv").write_bytes(rows(9))
     line = refusal(tmp_path / "it's long.csv", WINDOW).split("as many: ")[1]
     subprocess.run(line, shell=True, check=True, cwd=tmp_path)
-    assert inputs.read(str(tmp_path / shlex.split(line)[-1]), WINDOW).tobytes() == WANTED.tobytes()
+    assert inputs.read_first_sample(str(tmp_path / shlex.split(line)[-1]), WINDOW).tobytes() == WANTED.tobytes()
 
 
 def test_a_bundle_that_names_no_columns_takes_no_table(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_bundle_that_names_no_columns_takes_no_table(tmp_path: Path) -> None:
     assert "names no columns; give it a .npy file" in refusal(tmp_path / "a.csv", NAMELESS)
     assert "names no columns; give it a .npy file" in refusal(tmp_path / "a.csv", flat.VECTOR)
     assert "not a table; give it a .npy file" in refusal(tmp_path / "a.csv", flat.PIXELS)
-    assert inputs.files(str(tmp_path), NAMELESS) == [str(tmp_path)]
-    assert inputs.files(str(tmp_path), WINDOW) == [str(tmp_path / "a.csv")]
+    assert inputs.input_files(str(tmp_path), NAMELESS) == [str(tmp_path)]
+    assert inputs.input_files(str(tmp_path), WINDOW) == [str(tmp_path / "a.csv")]
 
 
 def test_a_window_on_the_device_is_the_notebooks_to_the_bit(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_window_on_the_device_is_the_notebooks_to_the_bit(tmp_path: Path) -> N
             lines = [",".join(WINDOW.columns or ()), *(",".join(map(repr, moment.tolist())) for moment in window)]
             (tmp_path / "x.csv").write_text("\n".join(lines))
             for path in (tmp_path / "x.npy", tmp_path / "x.csv"):
-                x = model.prepare(inputs.read(str(path), WINDOW))
+                x = model.prepare(inputs.read_first_sample(str(path), WINDOW))
                 assert x.dtype == np.float32 and x.shape == (1, 4, 3)
                 assert x.tobytes() == row.tobytes()
     by_hand = (batch * np.float32(0.1020408) - np.float32([0.1, -0.2, 0.97])) / np.float32([0.3, 0.41, 1.7])
@@ -179,4 +179,4 @@ def test_a_mangled_table_is_an_input_error_or_a_window(
     path = tmp_path_factory.mktemp("mangled") / "a.csv"
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        assert inputs.read(str(path), WINDOW).shape == (4, 3)
+        assert inputs.read_first_sample(str(path), WINDOW).shape == (4, 3)

@@ -30,7 +30,7 @@ VECTOR = several.joined(THREE, SAMPLE)
 def read(content: bytes, folder: Path, raw: RawSpec = RAW) -> np.ndarray:
     path = folder / "a.npz"
     path.write_bytes(content)
-    return inputs.read(str(path), raw)
+    return inputs.read_first_sample(str(path), raw)
 
 
 def refused(content: bytes, folder: Path) -> str:
@@ -318,21 +318,21 @@ def test_a_bundle_of_one_input_takes_no_archive(raw: RawSpec, tmp_path: Path) ->
 def test_other_files_are_no_samples_of_several_tensors(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(several.npz(SAMPLE))
     with pytest.raises(InputError, match=r"cannot read .*; this bundle takes \.npy, \.npz$"):
-        inputs.read(str(tmp_path / name), RAW)
+        inputs.read_first_sample(str(tmp_path / name), RAW)
 
 
 def test_the_joined_vector_comes_in_an_npy_file(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", VECTOR)
-    assert inputs.read(str(tmp_path / "a.npy"), RAW).tobytes() == VECTOR.tobytes()
+    assert inputs.read_first_sample(str(tmp_path / "a.npy"), RAW).tobytes() == VECTOR.tobytes()
 
 
 def test_a_folder_stands_for_its_archives(tmp_path: Path) -> None:
     for name in ("b.npz", "a.NPZ", "c.txt", ".hidden.npz"):
         (tmp_path / name).write_bytes(several.npz(SAMPLE))
-    assert [Path(each).name for each in inputs.files(str(tmp_path), RAW)] == ["a.NPZ", "b.npz"]
+    assert [Path(each).name for each in inputs.input_files(str(tmp_path), RAW)] == ["a.NPZ", "b.npz"]
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match=r"a folder that holds no \.npy or \.npz file"):
-        inputs.read(str(tmp_path / "none"), RAW)
+        inputs.read_first_sample(str(tmp_path / "none"), RAW)
 
 
 def damaged(sound: bytes, random: np.random.Generator) -> bytes:

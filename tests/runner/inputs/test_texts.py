@@ -19,20 +19,20 @@ from edgekit.runner.errors import BundleError, InputError, TrustError
 from ..conftest import npy
 
 TOKENIZER = vocabulary.train(["win a free prize, call now", "see you at home for dinner"] * 3, 90)
-SIZE = tokenization.read(TOKENIZER).size
+SIZE = tokenization.read_tokenizer(TOKENIZER).size
 MEMBERS = {"tokenizer.json": TOKENIZER}
 TOKENS = 12
 
 
 def raw(too_long: str = "cut", table: input_path.Step | None = None) -> RawSpec:
-    steps = tuple(input_path.texts("tokenizer.json", TOKENS, 0, too_long, table))
+    steps = tuple(input_path.text_steps("tokenizer.json", TOKENS, 0, too_long, table))
     return RawSpec("text", (TOKENS,), "int32", (0, SIZE - 1), input_path=steps)
 
 
 def rows(**changes: object) -> tuple[input_path.Step, ...]:
     """The steps of a table of texts, of which some options are others."""
-    table = {**input_path.text_table("comma", True, "said"), **changes}
-    return tuple(input_path.texts("tokenizer.json", TOKENS, 0, table=table))
+    table = {**input_path.text_table_step("comma", True, "said"), **changes}
+    return tuple(input_path.text_steps("tokenizer.json", TOKENS, 0, table=table))
 
 
 def model() -> bytes:
@@ -79,22 +79,22 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_text_is_its_ids_filled_up_to_the_length(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("Win a FREE prize!", encoding="utf-8")
-    found = inputs.read(str(tmp_path / "x.txt"), raw(), members=MEMBERS)
-    ids = tokenization.read(TOKENIZER).encode("win a free prize!")
+    found = inputs.read_first_sample(str(tmp_path / "x.txt"), raw(), members=MEMBERS)
+    ids = tokenization.read_tokenizer(TOKENIZER).encode("win a free prize!")
     assert found.dtype == np.int32 and found.tolist() == ids + [0] * (TOKENS - len(ids))
 
 
 def test_what_is_too_long_is_cut_before_the_last_token_or_refused(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("win a free prize " * 9, encoding="utf-8")
-    name, tokenizer = str(tmp_path / "x.txt"), tokenization.read(TOKENIZER)
-    found = inputs.read(name, raw(), members=MEMBERS)
+    name, tokenizer = str(tmp_path / "x.txt"), tokenization.read_tokenizer(TOKENIZER)
+    found = inputs.read_first_sample(name, raw(), members=MEMBERS)
     assert (
         found[-1] == tokenizer.encode("")[-1] and found[:-1].tolist() == tokenizer.encode("win a free prize " * 9)[:11]
     )
     with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text, or leave --strict"):
-        inputs.read(name, raw(), strict=True, members=MEMBERS)
+        inputs.read_first_sample(name, raw(), strict=True, members=MEMBERS)
     with pytest.raises(InputError, match=r"x.txt: 38 tokens, the bundle takes 12; shorten the text$"):
-        inputs.read(name, raw("refuse"), members=MEMBERS)
+        inputs.read_first_sample(name, raw("refuse"), members=MEMBERS)
 
 
 @pytest.mark.parametrize("more", [(), ("--batch", "2")])
@@ -122,7 +122,7 @@ def test_a_text_that_is_cut_is_told_on_both_streams(
 def test_every_row_of_a_table_is_answered_as_a_file_of_its_text(
     more: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = packed(tmp_path / "rows.edge.zip", raw(table=input_path.text_table("comma", True, "said")), MEMBERS)
+    path = packed(tmp_path / "rows.edge.zip", raw(table=input_path.text_table_step("comma", True, "said")), MEMBERS)
     texts = ["free", "win a free prize " * 9, 'see "you"\nat home']
     cells = [text.replace('"', '""') for text in texts]
     (tmp_path / "x.csv").write_text("label,said\n" + "".join(f'ham,"{cell}"\n' for cell in cells), encoding="utf-8")
@@ -141,7 +141,7 @@ def test_a_bundle_of_texts_proves_itself_and_answers_files_and_arrays_alike(path
     model = load(path, trial=False)
     assert model.selftest().ok
     (tmp_path / "x.txt").write_text("call now for dinner", encoding="utf-8")
-    np.save(tmp_path / "x.npy", inputs.read(str(tmp_path / "x.txt"), raw(), members=MEMBERS))
+    np.save(tmp_path / "x.npy", inputs.read_first_sample(str(tmp_path / "x.txt"), raw(), members=MEMBERS))
     answers = [next(model.predict_file(tmp_path / name)).prediction.scores.tolist() for name in ("x.txt", "x.npy")]
     assert answers[0] == answers[1]
 
@@ -227,8 +227,8 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
         ({"range": None}, r"must be \[0, the highest token id\]"),
         ({"range": (0.5, 9.0)}, r"must be \[0, the highest token id\]"),
         ({"input_path": ({"step": "decode_text"},)}, "decode_text and tokenize go together"),
-        ({"input_path": tuple(input_path.texts("tokenizer.json", 13, 0))}, "got length 13; the sample has 12"),
-        ({"input_path": tuple(input_path.texts("tokenizer.json", 12, 10**6))}, "got pad_id 1000000"),
+        ({"input_path": tuple(input_path.text_steps("tokenizer.json", 13, 0))}, "got length 13; the sample has 12"),
+        ({"input_path": tuple(input_path.text_steps("tokenizer.json", 12, 10**6))}, "got pad_id 1000000"),
         ({"input_path": rows(column="")}, r"input_path\[1\].column: got ''; use a column's name, or its number"),
         ({"input_path": rows(column=0)}, r"input_path\[1\].column: got '0'"),
         ({"input_path": rows(column=True)}, r"input_path\[1\].column: got 'True'"),
@@ -236,7 +236,7 @@ def test_the_vocabulary_is_a_member_that_is_listed_and_checked(path: Path, tmp_p
         ({"input_path": rows(header=False)}, "got column 'said'; without a header give its number"),
         ({"input_path": rows(delimiter="|")}, r"input_path\[1\].delimiter: got '\|'"),
         ({"input_path": rows()[1:]}, "decode_text and tokenize go together"),
-        ({"input_path": tuple(input_path.texts("../x", 12, 0))}, "must be a plain relative name"),
+        ({"input_path": tuple(input_path.text_steps("../x", 12, 0))}, "must be a plain relative name"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(changes: dict[str, object], said: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.runner.preprocess import sliding, transform
+from edgekit.runner.preprocess import sliding_windows, transform
 from edgekit.runner.preprocess.log_mel import LogMel
 
 MEL = {
@@ -26,7 +26,7 @@ SOUND = np.random.default_rng(1).uniform(-1, 1, 6000).astype(np.float32)
 @given(moves=st.lists(st.sampled_from([20, 40, 60, 200, 380, 400, 500, 7, 30, 0]), min_size=1, max_size=8))
 def test_any_moves_give_the_bits_of_a_window_alone(steps: list[dict[str, Any]], moves: list[int]) -> None:
     """Also where windows between were dropped, or a hop fits no frame."""
-    windows, alone = sliding.Sliding(steps, 400), transform.pipeline(steps)
+    windows, alone = sliding_windows.SlidingPreprocess(steps, 400), transform.pipeline(steps)
     for start in np.cumsum([0, *moves]).tolist():
         window = SOUND[start : start + 400]
         assert windows(window, start).tobytes() == alone(window).tobytes()
@@ -42,7 +42,7 @@ def test_only_new_frames_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(LogMel, "__call__", counted)
-    windows = sliding.Sliding(CHAIN, 400)
+    windows = sliding_windows.SlidingPreprocess(CHAIN, 400)
     for start in (0, 20, 60, 70, 110, 400, 900):
         windows(SOUND[start : start + 400], start)
     assert windows.frames == 18
@@ -62,4 +62,4 @@ def test_only_new_frames_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_steps_in_front_must_treat_each_sample_alike(steps: list[dict[str, Any]], place: int | None) -> None:
-    assert sliding.find(steps) == place
+    assert sliding_windows.find_shareable_log_mel(steps) == place

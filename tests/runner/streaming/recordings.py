@@ -33,7 +33,7 @@ def sound_bundle(
         {"step": "decode_wav"},
         {"step": "mix_channels"},
         {"step": "resample", "rate_hz": RATE_HZ},
-        input_path.windows(LENGTH, hop, fill),
+        input_path.windows_step(LENGTH, hop, fill),
     ]
     steps_of_files = changes.pop("input_path", tuple(declared))
     raw = RawSpec("audio", (LENGTH,), "float32", (-1.0, 1.0), RATE_HZ, input_path=steps_of_files)
@@ -42,7 +42,7 @@ def sound_bundle(
 
 def sensor_bundle(path: Path, hop: int, rows: int = 16) -> Path:
     """Windows of `rows` rows of three columns, one every `hop`."""
-    declared = ({"step": "decode_csv"}, input_path.windows(rows, hop))
+    declared = ({"step": "decode_csv"}, input_path.windows_step(rows, hop))
     return flat.write(path, RawSpec("window", (rows, 3), "float32", columns=COLUMNS, input_path=declared))
 
 

@@ -16,7 +16,7 @@ from edgekit.runner.inputs.windows import Span
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
 from edgekit.runner.streaming.back_pressure import DropOldest
-from edgekit.runner.streaming.cutter import Window
+from edgekit.runner.streaming.window_cutter import Window
 from tests.runner.streaming import recordings
 from tests.runner.streaming.recordings import MEL, coded, of_stream, sound
 

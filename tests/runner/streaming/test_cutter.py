@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgekit.runner.inputs import windows
-from edgekit.runner.streaming.cutter import Cutter
+from edgekit.runner.streaming.window_cutter import WindowCutter
 
 
 @settings(max_examples=300, deadline=None)
@@ -22,8 +22,8 @@ def test_any_parts_are_cut_as_the_whole(
     parts: list[int], length: int, hop: int, fill: str, channels: tuple[int, ...]
 ) -> None:
     whole = np.arange(1, 1 + sum(parts) * int(np.prod(channels)), dtype=np.float32).reshape(-1, *channels)
-    expected = list(windows.samples(whole, {"length": length, "stride": hop, "fill": fill}, 50))
-    cutter, place, found = Cutter((length, *channels), hop, fill, 50), 0, []
+    expected = list(windows.window_samples(whole, {"length": length, "stride": hop, "fill": fill}, 50))
+    cutter, place, found = WindowCutter((length, *channels), hop, fill, 50), 0, []
     for number, size in enumerate(parts):
         found += list(cutter.push(whole[place : place + size], number))
         place += size

@@ -250,7 +250,7 @@ def test_a_terminal_is_no_pipe(kinds: dict[str, Path]) -> None:
 def test_the_formats_of_the_command_are_those_of_the_streams() -> None:
     """Written down twice, for the command's help must not import numpy."""
     from edgekit.runner.commands import _stream
+    from edgekit.runner.streaming import audio as sounds
     from edgekit.runner.streaming import rows
-    from edgekit.runner.streaming import sound as sounds
 
     assert set(_stream.SOUND) == set(sounds.FORMATS) and set(_stream.ROWS) == set(rows.FORMATS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgekit.runner.inputs.resample import Resampler, resample
+from edgekit.runner.inputs.resampling import Resampler, resample
 
 RATES = [(44100, 16000), (16000, 44100), (48000, 16000), (8000, 16000), (11025, 8000), (10, 640)]
 ODD = [(44099, 16000), (640, 10)]

@@ -11,7 +11,7 @@ import pytest
 from edgekit.runner.errors import InputError
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
-from edgekit.runner.streaming.sound import Header, Headers
+from edgekit.runner.streaming.audio import StreamHeader, WavHeaderParser
 from tests import requirements
 from tests.runner import flat
 from tests.runner.streaming import recordings
@@ -28,13 +28,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return load(recordings.sound_bundle(folder / "a.edge.zip", 400), trial=False)
 
 
-def parted(data: bytes, size: int) -> tuple[bytes, list[Header]]:
+def parted(data: bytes, size: int) -> tuple[bytes, list[StreamHeader]]:
     """The sound and the headers of a stream."""
-    headers = Headers()
+    headers = WavHeaderParser()
     found = [part for each in chunks(data, size) for part in headers.push(each)]
     found += headers.finish()
     sounds = b"".join(part for part in found if isinstance(part, bytes))
-    return sounds, [part for part in found if isinstance(part, Header)]
+    return sounds, [part for part in found if isinstance(part, StreamHeader)]
 
 
 def ended(model: Model, source: Any, format: str, **options: Any) -> tuple[Answers, str]:
@@ -54,7 +54,7 @@ def test_a_header_is_no_sound_wherever_it_is_cut(size: int, length: int | None) 
     known = len(DATA) if length is None else length
     sounds, headers = parted(header("s16le", 8000, 1, known) + DATA, size)
     assert sounds == DATA
-    assert headers == [Header(1, 1, 8000, 16, len(DATA) if length is None else None)]
+    assert headers == [StreamHeader(1, 1, 8000, 16, len(DATA) if length is None else None)]
 
 
 @pytest.mark.parametrize("size", SIZES)

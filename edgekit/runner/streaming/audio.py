@@ -20,15 +20,15 @@ from edgekit.runner.inputs.wav import FLOAT, PCM
 
 if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import RawSpec
-    from edgekit.runner.inputs.resample import Resampler
+    from edgekit.runner.inputs.resampling import Resampler
     from edgekit.runner.streaming.source import Source
 
-CODINGS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le": (PCM, 32), "f32le": (FLOAT, 32)}
-ARECORD = {"U8": "u8", "S16_LE": "s16le", "S24_3LE": "s24le", "S32_LE": "s32le", "FLOAT_LE": "f32le"}
+SAMPLE_FORMATS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le": (PCM, 32), "f32le": (FLOAT, 32)}
+ARECORD_NAMES = {"U8": "u8", "S16_LE": "s16le", "S24_3LE": "s24le", "S32_LE": "s32le", "FLOAT_LE": "f32le"}
 WAV = "wav"
-FORMATS = (*CODINGS, *ARECORD, WAV)
+FORMATS = (*SAMPLE_FORMATS, *ARECORD_NAMES, WAV)
 """By ffmpeg's and by arecord's names; `wav` has a header that says it."""
-ARRAYS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": (FLOAT, 32)}
+ARRAY_FORMATS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": (FLOAT, 32)}
 """Arrays of samples, coded as the same bytes would be."""
 RIFF, WAVE = b"RIFF", b"WAVE"
 HEAD_BYTES = 12
@@ -45,25 +45,25 @@ class StreamFormat:
     channels: int | None
 
 
-def stream_format(format: str | None, rate_hz: int | None, channels: int | None) -> StreamFormat:
+def parse_stream_format(format: str | None, rate_hz: int | None, channels: int | None) -> StreamFormat:
     """The same, checked; InputError for a format that is none."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format: got {str(format)[:40]!r}; use one of {', '.join(FORMATS)}")
     for name, value in (("rate_hz", rate_hz), ("channels", channels)):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             raise InputError(f"{name}: got {value!r}; use a whole number from 1")
-    coding = None if format in (None, WAV) else CODINGS[ARECORD.get(str(format), str(format))]
+    coding = None if format in (None, WAV) else SAMPLE_FORMATS[ARECORD_NAMES.get(str(format), str(format))]
     return StreamFormat(coding, rate_hz, channels)
 
 
-class Sound:
+class AudioDecoder:
     """Parts (samples,) float32 at the bundle's rate, out of a source's bytes or arrays."""
 
     def __init__(self, raw: RawSpec, wish: StreamFormat, on_note: Callable[[str], object]) -> None:
         assert raw.sample_rate_hz is not None
         self._raw, self._wish, self._on_note = raw, wish, on_note
         self._to_hz: int = raw.sample_rate_hz
-        self._headers = Headers()
+        self._headers = WavHeaderParser()
         self._form: tuple[int, int, int, int] | None = None  # coding, channels, rate and bits of what comes
         self._rest = b""
         self._samples = 0  # of the stream, at its own rate
@@ -95,7 +95,7 @@ class Sound:
         self._whole("the stream ended")
 
     def _heard(self, part: Part) -> Iterator[np.ndarray]:
-        if isinstance(part, Header):
+        if isinstance(part, StreamHeader):
             self._begin(part)
             return
         if self._form is None:
@@ -106,9 +106,9 @@ class Sound:
         whole = len(data) // frame_bytes * frame_bytes
         self._rest = data[whole:]
         if whole:
-            yield self._resampled(wav.mixed(wav.floats(data[:whole], code, bits), channels))
+            yield self._resampled(wav.mix_to_mono(wav.floats(data[:whole], code, bits), channels))
 
-    def _begin(self, header: Header) -> None:
+    def _begin(self, header: StreamHeader) -> None:
         """A header: the first must agree with what was asked, a later one with the first."""
         wish, before = self._wish, self._form
         if before is not None:
@@ -136,17 +136,19 @@ class Sound:
     def _begin_without_header(self) -> None:
         wish = self._wish
         if wish.coding is None:
-            raise InputError(f"the stream: no WAV header; name its format: {', '.join((*CODINGS, *ARECORD))}")
+            raise InputError(
+                f"the stream: no WAV header; name its format: {', '.join((*SAMPLE_FORMATS, *ARECORD_NAMES))}"
+            )
         self._check(wish.channels or 1, wish.rate_hz or self._to_hz)
         self._start((wish.coding[0], wish.channels or 1, wish.rate_hz or self._to_hz, wish.coding[1]))
 
     def _of_array(self, x: np.ndarray) -> np.ndarray:
         """(samples,) float32 of an array (samples,) or (samples, channels)."""
-        coding = ARRAYS.get(x.dtype.name)
+        coding = ARRAY_FORMATS.get(x.dtype.name)
         if coding is None or x.ndim not in (1, 2) or not x.dtype.isnative:
             raise InputError(
                 f"source: got an array of {x.dtype}{list(x.shape)}; sounds are (samples,) or (samples, channels) of "
-                f"{', '.join(ARRAYS)}"
+                f"{', '.join(ARRAY_FORMATS)}"
             )
         channels = 1 if x.ndim == 1 else x.shape[1]
         form = (coding[0], channels, self._wish.rate_hz or self._to_hz, coding[1])
@@ -161,12 +163,12 @@ class Sound:
                 f"{_describe(*self._form)}"
             )
         little = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("<"))
-        return wav.mixed(wav.floats(little.tobytes(), *coding), channels)
+        return wav.mix_to_mono(wav.floats(little.tobytes(), *coding), channels)
 
     def _start(self, form: tuple[int, int, int, int]) -> None:
         self._form = form
         if form[2] != self._to_hz:
-            from edgekit.runner.inputs.resample import Resampler
+            from edgekit.runner.inputs.resampling import Resampler
 
             self._resampler = Resampler(form[2], self._to_hz)
 
@@ -177,14 +179,14 @@ class Sound:
     def _check(self, channels: int, rate_hz: int) -> None:
         """InputError for what no declared step puts right."""
         steps, wanted = self._raw.steps, self._to_hz
-        if rate_hz != wanted and not input_path.find(steps, "resample"):
+        if rate_hz != wanted and not input_path.find_step(steps, "resample"):
             raise InputError(
                 f"rate: got {rate_hz} samples a second, the bundle takes {wanted} and declares no resampling; "
                 f"record so: arecord -r {wanted}, or ffmpeg … -ar {wanted}"
             )
         if rate_hz != wanted and not wav.can_be_resampled(rate_hz, wanted):
             raise InputError(f"rate: got {rate_hz} samples a second, which cannot be resampled to {wanted}")
-        if channels != 1 and not (channels and input_path.find(steps, "mix_channels")):
+        if channels != 1 and not (channels and input_path.find_step(steps, "mix_channels")):
             raise InputError(
                 f"channels: got {channels}, the bundle takes one and declares no mixing; "
                 "record so: arecord -c 1, or ffmpeg … -ac 1"
@@ -205,7 +207,9 @@ class Sound:
 
 
 def _coding(code: int, bits: int) -> str:
-    return next((name for name, coding in CODINGS.items() if coding == (code, bits)), f"coding {code} with {bits} bits")
+    return next(
+        (name for name, coding in SAMPLE_FORMATS.items() if coding == (code, bits)), f"coding {code} with {bits} bits"
+    )
 
 
 def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
@@ -213,7 +217,7 @@ def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
 
 
 @dataclass(frozen=True)
-class Header:
+class StreamHeader:
     """What the sound behind it is; `data_bytes` is None where the header does not know."""
 
     code: int
@@ -228,10 +232,10 @@ class Header:
         return self.code, self.channels, self.rate_hz, self.bits
 
 
-Part = Union[bytes, Header]
+Part = Union[bytes, StreamHeader]
 
 
-class Headers:
+class WavHeaderParser:
     """Parts a stream of bytes into headers and sound.
 
     arecord and ffmpeg write a header in front, and a second recorder one in the middle. Bytes are given on as sound
@@ -273,7 +277,7 @@ class Headers:
         if self._left == 0:
             self._left, self._behind = None, True
             return b""
-        place = _place(self._waiting)
+        place = _possible_header_position(self._waiting)
         if place == 0:
             return self._header()
         size = place if self._left is None else min(place, self._left)
@@ -282,7 +286,7 @@ class Headers:
             self._left -= size
         return sound
 
-    def _header(self) -> Header | None:
+    def _header(self) -> StreamHeader | None:
         """The header at the beginning, once all of it is there."""
         data = self._waiting
         if len(data) < HEAD_BYTES:
@@ -294,7 +298,7 @@ class Headers:
             if name == b"data" and form is not None:
                 known = 0 < length < wav.UNKNOWN_SIZE
                 self._waiting, self._left = data[place + 8 :], length if known else None
-                return Header(*form, length if known else None)
+                return StreamHeader(*form, length if known else None)
             end = place + 8 + length + (length & 1)
             if end > LARGEST_HEADER_BYTES:
                 raise InputError(f"the stream: a WAV header of more than {LARGEST_HEADER_BYTES:,} bytes; is it one?")
@@ -327,7 +331,7 @@ class Headers:
         return b""
 
 
-def _place(data: bytes) -> int:
+def _possible_header_position(data: bytes) -> int:
     """Where the first header may begin: the end where none does."""
     place = data.find(RIFF)
     while place >= 0:

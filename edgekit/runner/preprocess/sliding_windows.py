@@ -14,14 +14,14 @@ from edgekit.runner.preprocess import transform
 from edgekit.runner.preprocess.log_mel import frames
 from edgekit.runner.preprocess.steps import Step
 
-ALIKE = ("scale", "normalize")
+PER_SAMPLE_STEPS = ("scale", "normalize")
 
 
-class Sliding:
+class SlidingPreprocess:
     """(samples,) float32 → what `transform.pipeline` makes of it, bit for bit; keeps the last spectrogram."""
 
     def __init__(self, steps: Sequence[Step], samples: int) -> None:
-        place = find(steps)
+        place = find_shareable_log_mel(steps)
         assert place is not None
         step = steps[place]
         self._window, self._hop, self._samples = step["window_samples"], step["hop_samples"], samples
@@ -52,11 +52,13 @@ class Sliding:
         return self._frames
 
 
-def find(steps: Sequence[Step]) -> int | None:
+def find_shareable_log_mel(steps: Sequence[Step]) -> int | None:
     """The place of a `log_mel` whose frames windows can share; None where there is none."""
     place = next((place for place, step in enumerate(steps) if step["step"] == "log_mel"), None)
     if place is None:
         return None
     before = steps[:place]
     sizes = (len(values) for step in before if step["step"] == "normalize" for values in (step["mean"], step["std"]))
-    return place if all(step["step"] in ALIKE for step in before) and all(size == 1 for size in sizes) else None
+    return (
+        place if all(step["step"] in PER_SAMPLE_STEPS for step in before) and all(size == 1 for size in sizes) else None
+    )

@@ -21,13 +21,13 @@ TRANSITION = (ATTENUATION_DB - 7.95) / (2.285 * 2 * CROSSINGS * math.pi)
 CUTOFF = 1.0 - TRANSITION / 2
 BLOCK = 1 << 16
 """Outputs that are made at a time: what a block needs beside the sound itself is bounded."""
-MOST_KEPT = 1 << 20
+MAX_CACHED_COEFFICIENTS = 1 << 20
 """Coefficients that are kept as one table, 8 MB of them; of more, as many are made at a time."""
 MOST_RATIO = 64
 """Between two rates; beyond, the filter is longer than what it is for."""
 
 
-def length(samples: int, from_hz: int, to_hz: int) -> int:
+def resampled_length(samples: int, from_hz: int, to_hz: int) -> int:
     """How many samples a sound has at the other rate."""
     return -(-samples * to_hz // from_hz)
 
@@ -38,7 +38,7 @@ def resample(x: np.ndarray, from_hz: int, to_hz: int) -> np.ndarray:
         return x
     common = math.gcd(from_hz, to_hz)
     up, down = to_hz // common, from_hz // common
-    made = np.empty(length(len(x), from_hz, to_hz), np.float32)
+    made = np.empty(resampled_length(len(x), from_hz, to_hz), np.float32)
     padding = reach(up, down)
     padded = np.zeros(len(x) + 2 * padding + 1)
     padded[padding : padding + len(x)] = x
@@ -98,8 +98,8 @@ def blocks(padded: np.ndarray, first: int, start: int, end: int, up: int, down: 
 
     `padded` is the sound with `reach` zeros before it, from place `first` on.
     """
-    kept = _taps(up, down) * up <= MOST_KEPT
-    block = BLOCK if kept else max(1, MOST_KEPT // _taps(up, down))
+    kept = _taps(up, down) * up <= MAX_CACHED_COEFFICIENTS
+    block = BLOCK if kept else max(1, MAX_CACHED_COEFFICIENTS // _taps(up, down))
     for begin in range(start, end, block):
         places = np.arange(begin, min(begin + block, end), dtype=np.int64) * down
         yield _block(padded, places // up - first, places % up, (up, down), kept)
@@ -107,7 +107,7 @@ def blocks(padded: np.ndarray, first: int, start: int, end: int, up: int, down: 
 
 def _block(padded: np.ndarray, first: np.ndarray, phases: np.ndarray, ratio: tuple[int, int], kept: bool) -> np.ndarray:
     """Outputs whose tap number `reach` meets sample `first`; `padded` begins `reach` samples before the sound."""
-    taps = _kept(*ratio) if kept else _coefficients(phases, *ratio)
+    taps = _cached_coefficients(*ratio) if kept else _coefficients(phases, *ratio)
     total = np.zeros(len(first))
     with np.errstate(invalid="ignore"):  # what is not finite stays so, and the model refuses it
         for place, weights in enumerate(taps):
@@ -125,7 +125,7 @@ def _taps(up: int, down: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _kept(up: int, down: int) -> np.ndarray:
+def _cached_coefficients(up: int, down: int) -> np.ndarray:
     return _coefficients(np.arange(up, dtype=np.int64), up, down)
 
 

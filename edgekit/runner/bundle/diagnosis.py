@@ -13,11 +13,11 @@ from edgekit.runner.bundle.archive import LARGEST_MANIFEST_BYTES, MANIFEST
 from edgekit.runner.bundle.manifest_rules import is_member
 from edgekit.runner.errors import BundleError, RunnerError, TrustError
 
-FAULTS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError, struct.error, LookupError)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError, struct.error, LookupError)
 """What `zipfile` raises on damaged archives."""
 
 
-def explain(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:
+def explain_bad_archive(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:
     """The error to raise: BundleError for what is no archive or a newer one, TrustError for what was changed."""
     size = stream.seek(0, 2)
     if size > archive.LARGEST_BYTES:
@@ -28,27 +28,27 @@ def explain(path: str | os.PathLike[str], stream: IO[bytes]) -> RunnerError:
             return _reason(found, size) or TrustError(
                 f"{path}: the archive is not packed as edgekit packs it; something was added or changed"
             )
-    except FAULTS as error:
+    except ZIP_ERRORS as error:
         return BundleError(f"{path}: not a bundle, or cut short ({error}); copy it again")
 
 
 def _reason(found: zipfile.ZipFile, size: int) -> RunnerError | None:
     entries = found.infolist()
-    newer = _newer(found, entries)
+    newer = _newer_format_error(found, entries)
     if newer is not None:
         return newer
     seen: set[str] = set()
     for entry in entries:
-        fault = _fault(entry, seen, size)
+        fault = _entry_problem(entry, seen, size)
         if fault:
-            return TrustError(f"{_shown(entry.filename)}: {fault}; refused")
+            return TrustError(f"{_printable(entry.filename)}: {fault}; refused")
         seen.add(entry.filename)
     if not entries or entries[0].filename != MANIFEST:
         return BundleError(f"not a bundle: {MANIFEST} must be its first member")
-    return _changed(found, entries)
+    return _changed_member_error(found, entries)
 
 
-def _newer(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
+def _newer_format_error(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
     """A later format may well be packed in another way, and says so in its manifest."""
     first = [entry for entry in entries[:1] if entry.filename == MANIFEST]
     if not first or first[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -58,17 +58,17 @@ def _newer(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerErro
             manifest_json.check_format(stream.read(LARGEST_MANIFEST_BYTES))
     except BundleError as error:
         return error
-    except FAULTS:
+    except ZIP_ERRORS:
         pass
     return None
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A name that may hold anything, for one line of a terminal."""
     return (name if name.isprintable() else ascii(name))[:200]
 
 
-def _fault(entry: zipfile.ZipInfo, seen: set[str], size: int) -> str:
+def _entry_problem(entry: zipfile.ZipInfo, seen: set[str], size: int) -> str:
     if not is_member(entry.filename):
         return "not a plain relative name"
     if entry.filename in seen:
@@ -82,13 +82,13 @@ def _fault(entry: zipfile.ZipInfo, seen: set[str], size: int) -> str:
     return ""
 
 
-def _changed(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
+def _changed_member_error(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerError | None:
     """The member whose bytes are not those of the manifest, if the manifest can still be read."""
     try:
         members = manifest_json.parse(found.read(entries[0])).members
     except BundleError as error:
         return error
-    except FAULTS as error:
+    except ZIP_ERRORS as error:
         return TrustError(f"{MANIFEST}: cannot be read back ({error}); it was changed")
     for entry in entries[1:]:
         listed = members.get(entry.filename)
@@ -100,7 +100,7 @@ def _changed(found: zipfile.ZipFile, entries: list[zipfile.ZipInfo]) -> RunnerEr
             )
         try:
             good = sha256.hexdigest(found.read(entry)) == listed["sha256"]
-        except FAULTS as error:
+        except ZIP_ERRORS as error:
             return TrustError(f"{entry.filename}: cannot be read back ({error}); it was changed")
         if not good:
             return TrustError(f"{entry.filename}: its sha256 is not the manifest's; it was changed")

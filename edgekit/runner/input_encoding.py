@@ -39,7 +39,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
 
     def encode(raw: np.ndarray) -> np.ndarray:
         x = pipeline(raw)
-        return np.ascontiguousarray(x[None]) if is_plain else tensor(x, layout, backend)
+        return np.ascontiguousarray(x[None]) if is_plain else input_tensor(x, layout, backend)
 
     operations = len(steps) + (backend.encode is not None)
     if manifest.raw.dtype != "uint8" or operations < 2 or any(step["step"] not in ELEMENTWISE for step in steps):
@@ -54,7 +54,7 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
     return _lookup(tables, layout, backend.shape)
 
 
-def with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
+def encoder_with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
     """The same function, which also gives the sample after preprocess, for the steps run once.
 
     Nothing is looked up, because the sample has to be computed in any case.
@@ -65,12 +65,14 @@ def with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
 
     def encode(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         sample = pipeline(raw)
-        return (_rounded(sample, layout, backend.dtype) if is_unchanged else tensor(sample, layout, backend)), sample
+        return (
+            _rounded(sample, layout, backend.dtype) if is_unchanged else input_tensor(sample, layout, backend)
+        ), sample
 
     return encode
 
 
-def tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarray:
+def input_tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarray:
     """The model's input for a sample after preprocess, float32."""
     x = transform.to_layout(sample[None], layout)
     return x if backend.encode is None else backend.encode(x)

@@ -19,7 +19,7 @@ class Window(NamedTuple):
     arrived_ns: int
 
 
-class Cutter:
+class WindowCutter:
     """A buffer of the moments that windows still need; what lies behind is forgotten."""
 
     def __init__(self, shape: tuple[int, ...], hop: int, fill: str, rate_hz: int | None) -> None:
@@ -44,7 +44,7 @@ class Cutter:
 
     def finish(self, arrived_ns: int) -> Iterator[Window]:
         """The window that silence fills up behind the last moment, where that is declared."""
-        while self.number < windows.count(self.moments, self._step):
+        while self.number < windows.window_count(self.moments, self._step):
             yield self._window(arrived_ns)
 
     @property

@@ -36,11 +36,11 @@ def frames(
     """
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not frames of a camera")
-    decode, frame_bytes = DECODERS[pixels], size_bytes(pixels, width, height)
+    decode, frame_bytes = DECODERS[pixels], frame_size_bytes(pixels, width, height)
     if (height, width, CHANNELS[pixels]) != raw.shape:
         tall, wide, channels = raw.shape
         ask = f"-vf scale={wide}:{tall} -pix_fmt {'gray' if channels == 1 else 'rgb24'}"
-        picture.pillow("--stream: bringing frames to the bundle's size", f"let ffmpeg do it: {ask}")
+        picture.import_pillow("--stream: bringing frames to the bundle's size", f"let ffmpeg do it: {ask}")
     buffer = bytearray(frame_bytes)
     number = 0
     while True:
@@ -48,7 +48,7 @@ def frames(
         if filled < frame_bytes:
             break
         frame = decode(np.frombuffer(buffer, np.uint8), width, height)
-        sample = _fit(frame, raw)
+        sample = _fit_frame(frame, raw)
         read_ms = (perf_counter_ns() - started) / 1e6
         if on_frame is not None:
             on_frame(frame)
@@ -63,7 +63,7 @@ def frames(
         raise InputError("--stream: no frame came; see what the program before the pipe says")
 
 
-def size_bytes(pixels: str, width: int, height: int) -> int:
+def frame_size_bytes(pixels: str, width: int, height: int) -> int:
     """Bytes of one frame; the halves of yuv420p's colour planes are rounded up, as ffmpeg does."""
     if pixels == "yuv420p":
         return width * height + 2 * (-(-width // 2)) * (-(-height // 2))
@@ -82,7 +82,7 @@ def _fill(source: Any, view: memoryview) -> tuple[int, int]:
     return filled, started
 
 
-def _fit(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
+def _fit_frame(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
     """The frame as a picture in a file would be fitted."""
     if frame.shape == raw.shape:
         return np.ascontiguousarray(frame)
@@ -90,7 +90,7 @@ def _fit(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
 
     grey = frame.shape[2] == 1
     image = Image.fromarray(frame[..., 0] if grey else np.ascontiguousarray(frame))
-    return picture.fit(image, raw.shape[2], input_path.find(raw.steps, "resize_picture"))
+    return picture.fit_picture(image, raw.shape[2], input_path.find_step(raw.steps, "resize_picture"))
 
 
 def _rgb24(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
