@@ -114,8 +114,10 @@ def _trained_on(content: bytes, given: Mapping[str, Texts], classes: tuple[str, 
 
 def _pools(content: bytes, given: Mapping[str, Texts], classes: tuple[str, ...], config: TextConfig) -> Pools:
     tokenizer = _read(content)
-    if config.tokens <= tokenizer.least:
-        raise DataError(f"data.tokens: got {config.tokens}, and {tokenizer.least} stand around every text; raise it")
+    if config.tokens <= tokenizer.special_tokens:
+        raise DataError(
+            f"data.tokens: got {config.tokens}, and {tokenizer.special_tokens} stand around every text; raise it"
+        )
     steps = input_path.text_steps(MEMBER, config.tokens, tokenizer.pad_id, config.too_long, config.table)
     made = {name: _ids(texts, tokenizer, steps[-1], config) for name, texts in given.items()}
     ends = (made["train"], made.get("validation"), made.get("test"))
@@ -134,7 +136,7 @@ def _ids(texts: Texts, tokenizer: Tokenizer, step: dict[str, Any], config: TextC
             found = text.token_ids(name, one, tokenizer, step)
         except InputError as error:
             raise DataError(f"{error}, or set data.too_long: cut, or raise data.tokens") from None
-        if found.tokens == tokenizer.least:
+        if found.tokens == tokenizer.special_tokens:
             raise DataError(f"{name}: {text.EMPTY}; fill it, or leave it out")
         x[row] = found.raw
     return Split(x, texts.labels)

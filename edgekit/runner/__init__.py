@@ -1,4 +1,4 @@
-"""The device floor: opens a bundle and runs it with Python, numpy and one interpreter.
+"""The runner: opens a bundle and predicts, with Python, NumPy and one interpreter.
 
 `from edgekit.runner import load; load("digits-tflite-1.0.0.edge.zip").predict(image)`
 """
@@ -11,7 +11,7 @@ __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "load":  # imported late: this package alone must not need numpy
+    if name == "load":  # imported on first use, so that importing the package does not need NumPy
         from edgekit.runner.loader import load
 
         return load

@@ -1,4 +1,4 @@
-"""`python -m edgekit.runner`, the same as `edgerun.pyz`."""
+"""Entry point of `python -m edgekit.runner`, which is the same program as `edgerun.pyz`."""
 
 from edgekit.runner._start import exit_process
 from edgekit.runner.cli import main

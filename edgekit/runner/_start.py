@@ -1,8 +1,8 @@
-"""The user's cache folder, and the `__main__.py` of edgerun.pyz; `pyz.py` fills in DIGEST there.
+"""The user's cache folder, and the `__main__.py` of edgerun.pyz, in which `pyz.py` fills in DIGEST.
 
-Python keeps no compiled code of what it imports from a zip file, so a tenth of every start would go to compiling. The
-first start therefore puts a copy of the sources into the cache folder, where Python does keep it. What lies there is
-trusted only while nobody else could have put it there.
+Python does not store compiled code for modules that it imports from a zip file, so a tenth of every start would be
+spent on compiling. The first start therefore copies the sources into the cache folder, where Python does store it. The
+copy is used only if no other user could have written to it.
 """
 
 import atexit
@@ -14,24 +14,27 @@ DIGEST = ""
 
 
 def cache_folder() -> str:
-    """`$XDG_CACHE_HOME/edgerun`, by default below ~/.cache; empty where there is no such place."""
+    """Return `$XDG_CACHE_HOME/edgerun`, by default below ~/.cache, or "" if the user has no such folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "edgerun") if os.path.isabs(cache) else ""
 
 
 def is_private(folder: str) -> bool:
-    """Whether a folder, and the two above it, belong to this user (those above may be root's) and only it can write."""
-    if sys.platform == "win32":  # by default, nobody else can write below a user's profile
+    """Whether only this user can write to a folder and to the two above it.
+
+    The folder must belong to this user; the two above it may belong to root.
+    """
+    if sys.platform == "win32":  # by default, other users cannot write below a user's profile
         home = os.path.normcase(os.path.abspath(os.path.expanduser("~")))
         return os.path.isdir(folder) and os.path.normcase(os.path.abspath(folder)).startswith(home + os.sep)
     owners = {os.getuid()}
     for level in range(3):
         try:
-            found = os.lstat(folder) if level < 2 else os.stat(folder)
+            status = os.lstat(folder) if level < 2 else os.stat(folder)
         except OSError:
             return False
-        open_to_all = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or open_to_all:
+        is_writable_by_others = status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or is_writable_by_others:
             return False
         owners.add(0)
         folder = os.path.dirname(folder)
@@ -39,7 +42,7 @@ def is_private(folder: str) -> bool:
 
 
 def unpacked_folder(archive: str) -> str:
-    """The folder with this very runner, made if need be; the archive itself where there can be none."""
+    """Return the folder that holds an unpacked copy of this runner, or the archive itself if there can be none."""
     cache = cache_folder()
     if sys.dont_write_bytecode or not DIGEST or not cache:
         return archive
@@ -53,7 +56,7 @@ def unpacked_folder(archive: str) -> str:
 
 
 def unpack(archive: str, folder: str) -> None:
-    """All or nothing: the folder gets its name when it is complete."""
+    """Unpack the archive into a folder, which gets its name only once it is complete."""
     import tempfile
     import zipfile
 
@@ -62,17 +65,17 @@ def unpack(archive: str, folder: str) -> None:
     if not os.path.isdir(cache):
         os.mkdir(cache, 0o700)
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
-        whole = os.path.join(temporary, "whole")
-        os.mkdir(whole, 0o700)
+        complete = os.path.join(temporary, "complete")
+        os.mkdir(complete, 0o700)
         with zipfile.ZipFile(archive) as source:
-            source.extractall(whole, [name for name in source.namelist() if name.startswith("edgekit/")])
-        os.rename(whole, folder)
+            source.extractall(complete, [name for name in source.namelist() if name.startswith("edgekit/")])
+        os.rename(complete, folder)
 
 
 def exit_process(code: int) -> None:
-    """End the process, exit handlers included, without taking numpy and the interpreter apart: that takes 15 ms.
+    """End the process, running exit handlers but not tearing down NumPy and the interpreter, which would take 15 ms.
 
-    A debugger or a profiler keeps the ordinary end, and so does a stream that cannot be flushed.
+    Under a debugger or profiler, or if a stream cannot be flushed, the process exits in the ordinary way.
     """
     if not sys.gettrace() and not sys.getprofile():
         atexit._run_exitfuncs()
@@ -86,7 +89,7 @@ def exit_process(code: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.version_info < (3, 9):  # noqa: UP036  (the message for those who have it)
+    if sys.version_info < (3, 9):  # noqa: UP036  (older Pythons get this message)
         sys.exit("edgerun: Python {}.{} is too old; use 3.9 or newer".format(*sys.version_info))
     try:
         sys.path[0] = unpacked_folder(sys.path[0])

@@ -1,4 +1,4 @@
-"""JSON that came from elsewhere: no nesting without end, no number that float64 or int64 has not."""
+"""Parse JSON from an untrusted source, with limits on nesting and on the size of numbers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import Any
 from edgekit.runner.errors import bounded_recursion
 
 MAX_INTEGER_CHARACTERS = 20
-"""Characters of a whole number: those of the least int64."""
+"""The length of the smallest int64, sign included."""
 
 
-def loads(data: bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """What stands in UTF-8 bytes; ValueError for what is not JSON, is nested too deep, or holds a number too large.
+def loads(data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Parse JSON from UTF-8 bytes.
 
-    Python's own reader takes whole numbers of thousands of digits, which overflow wherever they become a float later.
+    `object_pairs_hook` is that of `json.loads`. Raises ValueError if the bytes are not JSON, are nested too deeply, or
+    hold a number too large for float64 or int64: Python itself reads integers of thousands of digits, which overflow as
+    soon as they are converted to a float.
     """
     try:
         with bounded_recursion():
             return json.loads(
                 data.decode("utf-8"),
-                object_pairs_hook=pairs,
+                object_pairs_hook=object_pairs_hook,
                 parse_int=_bounded_int,
                 parse_float=_finite_float,
                 parse_constant=_refuse_constant,

@@ -1,4 +1,4 @@
-"""`edgerun.pyz`: a bundle on the device. Finds the command, hands it its options, turns errors into exit codes."""
+"""`edgerun.pyz`: finds the command, parses its options, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ CODES = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code; see `CODES`. SystemExit with code 2 for a misspelt command."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that nothing here uses: 20 ms
+    """Run a command and return its exit code (see `CODES`). Raises SystemExit with code 2 for a misspelt command."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # NumPy would start threads that nothing here uses, which takes 20 ms
     ensure_standard_streams()
     try:
         command, options = parse_command_line(list(sys.argv[1:] if arguments is None else arguments))
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as end:
         keep_exit_code_after_interrupt()
         return _fail("terminated", TERMINATED) if end.args else _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader has gone
+    except BrokenPipeError:  # the reading end of the pipe was closed
         _discard_stdout()
         return BROKEN_PIPE
     except MemoryError:
@@ -53,17 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ensure_standard_streams() -> None:
-    """Standard streams that are there and take any letter: labels may hold some that a terminal's encoding lacks."""
+    """Make sure that the standard streams exist and accept any character.
+
+    Labels may hold characters that a terminal's encoding lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started this
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  (as long as the process)
+        if stream is None:  # the parent process closed it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  (open as long as the process)
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _discard_stdout() -> None:
-    """Keep Python from complaining at exit about what could not be written."""
+    """Keep Python from complaining at exit about output that could not be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -76,33 +81,35 @@ def _first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def parse_command_line(words: list[str]) -> tuple[Any, argparse.Namespace]:
-    """The command's module and its options; SystemExit with the usage for what cannot be understood.
+def parse_command_line(arguments: list[str]) -> tuple[Any, argparse.Namespace]:
+    """Return the command's module and its options. Raises SystemExit with the usage for arguments that it cannot parse.
 
-    A command that starts a program has the default `program`, and gets all words behind `--` in it.
+    A command that starts a program has the default `program`, which receives all arguments after `--`.
     """
-    argparse._ = str  # type: ignore[attr-defined]  # no translations: looking for one loads `locale`, 2 ms and 0.2 MB
-    module = _command_module(words[0]) if words else None
+    argparse._ = str  # type: ignore[attr-defined]  # no translations: looking for one loads `locale`, which takes 2 ms and 0.2 MB
+    module = _command_module(arguments[0]) if arguments else None
     if module is None:
-        _overview_parser().parse_args(words[:1])
+        _overview_parser().parse_args(arguments[:1])
         raise AssertionError("a parser that knows no such command let it pass")
-    text = f"{module.HELP[0].upper()}{module.HELP[1:]}."
+    description = f"{module.HELP[0].upper()}{module.HELP[1:]}."
     parser = argparse.ArgumentParser(
-        f"edgerun {words[0]}",
-        description=text,
+        f"edgerun {arguments[0]}",
+        description=description,
         epilog=CODES,
         formatter_class=_fixed_width_formatter,
         allow_abbrev=False,
     )
     module.arguments(parser)
-    if "--" not in words or parser.get_default("program") is None:
-        return module, parser.parse_intermixed_args(words[1:])
-    at = words.index("--")
-    return module, parser.parse_intermixed_args(words[1:at], argparse.Namespace(program=words[at + 1 :]))
+    if "--" not in arguments or parser.get_default("program") is None:
+        return module, parser.parse_intermixed_args(arguments[1:])
+    separator = arguments.index("--")
+    return module, parser.parse_intermixed_args(
+        arguments[1:separator], argparse.Namespace(program=arguments[separator + 1 :])
+    )
 
 
 def _command_module(name: str) -> Any:
-    """The file of one command, or None; the others are not even looked at."""
+    """Return the module of one command, or None. The modules of other commands are not imported."""
     if not name.isidentifier() or name.startswith("_"):
         return None
     for package in command_packages():
@@ -115,24 +122,30 @@ def _command_module(name: str) -> Any:
 
 
 def command_packages() -> tuple[str, ...]:
-    """Those that hold a file for each command."""
+    """Return the packages that hold a module for each command."""
     return COMMANDS, *extension.find().commands
 
 
 def _fixed_width_formatter(prog: str) -> argparse.HelpFormatter:
-    """A formatter with a fixed width: asking the terminal imports modules that only help would use."""
+    """Return a help formatter of fixed width.
+
+    Asking the terminal for its width would import modules that only help needs.
+    """
     width = os.environ.get("COLUMNS", "")
     return argparse.HelpFormatter(prog, width=int(width) if width.isdecimal() and int(width) > 40 else 100)
 
 
 def _overview_parser() -> argparse.ArgumentParser:
-    """The parser that answers `--help` and misspelt commands: it has every command's line, and none of its options."""
+    """Return the parser for `--help` and misspelt commands.
+
+    It has a line for each command, but none of their options.
+    """
     import pkgutil
 
     parser = argparse.ArgumentParser(prog="edgerun", description="Run an edgekit bundle on this device.", epilog=CODES)
     parser.add_argument("--version", action="version", version=f"edgerun {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     folders = [folder for package in command_packages() for folder in importlib.import_module(package).__path__]
-    for name in sorted(found.name for found in pkgutil.iter_modules(folders) if not found.name.startswith("_")):
+    for name in sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")):
         commands.add_parser(name, help=_command_module(name).HELP)
     return parser

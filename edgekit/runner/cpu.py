@@ -1,4 +1,4 @@
-"""What the processor is, as the kernel tells it."""
+"""What the kernel reports about the processor."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ X86 = (
     "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
 )  # fmt: skip
 ARM = ("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2")
-"""Instruction sets that kernels are chosen by: they decide about speed, and about the last bits of a sum."""
+"""Instruction sets for which kernels differ. They affect the speed, and the last bits of a sum."""
 
 
 ARCHITECTURE_ALIASES = {"arm64": "aarch64", "amd64": "x86_64", "armv8l": "armv7l"}
 
 
 def architecture() -> str:
-    """The architecture by the name that Linux has for it: x86_64, aarch64, armv7l."""
+    """Return the architecture by Linux's name for it: x86_64, aarch64, armv7l."""
     if sys.platform == "win32":
-        found = os.environ.get("PROCESSOR_ARCHITECTURE", "")
+        reported = os.environ.get("PROCESSOR_ARCHITECTURE", "")
     else:
-        found = os.uname().machine
-    return ARCHITECTURE_ALIASES.get(found.lower(), found)
+        reported = os.uname().machine
+    return ARCHITECTURE_ALIASES.get(reported.lower(), reported)
 
 
 def name() -> str:
-    """The processor's name: x86 says it in cpuinfo, Arm boards in the device tree; empty where neither does."""
+    """Return the processor's name, or "" if it is unknown.
+
+    It is in cpuinfo on x86, and in the device tree on Arm boards.
+    """
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
             for line in stream:
@@ -39,23 +42,23 @@ def name() -> str:
 
 
 def instruction_sets() -> list[str]:
-    """Those of `X86` or `ARM` that this processor has, in that order; empty where the kernel does not say."""
+    """Return those of `X86` or `ARM` that this processor has, in that order; empty if the kernel reports none."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
             for line in stream:
                 if line.startswith(("flags", "Features")):
-                    found = set(line.partition(":")[2].split())
-                    return [flag for flag in (*X86, *ARM) if flag in found]
+                    reported = set(line.partition(":")[2].split())
+                    return [flag for flag in (*X86, *ARM) if flag in reported]
     except OSError:
         pass
     return []
 
 
 def usable_cores() -> set[int]:
-    """The kernel's numbers of the cores that this process may run on."""
+    """Return the numbers of the cores that this process may run on."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
 
 
 def usable_core_count() -> int:
-    """How many those are."""
+    """Return how many cores this process may run on."""
     return len(usable_cores())

@@ -1,11 +1,11 @@
-"""Where a device's releases and its policy lie. Every load asks, so nothing else is imported.
+"""Where a device's releases and its trust policy are. Every load asks this, so the module imports almost nothing.
 
-A device is in signed mode where the home in use has a policy, where /var/lib/edge has one, or where the root-owned file
-/etc/edge/trust says so. The last two hold whatever `EDGERUN_HOME` and `HOME` name. That file has one line, the absolute
-path of the home whose policy holds.
+A device is in signed mode if the home in use has a policy, if /var/lib/edge has one, or if the root-owned file
+/etc/edge/trust names a home. The last two apply whatever `EDGERUN_HOME` and `HOME` are. /etc/edge/trust has one line,
+the absolute path of the home whose policy applies.
 
-What cannot be looked at is never taken for what is not there, because then whoever may not enter a folder would be free
-of the policy in it.
+A path that cannot be examined never counts as missing. Otherwise a user who may not enter a folder would be free of the
+policy inside it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ HOME_VARIABLE = "EDGERUN_HOME"
 SYSTEM_HOME = "/var/lib/edge"
 SIGNED_MODE_FILE = "/etc/edge/trust"
 POLICY_FOLDER = "trust"
-"""Folder of the policy in a home."""
+"""The folder of the policy inside a home."""
 MOST_BYTES = 4096
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def find_home(given: str | None = None) -> str:
-    """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it exists, else ~/.edge."""
-    named = given or os.environ.get(HOME_VARIABLE)
-    if not named:
-        named = os.path.expanduser("~/.edge")
-        if exists(SYSTEM_HOME) or named.startswith("~"):  # the latter where a user has no home folder
-            named = SYSTEM_HOME
-    return os.path.abspath(named)
+def find_home(folder: str | None = None) -> str:
+    """Return the folder `given`, else $EDGERUN_HOME, else /var/lib/edge if it exists, else ~/.edge."""
+    home = folder or os.environ.get(HOME_VARIABLE)
+    if not home:
+        home = os.path.expanduser("~/.edge")
+        if exists(SYSTEM_HOME) or home.startswith("~"):  # the latter if the user has no home folder
+            home = SYSTEM_HOME
+    return os.path.abspath(home)
 
 
 def exists(path: str) -> bool:
-    """Whether anything has this name, be it a link that leads nowhere; TrustError where that cannot be seen."""
+    """Whether anything has this name, even a broken link. Raises TrustError if that cannot be determined."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -47,10 +47,10 @@ def exists(path: str) -> bool:
 
 
 def homes_with_policy(home: str) -> list[str]:
-    """The homes whose policies a bundle has to pass; none where the device is not in signed mode.
+    """Return the homes whose policies a bundle must satisfy; empty if the device is not in signed mode.
 
-    `home` is the one in use. The device's own policy holds beside that home's, because anybody can name another home.
-    TrustError where it cannot be seen whether there is a policy.
+    `home` is the one in use. The system's policy applies besides that home's, because any user can name another home.
+    Raises TrustError if it cannot be determined whether there is a policy.
     """
     system = _home_in_signed_mode_file() or (SYSTEM_HOME if exists(os.path.join(SYSTEM_HOME, POLICY_FOLDER)) else None)
     homes = [system] if system else []
@@ -60,17 +60,23 @@ def homes_with_policy(home: str) -> list[str]:
 
 
 def trusted_owners(home: str) -> set[int]:
-    """Users whose files in a home are believed: root, this one, and the owner of a home that root has chosen."""
-    found = {0}  # Windows says so of every file
+    """Return the users whose files in a home are trusted.
+
+    They are root, this user, and the owner of a home that root has chosen.
+    """
+    owners = {0}  # Windows reports 0 for every file
     if sys.platform != "win32":
-        found.add(os.geteuid())
+        owners.add(os.geteuid())
     if home in (SYSTEM_HOME, _home_in_signed_mode_file()):
-        found.add(os.lstat(home).st_uid)
-    return found
+        owners.add(os.lstat(home).st_uid)
+    return owners
 
 
 def _home_in_signed_mode_file() -> str | None:
-    """The home that /etc/edge/trust names; None without such a file, TrustError where others than root can write it."""
+    """Return the home that /etc/edge/trust names, or None if there is no such file.
+
+    Raises TrustError if anybody but root can write the file.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(SIGNED_MODE_FILE, flags)
@@ -95,6 +101,6 @@ def _home_in_signed_mode_file() -> str | None:
 
 def _unreadable(path: str, error: OSError) -> TrustError:
     return TrustError(
-        f"{path}: cannot be looked at ({error.strerror}), so nobody knows whether this device runs signed bundles "
-        "alone; let this user enter the folder, or run as its owner"
+        f"{path}: cannot be looked at ({error.strerror}), so it is unknown whether this device runs only signed "
+        "bundles; let this user enter the folder, or run as its owner"
     )

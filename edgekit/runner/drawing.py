@@ -1,7 +1,7 @@
-"""Answers drawn into their pictures by Pillow, for `predict --draw`: boxes of a detection, masks of a segmentation.
+"""Draw answers into their pictures with Pillow, for `predict --draw`: boxes of detections, masks of segmentations.
 
-Classes have colours that colour-blind people tell from their neighbours (Okabe and Ito 2008), and lines have patterns,
-so that pictures in grey can be read as well.
+Neighbouring classes get colours that colour-blind people can tell apart (Okabe and Ito 2008), and lines get patterns,
+so that the pictures can be read in greyscale too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Colour = tuple[int, int, int]
 Area = tuple[int, int, int, int]
-"""Left, top, right and bottom in whole pixels; right and bottom lie outside."""
+"""Left, top, right and bottom in whole pixels. Right and bottom are exclusive."""
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
 COLOURS: tuple[Colour, ...] = (
     (240, 228, 66),
@@ -35,13 +35,13 @@ COLOURS: tuple[Colour, ...] = (
     (0, 158, 115),
 )
 PATTERNS = ((1, 0), (6, 3), (2, 2), (6, 2, 2, 2))
-"""Of a line: so many of its thicknesses drawn, so many left open, and so on."""
+"""Dash patterns: lengths of drawn and open parts in turn, in multiples of the line's thickness."""
 PIXELS_PER_SCALE = 320
-"""Of a picture's shorter side: twice as many, and lines and letters are twice as large."""
+"""Length of a picture's shorter side at scale 1. Lines and letters of a picture twice as large are twice as large."""
 
 
 class Style(NamedTuple):
-    """A class's colour, the black or white that stands out against it, and the pattern of its lines."""
+    """A class's colour, the black or white that contrasts with it, and the dash pattern of its lines."""
 
     colour: Colour
     against: Colour
@@ -49,22 +49,22 @@ class Style(NamedTuple):
 
 
 def style_of_class(number: int) -> Style:
-    """The style of a class by its number: a different one for each of the first 28."""
+    """Return the style of a class by its number. The first 28 classes all have different styles."""
     colour = COLOURS[number % len(COLOURS)]
     return Style(colour, BLACK if luminance(colour) > 0.2 else WHITE, PATTERNS[number % len(PATTERNS)])
 
 
 def luminance(colour: Colour) -> float:
-    """Relative luminance, 0 to 1 (ITU-R BT.709 of sRGB)."""
+    """Return the relative luminance, from 0 to 1 (ITU-R BT.709 of sRGB)."""
     red, green, blue = (
-        share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
-        for share in (value / 255 for value in colour)
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in (value / 255 for value in colour)
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def check_drawable(manifest: Manifest) -> None:
-    """InputError where the answers lie in no picture, the samples cannot be shown, or Pillow is not installed."""
+    """Raise InputError if the answers have no place in a picture, the samples are no pictures, or Pillow is missing."""
     if manifest.task not in DRAW_FUNCTIONS:
         raise InputError(
             f"--draw: the bundle answers with {manifest.task}, which has no place in a picture; what is drawn is "
@@ -77,36 +77,39 @@ def check_drawable(manifest: Manifest) -> None:
 
 
 def draw(picture: np.ndarray, answer: Any, manifest: Manifest) -> np.ndarray:
-    """A copy of a picture uint8 (height, width, 3) with the answer of the manifest's task in it."""
+    """Return a copy of a picture uint8 (height, width, 3) with the answer drawn into it."""
     return DRAW_FUNCTIONS[manifest.task](picture, answer, manifest.labels)
 
 
 def draw_boxes(picture: np.ndarray, answer: Detection, labels: Sequence[str]) -> np.ndarray:
-    """Boxes, each with its label: the surest on top, labels where none covers another if there is room."""
+    """Draw boxes with their labels, the most probable on top. Labels do not cover one another if there is room."""
     canvas = _Canvas(picture)
     numbers = {label: number for number, label in enumerate(labels)}
-    shown = []
-    for found in answer.boxes:
-        left, top, right, bottom = (round(side) for side in found.box)
+    visible = []
+    for box in answer.boxes:
+        left, top, right, bottom = (round(side) for side in box.box)
         left, top = min(max(left, 0), canvas.width - 1), min(max(top, 0), canvas.height - 1)
         area = left, top, min(max(right, left + 1), canvas.width), min(max(bottom, top + 1), canvas.height)
-        shown.append((found, area, numbers[found.label]))
-    for _, area, number in reversed(shown):
+        visible.append((box, area, numbers[box.label]))
+    for _, area, number in reversed(visible):
         canvas.outline(area, style_of_class(number))
-    taken: list[Area] = []
-    placed = []
-    for found, area, number in shown:
-        text = caption(found.label, number, found.probability, canvas.fits)
+    label_areas: list[Area] = []
+    placed_labels = []
+    for box, area, number in visible:
+        text = caption(box.label, number, box.probability, canvas.fits)
         if text:
-            taken.append(place_label(area, canvas.label_size(text), (canvas.width, canvas.height), taken))
-            placed.append((taken[-1], text, number))
-    for where, text, number in reversed(placed):
-        canvas.label(where, text, style_of_class(number))
+            label_areas.append(place_label(area, canvas.label_size(text), (canvas.width, canvas.height), label_areas))
+            placed_labels.append((label_areas[-1], text, number))
+    for label_area, text, number in reversed(placed_labels):
+        canvas.label(label_area, text, style_of_class(number))
     return canvas.pixels()
 
 
 def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str]) -> np.ndarray:
-    """Classes in half their colour, edges in all of it, and names on the left while they fit; the first stays clear."""
+    """Tint each class's pixels half in its colour, draw its edges in full colour, and list the names at the left.
+
+    The first class, the background, stays untinted. Names are listed as long as they fit.
+    """
     mask = answer.mask
     colours = np.array([style_of_class(number).colour for number in range(len(labels))], np.uint8)[mask]
     edge = np.zeros(mask.shape, bool)
@@ -116,9 +119,9 @@ def draw_masks(picture: np.ndarray, answer: Segmentation, labels: Sequence[str])
     coloured[edge & (mask > 0)] = colours[edge & (mask > 0)]
     canvas = _Canvas(coloured)
     top = 0
-    for number, (label, share) in enumerate(answer.shares.items()):
-        text = caption(label, number, share, canvas.fits)
-        if number and share and text:
+    for number, (label, fraction) in enumerate(answer.shares.items()):
+        text = caption(label, number, fraction, canvas.fits)
+        if number and fraction and text:
             width, height = canvas.label_size(text)
             if top + height <= canvas.height:
                 canvas.label((0, top, width, top + height), text, style_of_class(number))
@@ -130,48 +133,48 @@ DRAW_FUNCTIONS: dict[str, Callable[[np.ndarray, Any, Sequence[str]], np.ndarray]
     "detection": draw_boxes,
     "segmentation": draw_masks,
 }
-"""By task, the function that draws its answers."""
+"""The function that draws a task's answers."""
 
 
-def caption(label: str, number: int, share: float, fits: Callable[[str], bool]) -> str:
-    """A label and a share in per cent as far as they fit: of a long label its beginning, the share whole or nothing.
+def caption(label: str, number: int, fraction: float, fits: Callable[[str], bool]) -> str:
+    """Return a label with a percentage, shortened until it fits: the label loses its end, the percentage is never cut.
 
-    Accents are left out. A label in another alphabet is replaced by the number of its class.
+    Accents are removed. A label in another alphabet is replaced by the number of its class.
     """
     letters = (letter for letter in unicodedata.normalize("NFKD", label) if not unicodedata.combining(letter))
     plain = "".join(letters)
     name = plain if plain and plain.isascii() and plain.isprintable() else f"#{number}"
     shortened = (f"{name[:end]}.." for end in range(len(name) - 1, 0, -1))
-    candidates = (*(f"{text} {share:.0%}" for text in (name, *shortened)), f"{share:.0%}")
+    candidates = (*(f"{text} {fraction:.0%}" for text in (name, *shortened)), f"{fraction:.0%}")
     return next(filter(fits, candidates), "")
 
 
-def place_label(area: Area, size: tuple[int, int], picture: tuple[int, int], taken: Sequence[Area]) -> Area:
-    """Where a label of a box stands: above it, below it, or inside along a side; the first free, or the freest."""
+def place_label(area: Area, size: tuple[int, int], picture: tuple[int, int], occupied: Sequence[Area]) -> Area:
+    """Return where to put the label of a box: above, below or inside along a side, at the place that covers least."""
     left, top, right, bottom = area
     width, height = size
     corners = ((left, top - height), (right - width, top - height), (left, bottom), (right - width, bottom))
     inside = ((x, y) for y in range(top, max(top, bottom - height) + 1, height) for x in (left, right - width))
-    found = []
+    options = []
     for x, y in (*corners, *inside):
         x, y = max(0, min(x, picture[0] - width)), max(0, min(y, picture[1] - height))
-        where = x, y, x + width, y + height
-        covered = sum(overlap(where, each) for each in taken)
+        place = x, y, x + width, y + height
+        covered = sum(overlap(place, each) for each in occupied)
         if not covered:
-            return where
-        found.append((covered, where))
-    return min(found)[1]
+            return place
+        options.append((covered, place))
+    return min(options)[1]
 
 
 def overlap(one: Area, other: Area) -> int:
-    """Pixels that two areas share."""
+    """Return the number of pixels that two areas share."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(0, width) * max(0, height)
 
 
 class _Canvas:
-    """A copy of a picture on which Pillow draws lines and letters in a size that suits the picture."""
+    """A copy of a picture on which Pillow draws lines and letters at a size that suits the picture."""
 
     def __init__(self, picture: np.ndarray) -> None:
         from PIL import Image, ImageDraw, ImageFont
@@ -180,17 +183,17 @@ class _Canvas:
         self._draw = ImageDraw.Draw(self._image)
         bitmap_font = getattr(
             ImageFont, "load_default_imagefont", ImageFont.load_default
-        )  # older Pillow has one default
+        )  # older Pillow has only one default font
         self._font: Any = bitmap_font()
         self.width, self.height = self._image.size
         self._scale = max(1, round(min(self._image.size) / PIXELS_PER_SCALE))
 
     def pixels(self) -> np.ndarray:
-        """What was drawn."""
+        """Return the picture with everything drawn so far."""
         return np.asarray(self._image)
 
     def outline(self, area: Area, look: Style) -> None:
-        """A line in the class's pattern, and around it a thin one that stands out."""
+        """Draw a line in the class's pattern, surrounded by a thin line that contrasts with it."""
         left, top, right, bottom = area
         thick, thin = 2 * self._scale, self._scale
         around = left - thin, top - thin, right + thin - 1, bottom + thin - 1
@@ -203,22 +206,22 @@ class _Canvas:
                 self._fill((x, top + start, min(x + thick, right), top + end), look.colour)
 
     def label_size(self, text: str) -> tuple[int, int]:
-        """Width and height of a label with this text."""
+        """Return the width and height of a label with this text."""
         width, height = self._ink(text).size
         return width + 2 * self._scale, height + 2 * self._scale
 
     def fits(self, text: str) -> bool:
-        """Whether a label with this text is as wide as the picture at most, and no higher."""
+        """Whether a label with this text fits into the picture."""
         width, height = self.label_size(text)
         return width <= self.width and height <= self.height
 
     def label(self, area: Area, text: str, look: Style) -> None:
-        """A text on its class's colour."""
+        """Write a text on its class's colour."""
         self._fill(area, look.colour)
         self._draw.bitmap((area[0] + self._scale, area[1] + self._scale), self._ink(text), fill=look.against)
 
     def _ink(self, text: str) -> Any:
-        """The letters of a text, black and white: Pillow's own font, each of its pixels enlarged."""
+        """Return a text in black and white, in Pillow's own font with each pixel enlarged."""
         from PIL import Image, ImageDraw
 
         _, _, width, _ = (int(side) for side in self._font.getbbox(text, "1"))
@@ -234,7 +237,7 @@ class _Canvas:
 
 
 def _dashes(length: int, pattern: Sequence[int], thick: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each part of a line that is drawn."""
+    """Yield the start and end of each drawn part of a line."""
     start = 0
     for place, part in cycle(enumerate(pattern)):
         if start >= length:

@@ -1,4 +1,4 @@
-"""Errors of the device's side. `exit_code` is what `edgerun.pyz` returns. A message names cause, value and fix."""
+"""Errors of the runner. `exit_code` is what `edgerun.pyz` returns. A message names the cause, the value and the fix."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 RECURSION_LIMIT = 3000
-"""Calls within calls: three times Python's default, and far fewer than the stack of a process holds."""
+"""Three times Python's default, and far less than the stack of a process can hold."""
 
 
 class RunnerError(Exception):
-    """Base of every error that the runner raises on purpose.
+    """Base class of every error that the runner raises on purpose.
 
-    `lasting` is the message without what changes while the cause stays, such as the time: two errors with the same
-    `lasting` report one cause. By default it is the message.
+    `lasting` is the message without the parts that change while the cause stays the same, such as a time, so that two
+    errors with the same `lasting` report the same cause. By default it is the message.
     """
 
     exit_code = 1
@@ -25,19 +25,19 @@ class RunnerError(Exception):
 
 
 class BundleError(RunnerError):
-    """Not a bundle, malformed, or of a newer format than this runner knows."""
+    """The file is not a bundle, is malformed, or has a newer format than this runner supports."""
 
     exit_code = 4
 
 
 class InputError(RunnerError):
-    """A sample, a file or a preprocess step does not fit what the bundle promises."""
+    """A sample, a file or a preprocess step does not match what the bundle declares."""
 
     exit_code = 4
 
 
 class ReleaseError(RunnerError):
-    """There is no such release on this device, or it is not in the state that the command needs."""
+    """The device has no such release, or it is not in the state that the command needs."""
 
     exit_code = 4
 
@@ -49,44 +49,45 @@ class BackendError(RunnerError):
 
 
 class SelftestError(RunnerError):
-    """The golden vectors did not come out as recorded."""
+    """The golden samples did not give the recorded outputs."""
 
     exit_code = 5
 
 
 class DoctorError(RunnerError):
-    """Something was found that keeps a bundle from running here."""
+    """`edgerun doctor` found something that keeps a bundle from running on this device."""
 
     exit_code = 5
 
 
 class ResourceError(RunnerError):
-    """A file or a folder cannot be written or read, or another command is at work on the same releases."""
+    """A file or folder cannot be read or written, or another command is working on the same releases."""
 
     exit_code = 7
 
 
 class TrustError(RunnerError):
-    """A member of a bundle is not what its manifest says, or a file, signature, policy or release is not trusted."""
+    """A bundle's member differs from its manifest, or a file, signature, policy or release is not trusted."""
 
     exit_code = 8
 
 
 def keep_exit_code_after_interrupt() -> None:
-    """Call after catching KeyboardInterrupt, so that the process ends with its own exit code.
+    """Let the process end with its own exit code. Call it after catching KeyboardInterrupt.
 
-    CPython sets a flag when an interrupt leaves code that `exec` runs from a string, as dataclasses do to make their
-    methods. With that flag set, Python ends by SIGINT at exit, although the exception was caught. Every further `exec`
-    of a string clears the flag.
+    CPython sets a flag when an interrupt leaves code that `exec` runs from a string, as dataclasses do to create their
+    methods. With that flag set, Python ends with SIGINT at exit even though the exception was caught. Every further
+    `exec` of a string clears the flag.
     """
     exec("")
 
 
 @contextmanager
 def bounded_recursion() -> Iterator[None]:
-    """What nests or calls itself without end raises RecursionError meanwhile, whatever was imported before.
+    """Make endless nesting or recursion raise RecursionError inside the block, whatever was imported before.
 
-    Converters raise Python's limit as they are imported; the stack then overflows, and the process ends by SIGSEGV.
+    Converters raise Python's recursion limit when they are imported. Without this, the stack would overflow and the
+    process would end with SIGSEGV.
     """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(min(before, RECURSION_LIMIT))

@@ -1,7 +1,7 @@
-"""What the device package adds to the runner: signed mode, releases, tuning, metrics and the monitor.
+"""Hooks through which the device package extends the runner: signed mode, releases, tuning, metrics and the monitor.
 
-The runner answers by itself. Where `edgekit.device` is installed beside it, `find` returns that package's extension; it
-is found by name and never imported from here, so that the runner can be copied onto a device alone.
+The runner works without it. If `edgekit.device` is installed as well, `find` returns that package's extension. It is
+looked up by name and never imported from here, so that the runner can be copied to a device on its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Path = Union[str, os.PathLike[str]]
 
 OnProgress = Callable[[str, bool], None]
-"""Called with a line for each step of a measurement, and whether it matters afterwards."""
+"""Called with a line for each step of a measurement, and whether the line still matters afterwards."""
 DEVICE = "edgekit.device"
 
 
@@ -44,24 +44,30 @@ class LoadOptions(NamedTuple):
 
 
 class Extension:
-    """The runner alone: it loads what is a bundle, measures nothing, and refuses what needs the device package."""
+    """The runner without the device package.
+
+    It loads bundles, measures nothing, and refuses what needs that package.
+    """
 
     commands: tuple[str, ...] = ()
-    """Packages with further commands of `edgerun`."""
+    """Packages that hold further commands of `edgerun`."""
 
     def read(self, path: Path) -> Bundle:
-        """The verified bundle. TrustError on a device in signed mode, because no signature can be checked here."""
+        """Return the verified bundle.
+
+        Raises TrustError in signed mode, because the runner alone cannot check signatures.
+        """
         from edgekit.runner import bundle
 
         if homes := device_home.homes_with_policy(device_home.find_home()):
             raise TrustError(
-                f"{path}: this device is in signed mode, by {homes[0]}, and this small runner cannot check "
-                "signatures; use the whole edgerun.pyz"
+                f"{path}: this device is in signed mode, by {homes[0]}, and this runner cannot check "
+                "signatures; use the complete edgerun.pyz"
             )
         return bundle.read(path)
 
     def load(self, path: Path, options: LoadOptions) -> Model:
-        """Open a bundle as `edgekit.runner.load` says."""
+        """Open a bundle as described in `edgekit.runner.load`."""
         from edgekit.runner.bundle import check_architecture
 
         if path == "current":
@@ -74,7 +80,7 @@ class Extension:
         return self.open(path, bundle, options)
 
     def open(self, path: Path, bundle: Bundle, options: LoadOptions) -> Model:
-        """Open a verified bundle in this process, by the usual interpreter where none is named."""
+        """Open a verified bundle in this process, on the preferred interpreter unless one is named."""
         from edgekit.runner.model import open_model
 
         return open_model(
@@ -82,30 +88,30 @@ class Extension:
         )
 
     def selftest(self, path: Path, options: LoadOptions) -> SelftestReport:
-        """Run the golden vectors, in this process."""
+        """Run the golden samples in this process."""
         return self.load(path, options).selftest()
 
     def add_predict_options(self, parser: argparse.ArgumentParser) -> None:
-        """Options of `edgerun predict` that this package adds."""
+        """Add the device package's options to `edgerun predict`."""
 
     def check_predict_options(self, options: argparse.Namespace) -> None:
-        """Exit code 2 for options that do not belong together."""
+        """Exit with code 2 if options contradict each other."""
 
     @contextmanager
     def loading(self, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-        """Around `edgerun predict` as a whole: the `LoadOptions` that its options ask for."""
+        """Wrap the whole of `edgerun predict`, and yield the `LoadOptions` that its options ask for."""
         yield {}
 
     @contextmanager
     def observing(self, model: Model, options: argparse.Namespace) -> Iterator[None]:
-        """Around the answers of `edgerun predict`."""
+        """Wrap the predictions of `edgerun predict`."""
         yield
 
     def add_verify_options(self, parser: argparse.ArgumentParser) -> None:
-        """Options of `edgerun verify` that this package adds."""
+        """Add the device package's options to `edgerun verify`."""
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
-        """The bundle, and who signed it; None where that was not asked for."""
+        """Return the bundle, and who signed it, or None if signatures were not asked for."""
         from edgekit.runner import bundle
 
         return bundle.read(options.bundle), None
@@ -113,16 +119,16 @@ class Extension:
 
 @functools.cache
 def find() -> Extension:
-    """The device package's extension; that of the runner alone where there is no such package."""
+    """Return the device package's extension, or the runner's own if that package is not installed."""
     try:
         module = importlib.import_module(f"{DEVICE}.extension")
     except ModuleNotFoundError as error:
-        if error.name != DEVICE:  # the package is there and broken: what it would check must not be left out
+        if error.name != DEVICE:  # the package is installed but broken; skipping its checks would be unsafe
             raise
         return Extension()
     extension: Extension = module.EXTENSION
     return extension
 
 
-def _missing(what: str) -> str:
-    return f"this small runner has no {what}; use the whole edgerun.pyz, or leave it out"
+def _missing(feature: str) -> str:
+    return f"this runner has no {feature}; use the complete edgerun.pyz, or leave the option out"

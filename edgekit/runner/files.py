@@ -1,4 +1,4 @@
-"""Writing a file so that it is either the old one or the whole new one, whatever happens."""
+"""Atomic and durable file operations: after a crash a file is either the old one or the complete new one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 BINARY = getattr(os, "O_BINARY", 0)
-"""For `os.open`: Windows changes line ends without it, and other systems do not have it."""
+"""Flag for `os.open`. Windows changes line ends without it; other systems do not have it."""
 READ_FILE = os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
-"""For `os.open`: open a file for reading without waiting for a writer where it is a pipe."""
+"""Flags for `os.open` that open a file for reading, without waiting for a writer if it is a pipe."""
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-"""For `os.open`: refuse a symbolic link. Windows cannot."""
+"""Flag for `os.open` that refuses a symbolic link. Windows does not have it."""
 
 READ_ONLY_ERRORS = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""What a folder says in which nobody can write, or not this user."""
+"""Error numbers of a folder in which nobody, or not this user, can write."""
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Temporary file, fsync, replace, fsync of the folder. The umask takes away from `mode`."""
+    """Write a temporary file, sync it, move it into place and sync the folder. The umask applies to `mode`."""
     temporary = temporary_path(path)
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, mode), "wb") as stream:
@@ -35,9 +35,9 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o666) -> None:
 
 
 def remove_quietly(path: Path) -> None:
-    """Remove a file that may be there. What keeps it there is not raised, because it would hide what went wrong before.
+    """Remove a file if it exists, ignoring errors, because they would hide what went wrong before.
 
-    So no lock stays taken, and no error is lost, where a disk has become read-only meanwhile.
+    So no lock stays held and no error gets lost if a disk has become read-only in the meantime.
     """
     with suppress(OSError):
         if path.exists():
@@ -45,7 +45,7 @@ def remove_quietly(path: Path) -> None:
 
 
 def can_lock(path: Path, operation: int) -> bool:
-    """Whether no other process keeps out a lock on a file, `fcntl.LOCK_SH` or `fcntl.LOCK_EX`; none is kept."""
+    """Whether no other process prevents a lock, `fcntl.LOCK_SH` or `fcntl.LOCK_EX`, on a file. The lock is not kept."""
     if sys.platform == "win32":
         raise NotImplementedError("Windows has no such locks")
     import fcntl
@@ -61,18 +61,21 @@ def can_lock(path: Path, operation: int) -> bool:
 
 
 def temporary_path(path: Path) -> Path:
-    """Where this process writes what becomes `path`; short, for the path's own name may be as long as a name can be."""
+    """Return where this process writes a file before it becomes `path`.
+
+    The name is short, because the name of `path` may be as long as a name can be.
+    """
     return path.with_name(f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.tmp")
 
 
 def sync_file(path: Path) -> None:
-    """Make the bytes of a file that something else wrote survive a power cut."""
-    with open(path, "r+b" if os.name == "nt" else "rb") as stream:  # Windows syncs only what is open for writing
+    """Make a file that something else wrote survive a power cut."""
+    with open(path, "r+b" if os.name == "nt" else "rb") as stream:  # Windows syncs only files that are open for writing
         os.fsync(stream.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make what was renamed in a folder survive a power cut; systems other than POSIX do so by themselves."""
+    """Make renames in a folder survive a power cut. Systems other than POSIX do so by themselves."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -83,15 +86,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder and those above it, each name made durable; nothing happens where it is there."""
+    """Create a folder and its parents durably. Nothing happens if it exists."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 
 
-def move_durably(written: Path, final: Path) -> None:
-    """Put a file that something else wrote in its place, its bytes made durable first."""
-    sync_file(written)
-    os.replace(written, final)
-    sync_folder(final.parent)
+def move_durably(source: Path, destination: Path) -> None:
+    """Move a file that something else wrote into place, after making its bytes durable."""
+    sync_file(source)
+    os.replace(source, destination)
+    sync_folder(destination.parent)

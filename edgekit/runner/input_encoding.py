@@ -1,10 +1,11 @@
-"""From a raw sample straight to the tensor that a model takes.
+"""Convert a raw sample directly into the tensor that a model takes.
 
-Integers that are the model's own, a picture's bytes or the int8 features of a board, are not quantized once more. Where
-samples are bytes and every step works element by element, each channel has only 256 possible results. They are computed
-once, by the same steps, and then looked up. That is two to five times as fast as the steps and the quantization, and
-gives the same bits. Where the model file undoes the steps, as `convert.fold_preprocess` makes it, each byte becomes
-itself, or itself less 128 in int8: then nothing is looked up, and the bytes go in.
+Integers that the model takes as they are, such as a picture's bytes or a board's int8 features, are not quantized
+again. If samples are bytes and every step is element-wise, each channel has only 256 possible results. They are
+computed once, by the same steps, and then looked up, which is two to five times as fast as running the steps and the
+quantization, and gives the same bits. If the model file already contains the steps, as `convert.fold_preprocess`
+arranges, each byte maps to itself, or to itself minus 128 for int8; then nothing is looked up and the bytes go in
+directly.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 ELEMENTWISE = ("scale", "normalize")
 LARGEST_JOINED = 2**15
-"""Values of a picture up to which places of eight bytes each are quicker to add than channels to take apart."""
+"""Largest picture, in values, for which adding 8-byte offsets is faster than handling the channels one by one."""
 Encode = Callable[[np.ndarray], np.ndarray]
 EncodeWithSample = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def encoder(manifest: Manifest, backend: Backend) -> Encode:
-    """The function from one raw sample to the model's input, in the model's own dtype and layout."""
+    """Return the function from one raw sample to the model's input, in the model's own dtype and layout."""
     steps, layout = manifest.preprocess, manifest.input.layout
     if backend.encode is not None and passes_through(steps, manifest.raw.dtype, manifest.input.dtype):
         return _unchanged(steps, layout, backend.dtype)
@@ -55,9 +56,9 @@ def encoder(manifest: Manifest, backend: Backend) -> Encode:
 
 
 def encoder_with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSample:
-    """The same function, which also gives the sample after preprocess, for the steps run once.
+    """Return the same function, which also returns the preprocessed sample, so that the steps run only once.
 
-    Nothing is looked up, because the sample has to be computed in any case.
+    It never uses a lookup table, because the sample has to be computed in any case.
     """
     steps, layout = manifest.preprocess, manifest.input.layout
     pipeline = transform.pipeline(steps)
@@ -73,18 +74,18 @@ def encoder_with_sample(manifest: Manifest, backend: Backend) -> EncodeWithSampl
 
 
 def input_tensor(sample: np.ndarray, layout: str, backend: Backend) -> np.ndarray:
-    """The model's input for a sample after preprocess, float32."""
+    """Return the model's input for a preprocessed float32 sample."""
     x = transform.to_layout(sample[None], layout)
     return x if backend.encode is None else backend.encode(x)
 
 
 def passes_through(steps: Sequence[Step], raw_dtype: str, input_dtype: str) -> bool:
-    """Whether a raw sample's integers are what the model takes: of its type, and no step gives them other values."""
+    """Whether the integers of a raw sample are what the model takes: same dtype, and no step changes their values."""
     return raw_dtype == input_dtype != "float32" and all(step["step"] in GEOMETRY for step in steps)
 
 
 def _unchanged(steps: Sequence[Step], layout: str, dtype: np.dtype) -> Encode:
-    """Integers that go in as they are; what a resize makes of them is rounded to the nearest."""
+    """Return an encoder for integers that go in as they are. The results of a resize are rounded."""
     if not steps:
         return lambda raw: transform.to_layout(raw[None], layout)
     pipeline = transform.pipeline(steps)
@@ -97,7 +98,7 @@ def _rounded(sample: np.ndarray, layout: str, dtype: np.dtype) -> np.ndarray:
 
 
 def _lookup(tables: np.ndarray, layout: str, shape: tuple[int, ...]) -> Encode:
-    """`tables` is (256, channels): what each byte of each channel becomes."""
+    """Return an encoder that looks up `tables` (256, channels), which hold the result for each byte and channel."""
     first = np.ascontiguousarray(tables[:, 0])
     if (tables == first[:, None]).all():
         recode = _as_bytes(first) or first.take
@@ -111,28 +112,31 @@ def _lookup(tables: np.ndarray, layout: str, shape: tuple[int, ...]) -> Encode:
     def encode(raw: np.ndarray) -> np.ndarray:
         x = np.empty(shape, dtype=tables.dtype)
         for channel, column in enumerate(columns):
-            place = x[0, channel] if layout == "NCHW" else x[..., channel]
-            place[...] = column.take(raw[..., channel])
+            target = x[0, channel] if layout == "NCHW" else x[..., channel]
+            target[...] = column.take(raw[..., channel])
         return x
 
     return encode
 
 
 def _joined(tables: np.ndarray, shape: tuple[int, ...]) -> Encode:
-    """One table behind the other, each channel's values beginning at its own: one look-up instead of one a channel."""
+    """Return an encoder with one concatenated table, so that one lookup serves all channels."""
     table = np.ascontiguousarray(tables.T).ravel()
-    begins = np.empty(shape, dtype=np.intp)
-    begins[...] = np.arange(tables.shape[1]) * len(tables)
-    return lambda raw: table.take(begins + raw)
+    offsets = np.empty(shape, dtype=np.intp)
+    offsets[...] = np.arange(tables.shape[1]) * len(tables)
+    return lambda raw: table.take(offsets + raw)
 
 
 def _as_bytes(table: np.ndarray) -> Encode | None:
-    """A faster function than `table.take`, of the same bits, where each byte goes in as it is, or less 128 as int8."""
-    each = np.arange(256, dtype=np.uint8)
-    if table.dtype == np.uint8 and (table == each).all():
+    """Return a faster equivalent of `table.take`, or None.
+
+    There is one if each byte maps to itself, or to itself minus 128 as int8.
+    """
+    all_bytes = np.arange(256, dtype=np.uint8)
+    if table.dtype == np.uint8 and (table == all_bytes).all():
         return np.ascontiguousarray
     middle = np.array(128, dtype=np.uint8)
-    if table.dtype != np.int8 or (table.view(np.uint8) != each ^ middle).any():
+    if table.dtype != np.int8 or (table.view(np.uint8) != all_bytes ^ middle).any():
         return None
     xor, int8 = np.bitwise_xor, table.dtype
     return lambda raw: xor(raw, middle, order="C").view(int8)

@@ -1,7 +1,7 @@
-"""The input path, declared: what happens between a file and a raw sample, in training and on the device.
+"""The input path: the declared steps between a file and a raw sample, the same in training and on the device.
 
-A step is `{"step": "resample", "rate_hz": 16000}`; the list stands under `raw.input_path` of a manifest. What is not
-declared does not happen: a file that would need it is refused. Needs no numpy; `inputs/` carries the steps out.
+A step is, for example, `{"step": "resample", "rate_hz": 16000}`; the list of steps is `raw.input_path` in a manifest. A
+file that needs a step which is not declared is refused. This module needs no NumPy; `inputs/` executes the steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STEPS: dict[str, dict[str, Rule]] = {
     "read_tensors": {},
     "tokenize": {"vocabulary": MEMBER, "length": COUNT, "pad_id": ID, "too_long": _one_of("cut", "refuse")},
 }
-"""Options of each step."""
+"""The options of each step."""
 ORDER = {
     "image": ("read_array", "decode_picture", "resize_picture"),
     "vector": ("read_array", "decode_csv", "rows"),
@@ -52,14 +52,14 @@ ORDER = {
     "text": ("decode_text", "decode_text_table", "tokenize"),
     "tensors": ("read_tensors",),
 }
-"""By kind of raw sample, the steps that it may have, in this order; each at most once."""
+"""The steps that each kind of raw sample may have, in this order and each at most once."""
 DECODERS = {"image": "decode_picture", "vector": "decode_csv", "audio": "decode_wav", "window": "decode_csv",
             "text": "decode_text", "tensors": "read_tensors"}  # fmt: skip
 ARRAY_DTYPES = ("uint8", "int8", "float16", "float32", "float64")
 
 
 def picture_steps(shape: Sequence[int], fit: str = "stretch", orientation: str = "apply") -> list[dict[str, Any]]:
-    """A picture of any size becomes (height, width, channels)."""
+    """Return the steps that turn a picture of any size into (height, width, channels)."""
     height, width, channels = shape
     return [
         {"step": "decode_picture", "orientation": orientation, "channels": channels},
@@ -68,34 +68,34 @@ def picture_steps(shape: Sequence[int], fit: str = "stretch", orientation: str =
 
 
 class PictureTransform(NamedTuple):
-    """Where a picture lies in its sample: from (left, top), `across` and `down` times as large as it was."""
+    """The place of a picture inside its sample: its top left corner and size in pixels, and its scale on both axes."""
 
     left: int
     top: int
     width: int
     height: int
-    across: float
-    down: float
+    scale_x: float
+    scale_y: float
 
     def to_sample(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
-        """A box (left, top, right, bottom) of the picture, in the sample's pixels."""
+        """Convert a box (left, top, right, bottom) from the picture's pixels to the sample's."""
         left, top, right, bottom = sides
-        across, down = self.across, self.down
-        return (self.left + left * across, self.top + top * down, self.left + right * across, self.top + bottom * down)
+        x, y = self.scale_x, self.scale_y
+        return self.left + left * x, self.top + top * y, self.left + right * x, self.top + bottom * y
 
     def to_picture(self, sides: Sequence[float]) -> tuple[float, float, float, float]:
-        """A box of the sample, in the picture's pixels, cut at its edges."""
+        """Convert a box from the sample's pixels to the picture's, clipped to its edges."""
         left, top, right, bottom = sides
-        most_x, most_y = (float(round(side)) for side in (self.width / self.across, self.height / self.down))
-        x = [min(max((side - self.left) / self.across, 0.0), most_x) for side in (left, right)]
-        y = [min(max((side - self.top) / self.down, 0.0), most_y) for side in (top, bottom)]
+        max_x, max_y = (float(round(side)) for side in (self.width / self.scale_x, self.height / self.scale_y))
+        x = [min(max((side - self.left) / self.scale_x, 0.0), max_x) for side in (left, right)]
+        y = [min(max((side - self.top) / self.scale_y, 0.0), max_y) for side in (top, bottom)]
         return x[0], y[0], x[1], y[1]
 
 
 def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
-    """What a step `resize_picture` that keeps the whole picture does to one of (width, height).
+    """Return what a `resize_picture` step that keeps the whole picture does to a picture of (width, height).
 
-    A letterbox keeps proportions, to the nearest pixel, and puts the picture in the middle.
+    A letterbox keeps the proportions, to the nearest pixel, and centres the picture.
     """
     (width, height), (wide, tall) = size, (resize["width"], resize["height"])
     new_width, new_height = wide, tall
@@ -109,27 +109,37 @@ def picture_transform(size: tuple[int, int], resize: Step) -> PictureTransform:
 
 
 def windows_step(length: int, stride: int, fill: str = "none") -> dict[str, Any]:
-    """Windows of `length` out of a recording, one every `stride`; `fill` says what becomes of the rest at its end."""
+    """Return the step that cuts windows of `length` out of a recording, one every `stride`.
+
+    `fill` says what happens to an incomplete window at the end.
+    """
     return {"step": "windows", "length": length, "stride": stride, "fill": fill}
 
 
 def text_steps(
     vocabulary: str, length: int, pad_id: int, too_long: str = "cut", table: Step | None = None
 ) -> list[dict[str, Any]]:
-    """A text, or each of a `table`, becomes so many token ids, by the vocabulary in this member of the bundle."""
+    """Return the steps that turn a text, or each text of a `table`, into `length` token IDs.
+
+    `vocabulary` names the bundle's member that holds the vocabulary.
+    """
     tokenize = {"step": "tokenize", "vocabulary": vocabulary, "length": length, "pad_id": pad_id, "too_long": too_long}
     return [{"step": "decode_text"}, *([dict(table)] if table else []), tokenize]
 
 
 def text_table_step(delimiter: str, header: bool, column: str | int) -> dict[str, Any]:
-    """A table with a text in each row, in the column of this name or of this number, counted from 1."""
+    """Return the step that reads a table with one text per row.
+
+    The texts are in the column with this name, or with this number counted from 1.
+    """
     return {"step": "decode_text_table", "delimiter": delimiter, "header": header, "column": column}
 
 
 def default_steps(kind: str, shape: Sequence[int], dtype: str, columns: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Of samples that did not come out of files: pictures are brought to size, sounds and tables must fit exactly.
+    """Return the steps for samples that did not come from files.
 
-    Each row of a table with named columns is a vector. Several tensors come in a file by their names.
+    Pictures are resized; sounds and tables must fit exactly. With named columns, each row of a table is a vector.
+    Several tensors come in one file, by name.
     """
     if kind == "tensors":
         return [{"step": "read_tensors"}]
@@ -143,10 +153,10 @@ def default_steps(kind: str, shape: Sequence[int], dtype: str, columns: Sequence
 
 
 def step_names(steps: Sequence[Step]) -> list[str]:
-    """The steps' names."""
+    """Return the names of the steps."""
     return [step["step"] for step in steps]
 
 
 def find_step(steps: Sequence[Step], name: str) -> Step | None:
-    """The step of this name, if it is declared."""
+    """Return the step with this name, or None if it is not declared."""
     return next((step for step in steps if step["step"] == name), None)

@@ -1,7 +1,7 @@
-"""Several inputs of a model as one vector, so that whatever stores, sends or compares samples sees one array.
+"""Several inputs of a model as one vector, so that code that stores, sends or compares samples handles a single array.
 
-Each tensor is flattened, and they stand one behind the other as float32. Whole numbers are exact up to `LARGEST`, so a
-tensor of integers has a range that ends there.
+The tensors are flattened and concatenated as float32. That is exact for whole numbers up to `LARGEST_EXACT_INTEGER`, so
+a tensor of integers must have a range within it.
 """
 
 from __future__ import annotations
@@ -16,103 +16,111 @@ if TYPE_CHECKING:
     import numpy as np
 
 KIND = "tensors"
-"""What a raw sample of several tensors is called."""
+"""The kind of raw sample that consists of several tensors."""
 DTYPES = ("float32", "uint8", "int8", "int32", "int64")
-"""Types that a tensor of a sample may have."""
+"""Dtypes that a tensor of a sample may have."""
 LARGEST_EXACT_INTEGER = 2**24
 INTEGER_LIMITS = {"uint8": (0, 255), "int8": (-128, 127)}
-"""Of types that hold less than that."""
+"""Limits of integer dtypes narrower than `LARGEST_EXACT_INTEGER`."""
 LARGEST_FLOAT = 3.4028234663852886e38
-"""Of float32."""
+"""The largest float32."""
 MAX_NAMES_SHOWN = 8
-"""Of a message."""
+"""How many names a message lists."""
 
 
 def width(shapes: Sequence[Sequence[int]]) -> int:
-    """How many numbers tensors of these shapes, without a batch, have together."""
+    """Return how many numbers tensors of these shapes, without a batch axis, have together."""
     return sum(map(prod, shapes))
 
 
 def describe(tensor: Mapping[str, Any]) -> str:
-    """One of the bundle's tensors in words: name, type, shape and range."""
+    """Describe one of the bundle's tensors: name, dtype, shape and range."""
     limits = " from {} to {}".format(*tensor["range"]) if tensor["range"] else ""
     return f"{tensor['name']} {tensor['dtype']}{list(tensor['shape'])}{limits}"
 
 
 def join(tensors: Sequence[np.ndarray]) -> np.ndarray:
-    """Tensors (batch, …) as one array (batch, width), float32."""
+    """Join tensors (batch, …) into one array (batch, width) float32."""
     import numpy as np
 
     return np.concatenate([each.reshape(len(each), -1).astype(np.float32, copy=False) for each in tensors], axis=1)
 
 
 def split(x: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """The tensors, of these shapes without a batch, that were joined in `x` (batch, width); float32, views."""
-    found, place = [], 0
+    """Split `x` (batch, width) into the tensors that were joined in it.
+
+    `shapes` are without a batch axis. The results are float32 views.
+    """
+    tensors, start = [], 0
     for shape in shapes:
         size = prod(shape)
-        found.append(x[:, place : place + size].reshape(len(x), *shape))
-        place += size
-    return found
+        tensors.append(x[:, start : start + size].reshape(len(x), *shape))
+        start += size
+    return tensors
 
 
-def as_vector(given: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
-    """A raw sample, of arrays by name where it has several tensors; anything else as it is, for its check."""
-    found: np.ndarray = join_named(given, tensors) if tensors and isinstance(given, Mapping) else given
-    return found
+def as_vector(sample: Any, tensors: Sequence[Mapping[str, Any]] | None) -> np.ndarray:
+    """Return a raw sample as one array: joined if it is a mapping of several tensors, otherwise unchanged."""
+    vector: np.ndarray = join_named(sample, tensors) if tensors and isinstance(sample, Mapping) else sample
+    return vector
 
 
-def join_named(given: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """One raw sample (width,) of arrays by name; `tensors` are those of the bundle's `raw`.
+def join_named(arrays: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Join arrays by name into one raw sample (width,).
 
-    A tensor of floats takes floats of any width, one of whole numbers takes whole numbers of any width.
+    `tensors` are those of the bundle's `raw`. A float tensor accepts floats of any width, an integer tensor integers of
+    any width.
 
     Raises
     ------
     InputError
-        A name, a shape or a type is another.
+        A name, shape or dtype differs from the bundle's.
     """
     import numpy as np
 
-    check_names(list(given), tensors)
-    return np.concatenate([_flat(given[tensor["name"]], tensor) for tensor in tensors])
+    check_names(list(arrays), tensors)
+    return np.concatenate([_flat(arrays[tensor["name"]], tensor) for tensor in tensors])
 
 
-def check_names(given: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> None:
-    """InputError unless these are the tensors' names, each once."""
+def check_names(sample_names: Sequence[Any], tensors: Sequence[Mapping[str, Any]]) -> None:
+    """Raise InputError unless `given` are the tensors' names, each exactly once."""
     names = [each["name"] for each in tensors]
-    if len(given) == len(names) and set(given) == set(names):
+    if len(sample_names) == len(names) and set(sample_names) == set(names):
         return
-    shown = [each if isinstance(each, str) and each.isprintable() else ascii(each) for each in given[:MAX_NAMES_SHOWN]]
-    more = f" and {len(given) - MAX_NAMES_SHOWN} more" if len(given) > MAX_NAMES_SHOWN else ""
-    raise InputError(f"tensors: got {', '.join(each[:80] for each in shown) or 'none'}{more}; give {', '.join(names)}")
+    printable = [
+        each if isinstance(each, str) and each.isprintable() else ascii(each) for each in sample_names[:MAX_NAMES_SHOWN]
+    ]
+    more = f" and {len(sample_names) - MAX_NAMES_SHOWN} more" if len(sample_names) > MAX_NAMES_SHOWN else ""
+    raise InputError(
+        f"tensors: got {', '.join(each[:80] for each in printable) or 'none'}{more}; give {', '.join(names)}"
+    )
 
 
 def check_type(tensor: Mapping[str, Any], shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """InputError unless an array of this shape and type may become the tensor."""
+    """Raise InputError unless an array of this shape and dtype can become the tensor."""
     kinds = "f" if tensor["dtype"] == "float32" else "iu"
     if shape != tuple(tensor["shape"]) or dtype.kind not in kinds:
-        got, wanted = f"{str(dtype)[:80]}{list(shape)}", f"{tensor['dtype']}{list(tensor['shape'])}"
-        raise InputError(f"tensor {tensor['name']}: got {got}; the bundle takes {wanted}")
+        got, expected = f"{str(dtype)[:80]}{list(shape)}", f"{tensor['dtype']}{list(tensor['shape'])}"
+        raise InputError(f"tensor {tensor['name']}: got {got}; the bundle takes {expected}")
 
 
-def _flat(given: Any, tensor: Mapping[str, Any]) -> np.ndarray:
+def _flat(value: Any, tensor: Mapping[str, Any]) -> np.ndarray:
     import numpy as np
 
     name = tensor["name"]
-    if isinstance(given, np.ma.MaskedArray):  # what the mask hides would be answered
+    if isinstance(value, np.ma.MaskedArray):  # masked values would be used
         raise InputError(f"tensor {name}: got a masked array; fill it, and give a plain one")
     try:
-        array = np.asarray(given)
-    except Exception as error:  # of rows that differ in length, and of tensors of other libraries
-        raise InputError(f"tensor {name}: got {type(given).__name__}, which is no array: {_line(error)}") from None
+        array = np.asarray(value)
+    except Exception as error:  # raised for rows of different length, and for tensors of other libraries
+        raise InputError(f"tensor {name}: got {type(value).__name__}, which is no array: {_line(error)}") from None
     check_type(tensor, array.shape, array.dtype)
     if (
         array.dtype.kind in "iu"
         and not -LARGEST_EXACT_INTEGER <= int(array.min()) <= int(array.max()) <= LARGEST_EXACT_INTEGER
     ):
         raise InputError(f"tensor {name}: holds numbers beyond {LARGEST_EXACT_INTEGER}, which no bundle takes")
-    with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses
         return array.reshape(-1).astype(np.float32)
 
 
@@ -121,7 +129,7 @@ def _line(error: Exception) -> str:
 
 
 def check_values(raw: np.ndarray, tensors: Sequence[Mapping[str, Any]]) -> None:
-    """InputError where a tensor of the finite sample (width,) is out of its range, or should be whole and is not."""
+    """Raise InputError if a tensor of a finite sample (width,) is out of range, or has fractions but must be whole."""
     import numpy as np
 
     for tensor, part in zip(tensors, split(raw[None], [each["shape"] for each in tensors])):

@@ -1,4 +1,4 @@
-"""A bundle, verified and opened the fastest way that this device has."""
+"""`load`: verify a bundle and open it on the fastest interpreter of this device."""
 
 from __future__ import annotations
 
@@ -25,50 +25,63 @@ def load(
 ) -> Model:
     """Verify a bundle and open its model.
 
-    The first load measures what is left open. It tries the installed interpreters and numbers of threads in child
-    processes, proves each with the golden vectors and caches the fastest.
+    The first load on a device tries the installed interpreters and thread counts in child processes, validates each
+    with the golden samples, and caches the fastest. Whatever you specify is not measured.
 
     Parameters
     ----------
-    path
-        The `.edge.zip` file; or `"current"`, the release that is confirmed on this device. `model.release.changed()`
-        then says whether another one is by now.
-    threads
-        Threads of the interpreter; None: measured.
-    interpreter
-        One of those installed, for example `"litert"`; None: measured.
-    device
-        OpenVINO's device, `"CPU"`, `"GPU"` or `"NPU"`; None: the CPU.
-    trial
-        False measures nothing: the usual interpreter and one thread, in this process.
-    on_progress
-        Called with a line for each step of the measurement, and whether it matters afterwards.
-    metrics
-        Where Prometheus finds latencies by part, refusals, the process and the machine: a file that ends in `.prom`,
-        `"127.0.0.1:9100"`, or `Metrics` that several models share. None: nothing is counted.
-        `model.observers.close()` writes the last figures; the end of the interpreter does so too.
-    monitor
-        True, or a `Monitor` made for this bundle: watch whether inputs and answers still look like validation's.
-        `model.monitor.verdict()` says it. None: nothing is watched.
-    keep
-        A folder for the most doubtful samples: 100 a day and 100 MB at most. None: none is kept. For other limits add
-        a `Doubtful` to `model.observers`.
+    path : str or path-like
+        The `.edge.zip` file, or `"current"` for the release that is confirmed on this device.
+        `model.release.changed()` then tells whether another release has been confirmed since.
+    threads : int, optional
+        Threads of the interpreter. Measured if None.
+    interpreter : str, optional
+        An installed interpreter, for example `"litert"`. Measured if None.
+    device : str, optional
+        OpenVINO's device, `"CPU"`, `"GPU"` or `"NPU"`. The CPU if None.
+    trial : bool
+        False skips the measurement: the preferred interpreter is opened with one thread, in this process.
+    on_progress : callable, optional
+        Called with a line for each step of the measurement, and whether that line still matters afterwards.
+    metrics : str or Metrics, optional
+        Where Prometheus finds latencies, refused samples and the state of process and machine: a file that ends in
+        `.prom`, an address such as `"127.0.0.1:9100"`, or a `Metrics` object shared by several models. The last
+        values are written by `model.observers.close()` or when Python exits.
+    monitor : bool or Monitor, optional
+        True, or a `Monitor` made for this bundle, watches whether inputs and answers still look like those of the
+        validation. `model.monitor.verdict()` returns the result.
+    keep : str or path-like, optional
+        A folder for the most uncertain samples, at most 100 a day and 100 MB in total. To set other limits, add an
+        `UncertainSamples` observer to `model.observers`.
+
+    Returns
+    -------
+    Model
+        The opened model. Models are not thread-safe, so open one per thread.
 
     Raises
     ------
     BundleError
-        The file is no bundle, or is for other machines.
+        The file is not a bundle, or is for other machines.
     ReleaseError
-        No release is confirmed here.
+        No release is confirmed on this device.
     TrustError
-        A member of it was changed, the release is not the one that was installed, or this device is in signed mode
-        and its policy does not trust the bundle.
+        A member was changed, the release is not the one that was installed, or the device is in signed mode and its
+        policy does not trust the bundle.
     BackendError
-        No interpreter for its target is installed, or none can run the model.
+        No interpreter for the bundle's target is installed, or none can run the model.
     InputError
-        `metrics` names no such place, or its port is taken; or the bundle has no reference for a monitor.
+        `metrics` is not a valid place or its port is in use, or the bundle has no reference for a monitor.
     ResourceError
-        The folder of `keep` cannot be made or read.
+        The folder `keep` cannot be created or read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from edgekit.runner import load
+    >>> model = load("digits-tflite-1.0.0.edge.zip", trial=False)
+    >>> model.predict(np.load("sample.npy")).label
+    '3'
     """
     options = LoadOptions(threads, interpreter, device or "CPU", trial, on_progress, metrics, monitor, keep)
     return extension.find().load(path, options)

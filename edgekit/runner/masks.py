@@ -1,6 +1,6 @@
-"""Masks: the class of each pixel of a picture, (height, width) uint8, 255 where none is known.
+"""Segmentation masks: the class of each pixel of a picture, (height, width) uint8, or 255 where it is unknown.
 
-A model gives logits (classes, rows, columns) of cells, each of which stands for so many pixels in both directions.
+A model returns logits (classes, rows, columns) of cells, each of which covers a square of pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ UNKNOWN = 255
 
 
 def cell_size(size: Sequence[int], grid: Sequence[int]) -> int:
-    """Pixels of a cell's side, for a sample (height, width) and a grid (rows, columns); BundleError if not whole."""
+    """Return the side of a cell in pixels, for a sample (height, width) and a grid (rows, columns).
+
+    Raises BundleError if it is not a whole number, the same on both axes.
+    """
     (height, width), (rows, columns) = size, grid
     side = height // max(1, rows)
     if side < 1 or (rows * side, columns * side) != (height, width):
@@ -28,33 +31,36 @@ def cell_size(size: Sequence[int], grid: Sequence[int]) -> int:
 
 
 def enlarge(cells: np.ndarray, side: int) -> np.ndarray:
-    """Cells (…, rows, columns) as pixels (…, height, width)."""
+    """Enlarge cells (…, rows, columns) to pixels (…, height, width)."""
     return cells if side == 1 else cells.repeat(side, axis=-2).repeat(side, axis=-1)
 
 
 def nearest_indices(after: int, before: int) -> np.ndarray:
-    """(after,): of a side that goes from `before` pixels to `after`, the old pixel below the middle of each new one."""
+    """Return (after,): for each new pixel, the index of the old pixel under its centre.
+
+    The side is resized from `before` to `after` pixels.
+    """
     return (2 * np.arange(after) + 1) * before // (2 * after)
 
 
 def run_lengths(mask: np.ndarray) -> dict[int, dict[str, Any]]:
-    """By class, COCO's uncompressed run-length encoding of its pixels; of classes that are there.
+    """Return COCO's uncompressed run-length encoding of each class that is present.
 
-    `counts` go down the columns, from left to right, and are of pixels that are not of the class, that are, and so on.
+    `counts` go down the columns, from left to right, and are lengths of runs outside the class, inside it, and so on.
     """
     flat = mask.ravel(order="F")
     starts = np.concatenate([[0], np.flatnonzero(flat[1:] != flat[:-1]) + 1])
     ends, kinds = np.append(starts[1:], len(flat)), flat[starts]
-    found = {}
+    encodings = {}
     for kind in np.unique(kinds).tolist():
         edges = np.stack([starts[kinds == kind], ends[kinds == kind]], axis=1).ravel()
         counts = np.diff(np.concatenate([[0], edges, [len(flat)]]))
-        found[kind] = {"size": list(mask.shape), "counts": (counts if counts[-1] else counts[:-1]).tolist()}
-    return found
+        encodings[kind] = {"size": list(mask.shape), "counts": (counts if counts[-1] else counts[:-1]).tolist()}
+    return encodings
 
 
 def check_grids(size: Sequence[int], labels: int, grids: Sequence[Sequence[int]]) -> None:
-    """BundleError unless there is one grid (labels, rows, columns), over pictures of this size."""
+    """Raise BundleError unless there is exactly one grid (labels, rows, columns) that divides pictures of this size."""
     if not 1 < labels <= UNKNOWN:
         raise BundleError(f"manifest.json: labels: got {labels}; name 2 to {UNKNOWN} classes")
     if len(size) != 3 or len(grids) != 1 or len(grids[0]) != 3 or grids[0][0] != labels:

@@ -1,4 +1,4 @@
-"""Standard error without the remarks that native libraries write about themselves."""
+"""Standard error without the messages that native libraries write about themselves."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_native(log: str | os.PathLike[str] = os.devnull) -> Iterator[int]:
-    """Send what is written to file descriptor 2 into `log`; exceptions of Python are not touched.
+    """Redirect file descriptor 2 into `log`. Python exceptions are not affected.
 
-    Yields a file descriptor that still writes to standard error. Only commands and the workbook call this: the process
+    Yields a file descriptor that still writes to standard error. Only commands and the pipeline use this; a process
     that uses edgekit as a library keeps its standard error.
     """
     if sys.stderr is not None:
         sys.stderr.flush()
-    kept = duplicate_stderr()
+    original = duplicate_stderr()
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         os.dup2(sink, 2)
-        yield kept
+        yield original
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(original, 2)
+        os.close(original)
         os.close(sink)
 
 
 def duplicate_stderr() -> int:
-    """A new file descriptor that writes to standard error.
+    """Return a new file descriptor that writes to standard error.
 
-    A process that was started without one gets one that leads nowhere, before another file takes its number.
+    If the process was started without standard error, it gets one that discards everything, before another file can be
+    opened under its number.
     """
     try:
         return os.dup(2)

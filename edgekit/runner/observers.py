@@ -1,4 +1,7 @@
-"""Who is told of each answer of a model. Telling costs nothing where nobody listens, and never breaks an answer."""
+"""Observers of a model's answers.
+
+Without observers they cost nothing, and a failing observer never breaks an answer.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +20,23 @@ if TYPE_CHECKING:
     from edgekit.runner.errors import RunnerError
 
     class Observer(Protocol):
-        """What an observer offers. Each method returns within microseconds: inference waits for it."""
+        """What an observer offers. Each method must return within microseconds, because inference waits for it."""
 
         def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-            """A sample as `manifest.raw` states it, the model's outputs for it, and the answer with its times."""
+            """A sample in the form of `manifest.raw`, the model's outputs for it, and the answer with its times."""
 
         def refused(self, error: RunnerError) -> None:
-            """A sample that got no answer: an InputError of what was given, or a BackendError."""
+            """A sample got no answer: an InputError about the sample, or a BackendError."""
 
         def dropped(self, count: int) -> None:
-            """Windows of a stream that nobody answered, because the model was too slow."""
+            """Windows of a stream were dropped, because the model was too slow."""
 
         def close(self) -> None:
-            """Nothing more will come: write what is not written yet, and let threads and sockets go."""
+            """Nothing more will be reported: write what is pending, and release threads and sockets."""
 
 
 class Observers:
-    """Those of one model. One that raises is left out from then on, with a warning."""
+    """The observers of one model. An observer that raises is removed, with a warning."""
 
     __slots__ = ("_all",)
 
@@ -47,64 +50,64 @@ class Observers:
         return iter(self._all)
 
     def add(self, observer: Observer) -> None:
-        """Tell it of all that comes from now on."""
+        """Notify an observer from now on."""
         self._all = (*self._all, observer)
 
     def remove(self, observer: Observer) -> None:
-        """Tell it nothing more; nothing happens where it was not told anyway."""
+        """Stop notifying an observer. Nothing happens if it was never added."""
         self._all = tuple(each for each in self._all if each is not observer)
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """Of one sample: see `Observer`."""
+        """Report one answered sample; see `Observer`."""
         for observer in self._all:
             try:
                 observer.answered(raw, outputs, prediction)
-            except Exception as error:  # whatever it is, the answer goes out
-                self._leave_out(observer, error)
+            except Exception as error:  # whatever went wrong, the answer must go out
+                self._remove_failed(observer, error)
 
     def refused(self, error: RunnerError) -> None:
-        """See `Observer`."""
+        """Report one refused sample; see `Observer`."""
         for observer in self._all:
             try:
                 observer.refused(error)
             except Exception as failure:
-                self._leave_out(observer, failure)
+                self._remove_failed(observer, failure)
 
     def dropped(self, count: int) -> None:
-        """See `Observer`."""
+        """Report dropped windows; see `Observer`."""
         for observer in self._all:
             try:
                 observer.dropped(count)
             except Exception as error:
-                self._leave_out(observer, error)
+                self._remove_failed(observer, error)
 
     def executed(self, size: int) -> None:
-        """A call of the model for a batch of so many samples; of interest to observers that have this method."""
+        """Report a model call for a batch of `size` samples to those observers that have a method `executed`."""
         for observer in self._all:
             try:
                 getattr(observer, "executed", int)(size)
             except Exception as error:
-                self._leave_out(observer, error)
+                self._remove_failed(observer, error)
 
-    def reading(self, samples: Callable[..., Iterator[Any]], *of: Any) -> Iterator[Any]:
-        """The samples of a file, which is refused where it cannot be read."""
+    def reading(self, samples: Callable[..., Iterator[Any]], *arguments: Any) -> Iterator[Any]:
+        """Yield the samples of a file, and report it as refused if it cannot be read."""
         try:
-            yield from samples(*of)
+            yield from samples(*arguments)
         except InputError as error:
             self.refused(error)
             raise
 
     def close(self) -> None:
-        """Close and forget all of them."""
+        """Close and remove all observers."""
         closing, self._all = self._all, ()
         for observer in closing:
             try:
                 observer.close()
             except Exception as error:
-                self._leave_out(observer, error)
+                self._remove_failed(observer, error)
 
-    def _leave_out(self, observer: Observer, error: Exception) -> None:
+    def _remove_failed(self, observer: Observer, error: Exception) -> None:
         self.remove(observer)
-        what = f"{type(observer).__name__} failed and is left out: {type(error).__name__}: {error}"
-        with suppress(RuntimeWarning):  # where warnings are errors, the answer goes out all the same
-            warnings.warn(what, RuntimeWarning, stacklevel=3)
+        message = f"{type(observer).__name__} failed and was removed: {type(error).__name__}: {error}"
+        with suppress(RuntimeWarning):  # even if warnings are errors, the answer must go out
+            warnings.warn(message, RuntimeWarning, stacklevel=3)

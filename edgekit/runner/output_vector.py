@@ -1,7 +1,7 @@
-"""Several outputs of a model as one array, so that whatever compares, records or sends outputs sees one.
+"""Several outputs of a model as one array, so that code that compares, records or sends outputs handles a single one.
 
-Outputs that differ in their last axis alone are joined along it: boxes (n, 4) and scores (n, classes) become
-(n, 4 + classes). All others are flattened and stand one behind the other.
+Outputs that differ only in their last axis are joined along it: boxes (n, 4) and scores (n, classes) become (n, 4 +
+classes). All others are flattened and concatenated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shape(outputs: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Of outputs of these shapes, without a batch, joined."""
+    """Return the shape that outputs of these shapes, without a batch axis, have when joined."""
     if len(outputs) == 1:
         return tuple(outputs[0])
     if share_leading_axes(outputs):
@@ -24,7 +24,7 @@ def shape(outputs: Sequence[Sequence[int]]) -> tuple[int, ...]:
 
 
 def join(outputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Outputs (batch, …) as one array (batch, …)."""
+    """Join outputs (batch, …) into one array (batch, …)."""
     import numpy as np
 
     if len(outputs) == 1:
@@ -35,19 +35,19 @@ def join(outputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def split(array: np.ndarray, outputs: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """The outputs, of these shapes without a batch, that were joined in `array` (batch, …)."""
+    """Split `array` (batch, …) into the outputs, of these shapes without a batch axis, that were joined in it."""
     if len(outputs) == 1:
         return [array]
-    axis_last = share_leading_axes(outputs)
-    found, place = [], 0
+    is_along_last_axis = share_leading_axes(outputs)
+    parts, start = [], 0
     for each in outputs:
-        width = each[-1] if axis_last else prod(each)
-        found.append(array[..., place : place + width].reshape(len(array), *each))
-        place += width
-    return found
+        width = each[-1] if is_along_last_axis else prod(each)
+        parts.append(array[..., start : start + width].reshape(len(array), *each))
+        start += width
+    return parts
 
 
 def share_leading_axes(outputs: Sequence[Sequence[int]]) -> bool:
-    """Whether there are axes before the last, the same ones in all."""
+    """Whether all outputs have more than one axis and differ in the last one at most."""
     first = tuple(outputs[0])
     return len(first) > 1 and all(tuple(each)[:-1] == first[:-1] for each in outputs)

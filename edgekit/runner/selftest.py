@@ -1,4 +1,4 @@
-"""Does a bundle give here the answers that were recorded where it was made?"""
+"""The self-test: does a bundle reproduce the recorded answers on this device?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
     class Model(Protocol):
-        """What a selftest asks of an opened bundle."""
+        """What a self-test needs of an opened bundle."""
 
         manifest: Manifest
         backend: Backend
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Comparison(NamedTuple):
-    """Whether outputs are those recorded, and how near."""
+    """Whether outputs match the recorded ones, and how closely."""
 
     max_abs_delta: float
     top1_agreement: float
@@ -43,14 +43,15 @@ class Comparison(NamedTuple):
 
 @dataclass(frozen=True)
 class SelftestReport:
-    """How the golden vectors came out; the scores may differ by `atol`.
+    """The result of a self-test. Scores may differ by at most `atol`.
 
-    `top1_agreement` is the fraction, 0-1, with the recorded label, or, where answers have none, within `atol`.
+    `top1_agreement` is the fraction, 0-1, of samples with the recorded label, or within `atol` for tasks without
+    labels.
     """
 
     interpreter: str
     version: str
-    golden_vectors: int
+    vectors: int
     max_abs_delta: float
     top1_agreement: float
     atol: float
@@ -62,11 +63,14 @@ class SelftestReport:
 
 
 def golden_vectors(manifest: Manifest, members: Mapping[str, bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Golden vectors (n, *raw) and (n, *output); BundleError where they are no plain arrays, or do not fit."""
+    """Return golden samples (n, *raw) and their recorded outputs (n, *output).
+
+    Raises BundleError if they are not plain arrays, or their shapes do not match.
+    """
     inputs, outputs = (_array(manifest.golden[key], members) for key in ("inputs", "outputs"))
-    wanted = (len(inputs), *manifest.output_shape)
-    if len(inputs) == 0 or outputs.shape != wanted or not np.isfinite(outputs).all():
-        raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(wanted)}")
+    expected_shape = (len(inputs), *manifest.output_shape)
+    if len(inputs) == 0 or outputs.shape != expected_shape or not np.isfinite(outputs).all():
+        raise BundleError(f"golden vectors: outputs {list(outputs.shape)}, needed finite {list(expected_shape)}")
     return inputs, outputs
 
 
@@ -81,27 +85,27 @@ def _array(member: str, members: Mapping[str, bytes]) -> np.ndarray:
 
 
 def selftest(model: Model, most_s: float | None = None) -> SelftestReport:
-    """Run the golden vectors, as many as fit into `most_s`, and hold the outputs against the recorded ones.
+    """Run the golden samples, as many as fit into `most_s` seconds, and compare the outputs with the recorded ones.
 
-    Those of a model with states are one stream, from zeros on.
+    For a model with states the samples are one stream, which starts from zeros.
     """
     inputs, expected = model.golden()
-    begun = perf_counter()
-    found, states = [], model.states()
+    started = perf_counter()
+    outputs, states = [], model.states()
     for raw in inputs:
-        found.append(model.execute(model.prepare(raw), states))
-        if most_s is not None and perf_counter() - begun > most_s:
+        outputs.append(model.execute(model.prepare(raw), states))
+        if most_s is not None and perf_counter() - started > most_s:
             break
-    verdict = compare_outputs(np.stack(found), expected[: len(found)], model.manifest.golden)
+    comparison = compare_outputs(np.stack(outputs), expected[: len(outputs)], model.manifest.golden)
     backend, atol = model.backend, model.manifest.golden["atol"]
-    return SelftestReport(backend.name, backend.version, len(found), *verdict[:2], atol, verdict.ok)
+    return SelftestReport(backend.name, backend.version, len(outputs), *comparison[:2], atol, comparison.ok)
 
 
 def compare_outputs(outputs: np.ndarray, expected: np.ndarray, golden: Mapping[str, Any]) -> Comparison:
-    """Outputs (n, …) against those recorded, by the manifest's `golden`: its `atol`, and its `top1` where it asks."""
+    """Compare outputs (n, …) with the recorded ones by `atol`, and by `top1` if the manifest's `golden` asks for it."""
     deltas = np.abs(outputs.astype(np.float64) - expected).reshape(len(outputs), -1).max(axis=1)
-    delta = float(np.max(deltas))
-    alike = outputs.argmax(axis=-1) == expected.argmax(axis=-1) if golden["top1"] else deltas <= golden["atol"]
-    agreement = float(np.mean(alike))
-    ok = delta <= golden["atol"] and (agreement == 1.0 or not golden["top1"])  # a NaN is no match
-    return Comparison(delta, agreement, ok)
+    max_delta = float(np.max(deltas))
+    agrees = outputs.argmax(axis=-1) == expected.argmax(axis=-1) if golden["top1"] else deltas <= golden["atol"]
+    agreement = float(np.mean(agrees))
+    ok = max_delta <= golden["atol"] and (agreement == 1.0 or not golden["top1"])  # NaN never matches
+    return Comparison(max_delta, agreement, ok)

@@ -1,7 +1,8 @@
-"""Interpreters report their use to their makers; here none does.
+"""Keep interpreters from reporting their use to their makers.
 
-OpenVINO sends an event from a forked process as it is imported, and that process may hang and stay. ONNX Runtime keeps
-an identifier of the device and a database of events below ~/.cache. Both only look as they are imported.
+OpenVINO sends an event from a forked process when it is imported, and that process may hang and stay. ONNX Runtime
+stores an identifier of the device and a database of events below ~/.cache. Both check their settings only when they are
+imported.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
 """ONNX Runtime's switch (1.31.1: `1` or `true`; its own `disable_telemetry_events` comes after the files are made)."""
 SENDERS = ("openvino_telemetry",)
-"""Packages that do the sending. Who finds none of them, OpenVINO and NNCF, goes on with a stub of its own."""
+"""Packages that send events. If they cannot be imported, OpenVINO and NNCF continue with stubs of their own."""
 
 
 def disable() -> None:
-    """Before an interpreter is imported: it and all processes started from here report nothing."""
+    """Disable reporting in this process and its children. Call it before an interpreter is imported."""
     os.environ.update(ENVIRONMENT)
     modules: dict[str, Any] = sys.modules
     for name in SENDERS:
-        modules.setdefault(name, None)  # Python's word for "cannot be imported"
+        modules.setdefault(name, None)  # None makes Python raise ImportError

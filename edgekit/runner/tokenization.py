@@ -1,8 +1,8 @@
-"""Token ids of a text, by the vocabulary that travels in the bundle: BERT's WordPiece and GPT-2's byte-level BPE.
+"""Token IDs of a text, by the vocabulary in the bundle: BERT's WordPiece, or GPT-2's byte-level BPE.
 
 The library `tokenizers` does the work, on the device as in training. It is imported only when a text must be encoded.
-Of the many things that its `tokenizer.json` may ask for, a bundle holds these two kinds, so that every runner gives
-the same ids; anything else is refused by name.
+Of all the things that a `tokenizer.json` may ask for, a bundle may hold only these two kinds, so that every runner
+gives the same IDs; anything else is refused by name.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 LARGEST_BYTES = 64 << 20
 LARGEST_ID = 2**31 - 1
 PADDING = ("[PAD]", "<pad>")
-"""Names of the token that fills a sample up, where the file has no `padding`."""
+"""Names of the padding token in vocabularies without `padding`."""
 
 MODEL_PARTS: dict[str, dict[str, tuple[str | None, ...]]] = {
     "WordPiece": {"normalizer": ("BertNormalizer", None), "pre_tokenizer": ("BertPreTokenizer",)},
     "BPE": {"normalizer": (None,), "pre_tokenizer": ("ByteLevel",)},
 }
-"""By the `type` of a file's `model`: the types of the parts that may stand before it."""
+"""For each `type` of a file's `model`, the types of the parts that may precede it."""
 POST_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing", "ByteLevel", None)
 BPE_OPTIONS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
-"""Options of a BPE model that GPT-2's does not set. With `dropout` a text would have other ids each time."""
+"""BPE options that GPT-2 does not set. With `dropout`, a text would get other IDs each time."""
 
 
 class Tokenizer:
@@ -39,52 +39,55 @@ class Tokenizer:
     Attributes
     ----------
     vocabulary : dict
-        Id of each token, added tokens included.
+        The ID of each token, added tokens included.
     size : int
-        One more than the highest id.
+        One more than the highest ID.
     pad_id : int
-        The id that fills a sample up.
-    least : int
-        Number of ids of an empty text: those that stand around every one, such as [CLS] and [SEP].
+        The ID that fills up a sample.
+    special_tokens : int
+        How many IDs an empty text has: those around every text, such as [CLS] and [SEP].
     """
 
     def __init__(self, library: tokenizers.Tokenizer, decoder: tokenizers.decoders.Decoder, pad_id: int | None) -> None:
         self._library, self._decoder = library, decoder
         self.vocabulary: dict[str, int] = library.get_vocab(with_added_tokens=True)
         self.size = 1 + max(self.vocabulary.values())
-        self.least: int = library.num_special_tokens_to_add(False)
-        named = (self.vocabulary[name] for name in PADDING if name in self.vocabulary)
-        self.pad_id = pad_id if pad_id is not None else next(named, 0)
+        self.special_tokens: int = library.num_special_tokens_to_add(False)
+        padding_ids = (self.vocabulary[name] for name in PADDING if name in self.vocabulary)
+        self.pad_id = pad_id if pad_id is not None else next(padding_ids, 0)
 
-    def encode(self, text: str, most: int | None = None) -> list[int]:
-        """Ids of a text with those around it; where there would be more than `most`, the text's last ones are cut."""
-        found = self._library.encode(text, add_special_tokens=False)
-        if most is not None:
-            found.truncate(max(0, most - self.least))
-        ids: list[int] = self._library.post_process(found).ids
+    def encode(self, text: str, max_tokens: int | None = None) -> list[int]:
+        """Return the IDs of a text, special tokens included.
+
+        If there are more than `max_tokens`, the text's last are dropped.
+        """
+        encoding = self._library.encode(text, add_special_tokens=False)
+        if max_tokens is not None:
+            encoding.truncate(max(0, max_tokens - self.special_tokens))
+        ids: list[int] = self._library.post_process(encoding).ids
         return ids
 
     def words(self, text: str) -> list[str]:
-        """The normalised words of a text, which the vocabulary then takes apart."""
+        """Return the normalised words of a text, before the vocabulary splits them."""
         normalizer, pre_tokenizer = self._library.normalizer, self._library.pre_tokenizer
         normal = normalizer.normalize_str(text) if normalizer else text
         return [word for word, _ in pre_tokenizer.pre_tokenize_str(normal)]
 
     def readable(self, ids: list[int]) -> str:
-        """What ids say to a person, without those around every text; spaces may differ from the text's own."""
+        """Return a readable text for IDs, without special tokens. Spaces may differ from the original text."""
         around = set(self.encode(""))
         tokens = [self._library.id_to_token(each) or "" for each in ids if each not in around]
         return str(self._decoder.decode(tokens))
 
 
-@functools.lru_cache(maxsize=4)  # a folder of texts has one vocabulary, and reading it takes longer than using it
+@functools.lru_cache(maxsize=4)  # a folder of texts shares one vocabulary, and reading it takes longer than using it
 def read_tokenizer(content: bytes, name: str = "tokenizer.json") -> Tokenizer:
     """Open the bytes of a `tokenizer.json`.
 
     Raises
     ------
     InputError
-        The file is none, it is of a kind that bundles do not hold, or `tokenizers` is not installed.
+        The file is not a tokenizer.json, is of a kind that bundles do not support, or `tokenizers` is not installed.
     """
     try:
         values = _parse(content)
@@ -107,16 +110,16 @@ def _parse(content: bytes) -> dict[str, Any]:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """InputError where the file asks for something that the two kinds do not have."""
+    """Raise InputError if the file needs something that the two supported kinds do not have."""
     model = values["model"]
     kind = str(model.get("type"))
     if kind not in MODEL_PARTS:
-        raise InputError(f"model.type: got {kind[:40]!r}; this reader knows {' and '.join(MODEL_PARTS)}")
-    for part, known in {**MODEL_PARTS[kind], "post_processor": POST_PROCESSORS}.items():
-        for found in _types(values.get(part)):
-            if found not in known:
-                names = ", ".join(name or "none" for name in known)
-                raise InputError(f"{part}: got {str(found)[:80]!r}; a {kind} vocabulary goes with {names}")
+        raise InputError(f"model.type: got {kind[:40]!r}; bundles support {' and '.join(MODEL_PARTS)}")
+    for part, allowed in {**MODEL_PARTS[kind], "post_processor": POST_PROCESSORS}.items():
+        for part_type in _types(values.get(part)):
+            if part_type not in allowed:
+                names = ", ".join(name or "none" for name in allowed)
+                raise InputError(f"{part}: got {str(part_type)[:80]!r}; a {kind} vocabulary goes with {names}")
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise InputError("model.vocab: no tokens; it must be an object of tokens and ids")
@@ -130,7 +133,7 @@ def _check(values: dict[str, Any]) -> None:
 
 
 def _types(section: Any) -> list[str | None]:
-    """The types of the parts of a `Sequence`, or of the one part there is; None where there is no part."""
+    """Return the types of a `Sequence`'s parts, or of a single part. None stands for no part."""
     if not isinstance(section, dict):
         return [None if section is None else str(section)]
     kind = section.get("type")
@@ -154,18 +157,18 @@ def _open(values: dict[str, Any], content: bytes) -> Tokenizer:
     library.no_truncation()
     library.no_padding()
     if values["model"]["type"] == "BPE":
-        lacking = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(values["model"]["vocab"]))
-        if lacking:
-            raise InputError(f"model.vocab: byte {lacking[0]!r} has no token; a byte-level vocabulary has all 256")
+        missing = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set(values["model"]["vocab"]))
+        if missing:
+            raise InputError(f"model.vocab: byte {missing[0]!r} has no token; a byte-level vocabulary has all 256")
         decoder: decoders.Decoder = decoders.ByteLevel()
     else:
         decoder = decoders.WordPiece(values["model"].get("continuing_subword_prefix", "##"), cleanup=False)
-    for place, token in enumerate(values.get("added_tokens") or ()):
+    for position, token in enumerate(values.get("added_tokens") or ()):
         if library.token_to_id(token["content"]) != token["id"]:
-            raise InputError(f"added_tokens[{place}]: got id {token['id']}, which is another token's")
+            raise InputError(f"added_tokens[{position}]: got id {token['id']}, which is another token's")
     padding = values.get("padding")
-    found = Tokenizer(library, decoder, padding.get("pad_id") if isinstance(padding, dict) else None)
-    unknown = set(found.encode("")) - set(found.vocabulary.values())
+    tokenizer = Tokenizer(library, decoder, padding.get("pad_id") if isinstance(padding, dict) else None)
+    unknown = set(tokenizer.encode("")) - set(tokenizer.vocabulary.values())
     if unknown:
         raise InputError(f"post_processor: adds id {min(unknown)}, which no token has")
-    return found
+    return tokenizer

@@ -62,7 +62,7 @@ def test_a_text_too_long_is_cut_as_the_library_cuts_it(kind: str, most: int) -> 
 def test_size_and_padding_are_those_of_the_file() -> None:
     found = tokenization.read_tokenizer(KINDS["RoBERTa"])
     theirs = Tokenizer.from_str(KINDS["RoBERTa"].decode())
-    assert (found.size, found.pad_id, found.least) == (theirs.get_vocab_size(), theirs.token_to_id("<pad>"), 2)
+    assert (found.size, found.pad_id, found.special_tokens) == (theirs.get_vocab_size(), theirs.token_to_id("<pad>"), 2)
     padded = vocabularies.changed(
         KINDS["RoBERTa"],
         padding={"strategy": {"Fixed": 99}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 7,

@@ -126,8 +126,8 @@ def _middle_box(listed: Annotations, size: tuple[int, int], section: dict[str, o
     for each in listed.pictures:
         for box in each.boxes:
             scale = size if box.is_relative else (1, 1)
-            across.append((box.right - box.left) * scale[0] * place.across)
-            down.append((box.bottom - box.top) * scale[1] * place.down)
+            across.append((box.right - box.left) * scale[0] * place.scale_x)
+            down.append((box.bottom - box.top) * scale[1] * place.scale_y)
     wide, high = (sorted(sides)[len(sides) // 2] for sides in (across, down))
     small = ": small, and more pixels would help" if min(wide, high) < LEAST_BOX else ""
     return f"In a sample the middle box is {wide:.0f}×{high:.0f}{small}"

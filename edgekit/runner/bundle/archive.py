@@ -1,7 +1,8 @@
-"""The zip file that a bundle is, in its only spelling: stored members, timestamps of 1980, regular files, no extras.
+"""The zip format of a bundle in its only valid form: stored regular files, timestamps of 1980, no extra fields.
 
-Any zip tool opens it. This reader accepts nothing else, so nothing can hide between the members. A device needs neither
-`zipfile` nor OpenSSL (10 ms and 5 MB) to read a bundle. Fields: APPNOTE.TXT 6.3.4, sections 4.3.7, 4.3.12, 4.3.16.
+Any zip tool can open it. This reader accepts nothing else, so nothing can hide between the members, and a device needs
+neither `zipfile` nor OpenSSL (10 ms and 5 MB) to read a bundle. The fields are those of APPNOTE.TXT 6.3.4, sections
+4.3.7, 4.3.12 and 4.3.16.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ UNIX = 3 << 8
 DATE = 1 << 5 | 1  # 1 January 1980
 REGULAR_FILE = 0o100644 << 16
 MANIFEST = "manifest.json"
-"""The first member; it lists the others."""
+"""The first member, which lists the others."""
 LARGEST_MANIFEST_BYTES = 4 * 2**20
 MAX_MEMBERS = 2**16 - 1
 LARGEST_BYTES = 2**31 - 1
 
 
 class BadArchive(ValueError):
-    """Not an archive as `parts` spells it."""
+    """The archive is not byte for byte what `archive_parts` would have written."""
 
 
 def archive_parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
-    """The archive of `members`, in their order, piece by piece."""
+    """Yield the archive of `members`, in their order, piece by piece."""
     entries: list[bytes] = []
     offset = 0
     for name, data in members.items():
@@ -45,7 +46,10 @@ def archive_parts(members: Mapping[str, bytes]) -> Iterator[bytes]:
 
 
 def read(stream: IO[bytes]) -> dict[str, bytes]:
-    """Members in their order; BadArchive for the first byte that `parts` would not have written."""
+    """Return the members in their order.
+
+    Raises BadArchive at the first byte that `archive_parts` would not have written.
+    """
     size = stream.seek(0, 2)
     stream.seek(0)
     if size > LARGEST_BYTES:
@@ -94,6 +98,6 @@ def _local_header(name: str, size: int, checksum: int) -> bytes:
 
 def _central_header(name: str, size: int, checksum: int, offset: int) -> bytes:
     text = name.encode("ascii")
-    made, needed = UNIX | VERSION, VERSION
-    fields = (made, needed, 0, 0, 0, DATE, checksum, size, size, len(text), 0, 0, 0, 0, REGULAR_FILE, offset)
+    made_by, needed = UNIX | VERSION, VERSION
+    fields = (made_by, needed, 0, 0, 0, DATE, checksum, size, size, len(text), 0, 0, 0, 0, REGULAR_FILE, offset)
     return CENTRAL.pack(b"PK\1\2", *fields) + text

@@ -1,4 +1,4 @@
-"""What must hold in a declared input path: known steps, in their order, that end in the raw sample."""
+"""Rules for a declared input path: known steps, in their order, that produce the raw sample."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def check_input_path(raw: RawSpec) -> None:
-    """InputError for steps that are none, stand in another order, or do not end in the raw sample."""
-    order, place = ORDER[raw.kind], -1
+    """Raise InputError for unknown steps, for a wrong order, or if the steps do not produce the raw sample."""
+    order, last_index = ORDER[raw.kind], -1
     for position, step in enumerate(raw.steps):
         where = f"raw.input_path[{position}]"
         name = _check_step(step, where)
-        if name not in order or order.index(name) <= place:
+        if name not in order or order.index(name) <= last_index:
             raise InputError(
                 f"{where} {name}: not here; in this order, the steps for {raw.kind} are {', '.join(order)}"
             )
-        place = order.index(name)
+        last_index = order.index(name)
         problem = _OPTION_CHECKS[name](step, raw) if name in _OPTION_CHECKS else None
         if problem:
             raise InputError(f"{where} {name}: {problem}")
-    found = step_names(raw.steps)
-    if ("decode_text" in found) != ("tokenize" in found):
+    names = step_names(raw.steps)
+    if ("decode_text" in names) != ("tokenize" in names):
         raise InputError("raw.input_path: decode_text and tokenize go together; a sample is the ids of a text")
     decoder = DECODERS.get(raw.kind)
-    if set(found) - {"read_array", decoder} and decoder not in found:
-        raise InputError(f"raw.input_path: {', '.join(found)} without {decoder}; begin with it")
+    if set(names) - {"read_array", decoder} and decoder not in names:
+        raise InputError(f"raw.input_path: {', '.join(names)} without {decoder}; begin with it")
 
 
 def _check_step(step: Any, where: str) -> str:
@@ -49,9 +49,11 @@ def _array(step: Step, raw: RawSpec) -> str | None:
     if any(dtype not in ARRAY_DTYPES for dtype in step["dtypes"]):
         return f"got dtypes {step['dtypes']}; known: {', '.join(ARRAY_DTYPES)}"
     shapes = ([*raw.shape], [*raw.shape[:-1]] if raw.kind == "image" and raw.shape[-1] == 1 else [*raw.shape])
-    whole = all(type(side) is int for side in step["shape"])
+    is_whole = all(type(side) is int for side in step["shape"])
     return (
-        None if whole and list(step["shape"]) in shapes else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
+        None
+        if is_whole and list(step["shape"]) in shapes
+        else f"got shape {step['shape']}; the sample has {[*raw.shape]}"
     )
 
 
@@ -79,13 +81,13 @@ def _table(step: Step, raw: RawSpec) -> str | None:
 def _tokens(step: Step, raw: RawSpec) -> str | None:
     if step["length"] != raw.shape[0]:
         return f"got length {step['length']}; the sample has {raw.shape[0]}"
-    known = raw.range is None or step["pad_id"] <= raw.range[1]
-    return None if known else f"got pad_id {step['pad_id']}, which is outside raw.range"
+    is_in_range = raw.range is None or step["pad_id"] <= raw.range[1]
+    return None if is_in_range else f"got pad_id {step['pad_id']}, which is outside raw.range"
 
 
 def _text_table(step: Step, raw: RawSpec) -> str | None:
-    named = isinstance(step["column"], str) and not step["header"]
-    return f"got column {step['column']!r}; without a header give its number" if named else None
+    is_named = isinstance(step["column"], str) and not step["header"]
+    return f"got column {step['column']!r}; without a header give its number" if is_named else None
 
 
 def _windows(step: Step, raw: RawSpec) -> str | None:
@@ -98,4 +100,4 @@ _OPTION_CHECKS: dict[str, Callable[[Step, RawSpec], str | None]] = {
     "read_array": _array, "decode_picture": _picture, "resize_picture": _resize, "resample": _resample,
     "decode_csv": _table, "windows": _windows, "tokenize": _tokens, "decode_text_table": _text_table,
 }  # fmt: skip
-"""Whether a step's options agree with the raw sample."""
+"""For each step, the check that its options agree with the raw sample."""

@@ -1,4 +1,4 @@
-"""A bundle's manifest: what it runs, on what input, how it proves itself and where it came from."""
+"""A bundle's manifest: what it runs, on which input, how it is validated and where it came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT = 4
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """One of the model's own tensors: `shape` with its batch of 1, `dtype` as the model stores it."""
+    """One of the model's own tensors: `shape` including a batch of 1, and `dtype` as the model stores it."""
 
     name: str
     shape: tuple[int, ...]
@@ -26,13 +26,13 @@ class TensorSpec:
 
     @property
     def answer(self) -> tuple[int, ...]:
-        """Shape of what an output gives for one sample: the channels of a picture come in front."""
+        """The shape of an output for one sample. The channels of a picture come first."""
         sides = self.shape[1:]
         return (sides[2], *sides[:2]) if self.layout == "NHWC" else sides
 
 
 def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
-    """A model's only input, or its several ones as one vector."""
+    """Return a model's only input, or its several inputs as one vector."""
     if len(inputs) == 1:
         return inputs[0]
     width = input_vector.width([each.shape[1:] for each in inputs])
@@ -41,9 +41,10 @@ def combined_input(inputs: Sequence[TensorSpec]) -> TensorSpec:
 
 @dataclass(frozen=True)
 class StateSpec:
-    """What a model remembers between the samples of one stream: zeros at first, then what `output` gave last time.
+    """A recurrent state that a model keeps between the samples of a stream.
 
-    `input` and `output` are tensors of the model file, both of this `shape` and `dtype`.
+    It starts as zeros, and is then what `output` returned last. `input` and `output` are tensors of the model file,
+    both of this `shape` and `dtype`.
     """
 
     name: str
@@ -58,18 +59,21 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class RawSpec:
-    """A sample as the device sees it: "image" (height, width, channels), "vector" (features,), "audio" (samples,),
-    "window" (time, channels), or "tensors" (width,), which are several (`input_vector.py`).
+    """A sample as the device sees it.
 
-    `dtype` is uint8, int8 or float32. The steps treat integers as numbers. If the model takes the same integers, and
-    all steps before it only change geometry, they are quantized values and reach the model unchanged (`encode`). A
-    "text" (tokens,) is int32, ids of a vocabulary, which reach the model as they are.
-    `range` is [lowest, highest] of float samples, and of token ids [0, the highest there is]. Audio is mono in [-1, 1]
-    at `sample_rate_hz`. The channels of a window and the features of a vector may have names, `columns`. Without any,
-    the key is not written. `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for
-    those of samples that did not come out of files. `tensors` are those of a sample of several, in the model's order:
-    {"name": text, "shape": without a batch, "dtype": as a file holds it, "range": [lowest, highest] or None}. Without
-    any, the key is not written.
+    `kind` is "image" (height, width, channels), "vector" (features,), "audio" (samples,), "window" (time, channels),
+    "text" (tokens,), or "tensors" (width,), which are several tensors joined (`input_vector.py`).
+
+    `dtype` is uint8, int8 or float32, or int32 for the token IDs of a text, which reach the model unchanged. Preprocess
+    steps treat integers as numbers. If the model takes the same integers and all steps only change the geometry, they
+    are quantized values and reach the model unchanged too (`input_encoding.py`).
+
+    `range` is [lowest, highest] for float samples, and [0, the highest ID] for token IDs. Audio is mono in [-1, 1] at
+    `sample_rate_hz`. The channels of a window and the features of a vector may be named by `columns`; without names the
+    key is not written. `input_path` lists the steps from a file to the sample (`input_path.py`); None stands for the
+    steps of samples that did not come from files. `tensors` describes the tensors of a sample of several, in the
+    model's order, as {"name": text, "shape": without a batch axis, "dtype": as in a file, "range": [lowest, highest] or
+    None}; otherwise the key is not written.
     """
 
     kind: str
@@ -98,19 +102,22 @@ class RawSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a bundle says about itself. `members` is filled in by `bundle.write`.
+    """Everything that a bundle declares. `members` is filled in by `bundle.write`.
 
-    `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples
-    (n, *raw.shape) and of what the model gave for them (n, *output_shape); `top1`: the first label must agree.
-    `labels` name the classes of a classification, several labels at once, or the values of a regression. `activation`
-    is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, "none" where the model ends in
-    it. `threshold` belongs to the task anomaly: the mean squared error of a reconstruction above which a sample is one;
-    other manifests do not have the key. `boxes` belongs to the task detection: which boxes are answers, as
-    `runner/boxes.py` has them. `smoothing` says how answers to a stream are smoothed over time (`smoothing_rules.py`);
-    the key is absent where they are not. `states` are fed back from sample to sample of a stream, and then the golden
-    vectors are one stream; no key where there are none. `reference` names the member that says what validation looked
-    like (`device/monitor/reference.py`); no key where the bundle has none. `architectures` are machines as `uname -m`
-    calls them; none means all.
+    `golden` is {"inputs": member, "outputs": member, "atol": float, "top1": bool}: .npy arrays of raw samples (n,
+    *raw.shape) and of the model's outputs for them (n, *output_shape). `top1` asks that the first label agrees.
+
+    `labels` names the classes of a classification, the labels of a multi-label task, or the values of a regression.
+    `activation` is what the runner applies to the model's outputs: "softmax" or "sigmoid" to logits, or "none" if the
+    model ends with it.
+
+    The following keys are absent unless they apply. `threshold`: the mean squared error above which an anomaly
+    detection calls a sample an anomaly. `boxes`: which boxes a detection returns (`runner/boxes.py`). `smoothing`: how
+    the answers to a stream are smoothed (`smoothing_rules.py`). `states`: recurrent states, which are fed back from
+    sample to sample; the golden samples are then one stream. `reference`: the member with the statistics of the
+    validation (`device/monitor/reference.py`).
+
+    `architectures` lists machines by the names of `uname -m`. An empty list means all.
     """
 
     name: str
@@ -141,10 +148,10 @@ class Manifest:
 
     @property
     def input(self) -> TensorSpec:
-        """The model's only input besides its states; several are joined (`input_vector.py`)."""
+        """The model's only input besides its states. Several inputs are joined (`input_vector.py`)."""
         return combined_input(self.inputs)
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """Shape of what the model gives for one sample: of its outputs joined (`output_vector.py`)."""
+        """The shape of the model's outputs for one sample, joined if there are several (`output_vector.py`)."""
         return output_vector.shape([each.answer for each in self.outputs])

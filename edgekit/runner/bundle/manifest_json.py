@@ -1,6 +1,6 @@
-"""A manifest as canonical JSON: sorted keys, two-space indent, no NaN, ASCII, so that one manifest has one spelling.
+"""A manifest as canonical JSON: sorted keys, two-space indent, ASCII, no NaN, so that each manifest has one spelling.
 
-Parsing is strict: an unknown, missing or mistyped key is a BundleError, and so is a newer `format`.
+Parsing is strict: an unknown, missing or mistyped key raises BundleError, and so does a newer `format`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from edgekit.runner.rules import SHAPE, check_keys, is_integer, require
 from edgekit.runner.rules import check_rules as check_values
 
 OPTIONAL = ("threshold", "boxes", "smoothing", "states", "reference")
-"""Keys that are absent where they say nothing."""
+"""Keys that are absent unless they apply."""
 RAW_OPTIONAL = ("columns", "tensors")
-"""Those of `raw`."""
+"""The same for the keys of `raw`."""
 LISTS: dict[str, Any] = {"inputs": TensorSpec, "outputs": TensorSpec, "states": StateSpec}
-"""Keys that list objects, of which kind."""
+"""Keys whose values are lists of objects, and the type of these objects."""
 
 
 def to_json(manifest: Manifest) -> bytes:
-    """Canonical bytes; BundleError when a value cannot stand in JSON."""
+    """Return the canonical bytes. Raises BundleError if a value cannot be represented in JSON."""
     try:
         values = {**vars(manifest), "raw": vars(manifest.raw)}
         values |= {key: [vars(each) for each in getattr(manifest, key)] for key in LISTS if values[key] is not None}
-        silent = [key for key in RAW_OPTIONAL if values["raw"][key] is None]
-        values["raw"] = {key: value for key, value in values["raw"].items() if key not in silent}
+        absent = [key for key in RAW_OPTIONAL if values["raw"][key] is None]
+        values["raw"] = {key: value for key, value in values["raw"].items() if key not in absent}
         for key in OPTIONAL:
             if values[key] is None:
                 del values[key]
@@ -42,7 +42,7 @@ def to_json(manifest: Manifest) -> bytes:
 
 
 def parse(data: bytes) -> Manifest:
-    """Manifest from JSON bytes; BundleError says which key is wrong."""
+    """Parse a manifest. Raises BundleError, which names the offending key."""
     values = _object(data)
     _check_format(values)
     try:
@@ -54,20 +54,20 @@ def parse(data: bytes) -> Manifest:
 
 
 def _manifest(values: dict[str, Any]) -> Manifest:
-    known = [each.name for each in fields(Manifest)]
-    check_keys("manifest", values, [key for key in known if key in values or key not in OPTIONAL])
+    field_names = [each.name for each in fields(Manifest)]
+    check_keys("manifest", values, [key for key in field_names if key in values or key not in OPTIONAL])
     for key in ("smoothing", "states", "reference"):
         require(values.get(key, {}) is not None, key, None, "leave the key out")
     values["raw"] = _spec(RawSpec, "raw", values["raw"])
     for key in [each for each in LISTS if each in values]:
-        listed = values[key]
-        require(isinstance(listed, list) and listed, key, listed, "must list at least one tensor")
-        values[key] = tuple(_spec(LISTS[key], f"{key}[{place}]", each) for place, each in enumerate(listed))
+        entries = values[key]
+        require(isinstance(entries, list) and entries, key, entries, "must list at least one tensor")
+        values[key] = tuple(_spec(LISTS[key], f"{key}[{position}]", each) for position, each in enumerate(entries))
     return Manifest(**values)
 
 
 def check_format(data: bytes) -> None:
-    """BundleError when the bytes are a manifest of another format, or none."""
+    """Raise BundleError if the bytes are not a manifest, or one of another format version."""
     _check_format(_object(data))
 
 
@@ -91,17 +91,17 @@ def _check_format(values: Mapping[str, Any]) -> None:
         raise BundleError(f"manifest.json: format: got {str(value)[:200]!r}; use {FORMAT}")
 
 
-def _spec(kind: Any, where: str, values: Any) -> Any:
+def _spec(spec_type: Any, where: str, values: Any) -> Any:
     require(isinstance(values, dict), where, values, "must be an object")
     optional = set(RAW_OPTIONAL) - set(values)
-    check_keys(where, values, [each.name for each in fields(kind) if each.name not in optional])
+    check_keys(where, values, [each.name for each in fields(spec_type) if each.name not in optional])
     for key in RAW_OPTIONAL:
         require(values.get(key, ()) is not None, f"{where}.{key}", None, "leave the key out")
-    for key, what in (("input_path", "steps"), ("tensors", "objects")):
-        listed = values.get(key, [])
-        require(isinstance(listed, list), f"{where}.{key}", listed, f"must be a list of {what}")
+    for key, plural in (("input_path", "steps"), ("tensors", "objects")):
+        entries = values.get(key, [])
+        require(isinstance(entries, list), f"{where}.{key}", entries, f"must be a list of {plural}")
     check_values(where, values, {"shape": SHAPE})
-    return kind(**values)
+    return spec_type(**values)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What must hold in a manifest: tables for each value by itself, and functions for values that must fit together.
+"""Rules for a manifest: tables for single values, and functions for values that must fit together.
 
-`check` raises InputError; `manifest_json` makes a BundleError of it.
+`check_manifest` raises InputError, which `manifest_json` turns into BundleError.
 """
 
 from __future__ import annotations
@@ -39,24 +39,27 @@ TARGETS = ("tflite", "openvino", "onnx")
 TASKS = ("classification", "multi_label", "regression", "anomaly", "detection", "segmentation", "embedding", "raw")
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 ACTIVATIONS_OF = {"classification": ("softmax", "none"), "multi_label": ("sigmoid", "none"), "detection": ("sigmoid",)}
-"""By task; the others have none."""
+"""Activations of each task. The other tasks have none."""
 KINDS = {"image": 3, "vector": 1, "audio": 1, "window": 2, "text": 1, "tensors": 1}
-"""Kinds of raw samples, and how many sides each has."""
+"""Kinds of raw samples, and their numbers of axes."""
 LAYOUTS = {"NHWC": 4, "NCHW": 4, "NC": 2, "ANY": None}
 TENSOR_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
 TOKEN_ID_DTYPES = ("int32", "int64")
-"""Types of a model's input that takes token ids."""
+"""Dtypes of a model's input for token IDs."""
 STATE_DTYPES = ("float32", "float16", "int32", "int64")
-"""Not int8: its output and its input may have other scales."""
+"""Dtypes of recurrent states. int8 is excluded, because a state's output and input may have different scales."""
 LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 OTHER_CHARACTERS = {ord(letter): None for letter in "._-"}
 HEX_DIGITS = frozenset("0123456789abcdef")
 
 
 def is_member(name: str) -> bool:
-    """Whether a member may be called so: parts of letters, digits, '.', '_' and '-', none of them hidden."""
-    parts = name.split("/")
-    return all(part and part[0] in LETTERS and LETTERS.issuperset(part.translate(OTHER_CHARACTERS)) for part in parts)
+    """Whether a member may have this name: components of letters, digits, '.', '_' and '-', none of them hidden."""
+    components = name.split("/")
+    return all(
+        component and component[0] in LETTERS and LETTERS.issuperset(component.translate(OTHER_CHARACTERS))
+        for component in components
+    )
 
 
 def _is_sha256(value: Any) -> bool:
@@ -129,19 +132,19 @@ RAW: tuple[tuple[str, Test, Test, str], ...] = (
      lambda raw: raw.range is not None and raw.range[0] == 0 and all(map(is_integer, raw.range)),
      "must be [0, the highest token id]"),
 )  # fmt: skip
-"""Rules of a raw sample in their order: the key, where the rule applies, the rule, and what an error asks for."""
+"""Rules for a raw sample, in order: the key, when the rule applies, the rule, and the advice for the error message."""
 
 
 def check_manifest(manifest: Manifest) -> None:
-    """InputError or BundleError for the first thing that does not hold together."""
+    """Raise InputError or BundleError for the first inconsistency."""
     if manifest.raw.tensors is not None or manifest.raw.kind == "tensors" or len(manifest.inputs) > 1:
         _check_tensors(manifest)
     check_values("", vars(manifest), MANIFEST)
     _check_raw(manifest.raw)
     for key in ("inputs", "outputs"):
         specs = getattr(manifest, key)
-        for place, spec in enumerate(specs):
-            _check_spec(f"{key}[{place}]", spec)
+        for position, spec in enumerate(specs):
+            _check_spec(f"{key}[{position}]", spec)
         _need_names(key, [spec.name for spec in specs])
     _check_members(manifest.members)
     _check_files(manifest)
@@ -187,7 +190,7 @@ def _check_members(members: dict[str, Any]) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    """Model files and golden vectors are named well, and listed once the members are."""
+    """Check that model files and golden samples have valid names, and are listed once the members are known."""
     golden = manifest.golden
     check_keys("golden", golden, ("inputs", "outputs", *GOLDEN))
     check_values("golden", golden, GOLDEN)
@@ -200,7 +203,7 @@ def _check_files(manifest: Manifest) -> None:
 
 
 def _check_preprocess(manifest: Manifest) -> None:
-    """The steps turn the raw sample into the model's input."""
+    """Check that the steps turn the raw sample into the model's input."""
     from edgekit.runner.preprocess import steps
 
     raw, model = manifest.raw, manifest.input
@@ -213,14 +216,16 @@ def _check_preprocess(manifest: Manifest) -> None:
         if step["step"] == "log_mel":
             rate = raw.sample_rate_hz
             require(step["rate_hz"] == rate, "preprocess.rate_hz", step["rate_hz"], f"the sounds have {rate}")
-    needed = model.shape[1:]
+    expected = model.shape[1:]
     if model.layout == "NCHW":
-        needed = (*needed[1:], needed[0])
-    require(shape == needed, "preprocess", list(shape), f"makes another shape than the model's input {list(needed)}")
+        expected = (*expected[1:], expected[0])
+    require(
+        shape == expected, "preprocess", list(shape), f"makes another shape than the model's input {list(expected)}"
+    )
 
 
 def _check_task(manifest: Manifest) -> None:
-    """The outputs and labels are those of the task."""
+    """Check that the outputs and labels match the task."""
     task, labels = manifest.task, manifest.labels
     if task in ("raw", "embedding"):
         require(not labels, "labels", labels, f"the outputs of the task {task} have no labels")
@@ -258,25 +263,28 @@ def _only_output(manifest: Manifest) -> TensorSpec:
 
 
 def _check_reconstruction(manifest: Manifest) -> None:
-    """The output is the network's input again, in the network's own order: a picture's channels stand first."""
-    output, needed, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
-    require(output.answer == needed, "outputs[0].shape", list(output.shape), f"needed [1, {needed}]")
+    """Check that the output has the shape of the network's input, with a picture's channels first."""
+    output, expected, threshold = _only_output(manifest), manifest.input.answer, manifest.threshold
+    require(output.answer == expected, "outputs[0].shape", list(output.shape), f"needed [1, {expected}]")
     require(len(manifest.labels) == 2, "labels", manifest.labels, "name the normal and the anomaly")
     require(is_number(threshold) and threshold >= 0, "threshold", threshold, "a number from 0")
 
 
 def _check_detection(manifest: Manifest) -> None:
-    """Points of grids over the picture, each with four distances and a logit for every class."""
+    """Check that the outputs are points of grids over the picture, each with four distances and a logit per class."""
     from edgekit.runner import boxes
 
     raw, shape = manifest.raw, manifest.output_shape
     require(raw.kind == "image", "raw.kind", raw.kind, "a detection takes pictures")
-    inside = manifest.input.answer[1:]
+    input_size = manifest.input.answer[1:]
     require(
-        inside == raw.shape[:2], "input.shape", list(inside), f"the sample has {list(raw.shape[:2])}: resize before it"
+        input_size == raw.shape[:2],
+        "input.shape",
+        list(input_size),
+        f"the sample has {list(raw.shape[:2])}: resize before it",
     )
-    needed = boxes.BOX_SIDES + len(manifest.labels)
-    require(len(shape) == 2 and shape[1] == needed, "outputs", list(shape), f"needed [points, {needed}] in all")
+    columns = boxes.BOX_SIDES + len(manifest.labels)
+    require(len(shape) == 2 and shape[1] == columns, "outputs", list(shape), f"needed [points, {columns}] in all")
     require(manifest.labels, "labels", manifest.labels, "name the classes")
     try:
         boxes.grid_strides(raw.shape[:2], shape[0])
@@ -288,8 +296,8 @@ def _check_detection(manifest: Manifest) -> None:
 
 def _check_states(manifest: Manifest) -> None:
     states = manifest.states or ()
-    for place, state in enumerate(states):
-        check_values(f"states[{place}]", vars(state), STATE)
+    for position, state in enumerate(states):
+        check_values(f"states[{position}]", vars(state), STATE)
     for key, others in (("name", ()), ("input", manifest.inputs), ("output", manifest.outputs)):
         names = [*(getattr(state, key) for state in states), *(tensor.name for tensor in others)]
         require(_are_unique(names), f"states: {key}", names, "each wants one of its own")
@@ -297,20 +305,20 @@ def _check_states(manifest: Manifest) -> None:
 
 
 def _check_tensors(manifest: Manifest) -> None:
-    """A model with several inputs takes a sample of as many tensors, shaped as the model takes them."""
+    """Check that a model with several inputs takes a sample of as many tensors, shaped as the model's inputs."""
     raw, inputs, kind = manifest.raw, manifest.inputs, input_vector.KIND
     require(raw.kind == kind, "raw.kind", raw.kind, f"the model has {len(inputs)} inputs: a sample is of kind {kind}")
     tensors: Any = raw.tensors or ()
     require(len(tensors) > 1, "raw.tensors", len(tensors), f"a sample of kind {kind} has two or more")
     require(len(tensors) == len(inputs), "raw.tensors", len(tensors), f"the model has {len(inputs)} inputs")
-    for place, (tensor, model) in enumerate(zip(tensors, inputs)):
-        where = f"raw.tensors[{place}]"
+    for position, (tensor, model) in enumerate(zip(tensors, inputs)):
+        where = f"raw.tensors[{position}]"
         check_keys(where, tensor, RAW_TENSOR)
         check_values(where, tensor, RAW_TENSOR)
         _check_limits(f"{where}.range", tensor["range"], tensor["dtype"])
-        needed = list(model.shape[1:])
-        require(list(tensor["shape"]) == needed, f"{where}.shape", tensor["shape"], f"the model: {needed}")
-        # A model's integers are those of the sample, but for the bytes of a TFLite file, which may have a scale.
+        expected = list(model.shape[1:])
+        require(list(tensor["shape"]) == expected, f"{where}.shape", tensor["shape"], f"the model: {expected}")
+        # A model's integers are those of the sample, except in a TFLite file, whose bytes may have a scale.
         if model.dtype in (
             TOKEN_ID_DTYPES if manifest.target == "tflite" else (*TOKEN_ID_DTYPES, *input_vector.INTEGER_LIMITS)
         ):
@@ -326,7 +334,7 @@ def _check_tensors(manifest: Manifest) -> None:
 
 
 def _check_limits(where: str, limits: Any, dtype: str) -> None:
-    """A range inside of what the type holds, which whole numbers must have."""
+    """Check that a range lies within its dtype. Integers must have a range."""
     if dtype == "float32":
         largest = input_vector.LARGEST_FLOAT
         fits = limits is None or (-largest <= limits[0] and limits[1] <= largest)

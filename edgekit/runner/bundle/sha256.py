@@ -1,15 +1,15 @@
-"""SHA-256 without OpenSSL where the data are small: loading that library costs 4 ms and 3.5 MB of memory."""
+"""SHA-256 without OpenSSL for small data, because loading that library takes 4 ms and 3.5 MB of memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 LARGE_BYTES = 8 * 2**20
-"""From here on OpenSSL's faster code has earned its loading."""
+"""From this size on, OpenSSL's faster code makes up for loading it."""
 
 
 def new(size: int) -> Any:
-    """A SHA-256 object for about `size` bytes; both kinds are Python's own."""
+    """Return a SHA-256 object for about `size` bytes, from either of Python's two implementations."""
     if size < LARGE_BYTES:
         try:
             from _sha2 import sha256  # type: ignore[import-not-found]  # Python 3.12 and newer
@@ -29,7 +29,7 @@ def new(size: int) -> Any:
 
 
 def hexdigest(data: bytes) -> str:
-    """64 hex digits."""
+    """Return the digest as 64 hexadecimal digits."""
     digest = new(len(data))
     digest.update(data)
     text: str = digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What may be declared under `smoothing` in a manifest, checked without numpy; `runner/smoothing.py` carries it out."""
+"""Rules for `smoothing` in a manifest, checked without NumPy. `runner/smoothing.py` executes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METHODS: dict[str, dict[str, type]] = {
     "mean": {"windows": int},
     "hysteresis": {"enter": float, "leave": float},
 }
-"""Options of each method: whole numbers, or numbers."""
+"""Options of each method, which are whole numbers or floats."""
 TASKS: dict[str, tuple[str, ...]] = {
     "majority": ("classification", "multi_label", "anomaly"),
     "mean": ("classification", "multi_label", "regression", "anomaly"),
@@ -20,12 +20,12 @@ TASKS: dict[str, tuple[str, ...]] = {
 }
 """Tasks whose answers a method can smooth."""
 KINDS = ("image", "audio", "window")
-"""Kinds of samples that come as a stream: frames, sound, rows."""
+"""Kinds of samples that can come as a stream: frames, sound, rows."""
 MOST_WINDOWS = 1000
 
 
 def check_smoothing(value: Any, task: str) -> None:
-    """InputError for what is no method with its options, or none for this task."""
+    """Raise InputError unless the value is a method with its options that fits the task."""
     method = value.get("method") if isinstance(value, dict) else None
     if not isinstance(method, str) or method not in METHODS:
         raise InputError(f'smoothing: got {str(value)[:200]!r}; write {{"method": "majority", "windows": 5}}')
@@ -40,7 +40,7 @@ def check_smoothing(value: Any, task: str) -> None:
 
 
 def check_kind(kind: str) -> None:
-    """InputError for a kind of raw sample that no stream is made of."""
+    """Raise InputError for a kind of raw sample that cannot come as a stream."""
     if kind not in KINDS:
         raise InputError(
             f"smoothing: it is for streams, and there are none of the kind {kind}, only of {', '.join(KINDS)}; leave "

@@ -1,8 +1,8 @@
-"""Raw samples from what a device has: arrays, pictures, sounds, tables and texts in files, folders, frames in a pipe.
+"""Raw samples from what a device has: arrays, pictures, sounds, tables and texts in files or folders, frames in a pipe.
 
-One file a kind; only the one that is needed is imported. What happens on the way is the input path that the bundle
-declares (`edgekit/runner/input_path.py`). Whatever it cannot turn into the sample that the bundle promises is an
-InputError with the fix, never a sample that merely looks like one.
+There is one module per kind of file, and only the one that is needed is imported. The bundle declares how a file
+becomes a sample (`edgekit/runner/input_path.py`). A file that cannot become the declared sample raises InputError with
+a fix, instead of giving a sample that merely looks right.
 """
 
 from __future__ import annotations
@@ -27,85 +27,92 @@ NO_MEMBERS: Mapping[str, bytes] = {}
 READERS = {".npy": "array", ".png": "picture", ".jpg": "picture", ".jpeg": "picture", ".webp": "picture",
            ".wav": "wav", ".csv": "table", ".txt": "text", ".tsv": "text_table",
            ".npz": "tensors"}  # fmt: skip
-"""Which file here reads a suffix: it has `samples(path, raw, strict)`, of texts with the bundle's members."""
+"""The module that reads files with a suffix.
+
+It has `samples(path, raw, strict)`; for texts, also with the bundle's members.
+"""
 DECODE_STEPS = {"picture": "decode_picture", "wav": "decode_wav", "table": "decode_csv", "text": "decode_text",
               "text_table": "decode_text_table", "tensors": "read_tensors"}  # fmt: skip
-"""The step of an input path that lets a reader's files in; arrays need none."""
+"""The step that an input path needs before a reader may be used. Arrays need none."""
 TEXT_READERS = ("text", "text_table")
 """Readers that need the bundle's vocabulary."""
 
 
 def input_files(name: str, raw: RawSpec) -> list[str]:
-    """The files that an argument means: itself, or those of a folder; a folder that holds none stands for itself."""
+    """Return the files that an argument names: the file itself, or those in a folder.
+
+    An empty folder stands for itself.
+    """
     if not os.path.isdir(name):
         return [name]
     return files_in_folder(name, suffixes(raw)) or [name]
 
 
 def files_in_folder(name: str, suffixes: Sequence[str]) -> list[str]:
-    """Files of a folder and of those below it, sorted; hidden ones are left out, links to folders not followed."""
-    found = []
-    for here, folders, names in os.walk(name, onerror=_refuse):
+    """Return the files in a folder and its subfolders, sorted. Hidden files and linked folders are skipped."""
+    files = []
+    for folder, folders, names in os.walk(name, onerror=_refuse):
         folders[:] = [each for each in folders if not each.startswith(".")]
-        wanted = [each for each in names if not each.startswith(".") and each.lower().endswith(tuple(suffixes))]
-        found += [os.path.join(here, each) for each in wanted]
-    return sorted(found, key=lambda path: path.split(os.sep))
+        matching = [each for each in names if not each.startswith(".") and each.lower().endswith(tuple(suffixes))]
+        files += [os.path.join(folder, each) for each in matching]
+    return sorted(files, key=lambda path: path.split(os.sep))
 
 
 def _refuse(error: OSError) -> None:
-    """What `os.walk` would pass over in silence: samples would be missing from the answers."""
+    """Raise for errors that `os.walk` would ignore, because samples would be missing from the answers."""
     raise InputError(f"{error.filename}: cannot be listed: {error.strerror or error}; check the folder's permissions")
 
 
 def samples(
     path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NO_MEMBERS
 ) -> Iterator[Sample]:
-    """The raw samples of a file, one or, of a recording, one for each window; InputError when it cannot be read as one.
+    """Yield the raw samples of a file: one, or one for each window of a recording.
 
-    With `strict`, only a file that is the sample already: nothing is turned, resized, mixed, resampled or cut. A text
-    needs the bundle's `members`, for its vocabulary is one of them.
+    `strict` accepts only a file that already has the form of the sample: nothing is turned, resized, mixed, resampled
+    or cut. A text needs the bundle's `members`, which include its vocabulary. Raises InputError if the file cannot be
+    read.
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: a folder that holds no {' or '.join(suffixes(raw))} file")
     suffix = os.path.splitext(path)[1].lower()
-    known = readers(raw)
-    if suffix not in known or ((raw.kind == KIND or suffix == ".tsv") and suffix not in suffixes(raw)):
+    reader_names = readers(raw)
+    if suffix not in reader_names or ((raw.kind == KIND or suffix == ".tsv") and suffix not in suffixes(raw)):
         raise InputError(f"{path}: {unsupported_file_message(suffix, raw)}")
     if not os.path.isfile(path):
         raise InputError(f"{path}: {'not a plain file' if os.path.exists(path) else 'no such file'}")
-    reader = importlib.import_module(f"{__name__}.{known[suffix]}")
-    more = (members,) if known[suffix] in TEXT_READERS else ()
-    found: Iterator[Sample] = reader.samples(path, raw, strict, *more)
-    return found
+    reader = importlib.import_module(f"{__name__}.{reader_names[suffix]}")
+    extra = (members,) if reader_names[suffix] in TEXT_READERS else ()
+    file_samples: Iterator[Sample] = reader.samples(path, raw, strict, *extra)
+    return file_samples
 
 
 def read_first_sample(
     path: str, raw: RawSpec, strict: bool = False, members: Mapping[str, bytes] = NO_MEMBERS
 ) -> np.ndarray:
-    """The file's first raw sample: all of it, or its first window."""
+    """Return the first raw sample of a file: the whole file, or its first window."""
     return next(samples(path, raw, strict, members)).raw
 
 
-def read_bytes(path: str, most: int) -> bytes:
-    """The first `most` bytes of a file; InputError where it cannot be read."""
+def read_bytes(path: str, max_bytes: int) -> bytes:
+    """Return the first `most` bytes of a file. Raises InputError if it cannot be read."""
     try:
         with open(path, "rb") as stream:
-            return stream.read(most)
+            return stream.read(max_bytes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def unsupported_file_message(suffix: str, raw: RawSpec) -> str:
-    """What is said of a file whose suffix nothing here reads."""
+    """Return the message for a file whose suffix no reader supports."""
     return f"cannot read {suffix or 'a file without suffix'}; this bundle takes {', '.join(suffixes(raw))}"
 
 
 def readers(raw: RawSpec) -> Mapping[str, str]:
-    """Which file here reads a suffix for a bundle: a .csv holds texts where it takes a table of them."""
+    """Return the reader of each suffix for a bundle. A .csv holds texts if the bundle takes a table of texts."""
     return {**READERS, ".csv": "text_table"} if input_path.find_step(raw.steps, "decode_text_table") else READERS
 
 
 def suffixes(raw: RawSpec) -> list[str]:
-    """The endings of files that can hold a sample."""
+    """Return the suffixes of files that can hold a sample."""
     declared = {"array", *(reader for reader, step in DECODE_STEPS.items() if input_path.find_step(raw.steps, step))}
     return [suffix for suffix, reader in readers(raw).items() if reader in declared]

@@ -20,25 +20,25 @@ LARGEST_HEADER_BYTES = 2**16
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """The array as it is, a large one not yet read: whether it fits, the model says, by shape and dtype first.
+    """Yield the array unchanged. A large one is not read, because the model checks its shape and dtype first.
 
-    Where training's arrays had another form (`read_array`), an array of that form becomes the sample as theirs did.
+    If training's arrays had another form (step `read_array`), an array of that form is converted as they were.
     """
     value = read_array(path, raw)
     step = None if strict else input_path.find_step(raw.steps, "read_array")
     if step and value.shape == tuple(step["shape"]) and value.dtype.name in step["dtypes"]:
-        with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
+        with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses
             value = np.asarray(value).astype(raw.dtype, copy=False).reshape(raw.shape)
     return iter((Sample(value),))
 
 
 def read_array(path: str, raw: RawSpec) -> np.ndarray:
-    """The array of a file; mapped, not read, where it is larger than a sample of eight bytes a value."""
-    most = math.prod(raw.shape) * 8 + LARGEST_HEADER_BYTES
+    """Return the array in a file. It is memory-mapped if it is larger than a sample of eight bytes per value."""
+    max_bytes = math.prod(raw.shape) * 8 + LARGEST_HEADER_BYTES
     try:
-        large = os.path.getsize(path) > most
-        value = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
-    except Exception as error:  # numpy passes on what Python's parser raises for a damaged header
+        is_large = os.path.getsize(path) > max_bytes
+        value = np.load(path, mmap_mode="r" if is_large else None, allow_pickle=False)
+    except Exception as error:  # NumPy lets the errors of Python's parser through for a damaged header
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path}: not a plain .npy array ({reason}); save one sample with numpy.save") from None
     if not isinstance(value, np.ndarray):

@@ -1,8 +1,8 @@
-"""Samples from pictures, where Pillow is installed.
+"""Samples from pictures, if Pillow is installed.
 
 A picture is turned upright by its EXIF tag and converted to Pillow's "L" or "RGB". Then Pillow's bilinear filter
 resizes it to the bundle's height and width. The input path declares these steps, and training runs the same code
-(`edgekit/data/image_cache.py`). A transparent layer is dropped.
+(`edgekit/data/image_cache.py`). An alpha channel is dropped.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 
 FORMATS = ("JPEG", "PNG", "WEBP")
 MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-"""Those with 8 bits a channel: nothing is cut off."""
+"""Modes with 8 bits per channel, so that nothing is truncated."""
 MOST_PIXELS = 64 << 20
-BILINEAR = 2  # Pillow's own numbers; the names for them have moved from version to version
+BILINEAR = 2  # Pillow's number, because its name has moved between versions
 ORIENTATION = 0x0112
 TRANSPOSITIONS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
-"""EXIF's orientation (JEITA CP-3451, 4.6.4) and Pillow's number of the transposition that undoes it."""
+"""For each EXIF orientation (JEITA CP-3451, 4.6.4), Pillow's number of the transposition that undoes it."""
 QUARTER_TURNS = (2, 4, 5, 6)
-"""Those of Pillow's transpositions that swap width and height."""
+"""Pillow's transpositions that swap width and height."""
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """One raw sample (height, width, channels) uint8."""
+    """Yield one raw sample (height, width, channels) uint8."""
     if not input_path.find_step(raw.steps, "decode_picture"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a picture; give it a .npy file")
     Image = import_pillow(path, "give a .npy file")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Pillow warns of here is an error two lines below
+            warnings.simplefilter("ignore")  # what Pillow warns about here is an error two lines below
             with Image.open(path, formats=FORMATS) as picture:
                 problem = unsupported_reason(picture) or (_strict_problem(picture, raw) if strict else None)
                 if problem:
@@ -49,36 +49,36 @@ def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
                 return iter((Sample(decode(picture, raw.steps), size=upright_size(picture, raw.steps)),))
     except InputError:
         raise
-    except Exception as error:  # Pillow hands on what its parsers stumble over: struct.error, KeyError, …
+    except Exception as error:  # Pillow lets its parsers' errors through: struct.error, KeyError, …
         reason = str(error) or type(error).__name__
         raise InputError(f"{path}: cannot be decoded ({reason}); save it again as PNG or JPEG") from None
 
 
 def pixels(path: str, steps: Sequence[Step]) -> np.ndarray:
-    """The picture of a file that `samples` takes, upright in its own size, as uint8 (height, width, 3)."""
+    """Return the picture of a file that `samples` accepts, upright and unscaled, as uint8 (height, width, 3)."""
     Image = import_pillow(path, "give a .npy file")
     try:
         with Image.open(path, formats=FORMATS) as picture:
             return decode(picture, [{**step, "channels": 3} for step in steps if step["step"] == "decode_picture"])
     except MemoryError:
         raise
-    except Exception as error:  # it was read a moment ago, and has changed since
+    except Exception as error:  # it could be read a moment ago, so it has changed since
         reason = str(error) or type(error).__name__
         raise InputError(f"{path}: cannot be decoded again ({reason}); leave it alone meanwhile") from None
 
 
 def decode(picture: Any, steps: Sequence[Step]) -> np.ndarray:
-    """An opened Pillow image as a raw sample (height, width, channels) uint8."""
-    how = input_path.find_step(steps, "decode_picture")
-    assert how is not None
-    turn = TRANSPOSITIONS.get(orientation(picture)) if how["orientation"] == "apply" else None
-    if turn is not None:
-        picture = picture.transpose(turn)
-    return fit_picture(picture, how["channels"], input_path.find_step(steps, "resize_picture"))
+    """Convert an opened Pillow image into a raw sample (height, width, channels) uint8."""
+    decode_step = input_path.find_step(steps, "decode_picture")
+    assert decode_step is not None
+    transposition = TRANSPOSITIONS.get(orientation(picture)) if decode_step["orientation"] == "apply" else None
+    if transposition is not None:
+        picture = picture.transpose(transposition)
+    return fit_picture(picture, decode_step["channels"], input_path.find_step(steps, "resize_picture"))
 
 
 def fit_picture(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
-    """A Pillow image as (height, width, channels) uint8: stretched, cropped around its middle, or between bars."""
+    """Convert a Pillow image to (height, width, channels) uint8: stretched, centre-cropped or letterboxed."""
     image = picture.convert("L" if channels == 1 else "RGB")
     if resize is not None:
         size = (resize["width"], resize["height"])
@@ -87,47 +87,52 @@ def fit_picture(picture: Any, channels: int, resize: Step | None) -> np.ndarray:
     return np.asarray(image, dtype=np.uint8).reshape(image.height, image.width, channels)
 
 
-def _resize(image: Any, size: tuple[int, int], how: str) -> Any:
-    return image.resize(size, BILINEAR, box=_centre_crop(image.size, size) if how == "crop" else None)
+def _resize(image: Any, size: tuple[int, int], fit: str) -> Any:
+    return image.resize(size, BILINEAR, box=_centre_crop(image.size, size) if fit == "crop" else None)
 
 
 def _letterbox(image: Any, resize: Step) -> Any:
-    """The whole picture in the middle, in its own proportions, and black around it."""
-    place = input_path.picture_transform(image.size, resize)
-    inner = image.resize((place.width, place.height), BILINEAR)
-    made = inner.resize((resize["width"], resize["height"]))
-    made.paste(0 if image.mode == "L" else (0, 0, 0), (0, 0, *made.size))
-    made.paste(inner, (place.left, place.top))
-    return made
+    """Centre the whole picture in its own proportions, with black bars."""
+    transform = input_path.picture_transform(image.size, resize)
+    inner = image.resize((transform.width, transform.height), BILINEAR)
+    canvas = inner.resize((resize["width"], resize["height"]))
+    canvas.paste(0 if image.mode == "L" else (0, 0, 0), (0, 0, *canvas.size))
+    canvas.paste(inner, (transform.left, transform.top))
+    return canvas
 
 
 def upright_size(picture: Any, steps: Sequence[Step]) -> tuple[int, int]:
-    """An opened picture's (width, height) after its EXIF orientation, where that is applied."""
-    how = input_path.find_step(steps, "decode_picture")
+    """Return the (width, height) of an opened picture, after its EXIF orientation if that is applied."""
+    decode_step = input_path.find_step(steps, "decode_picture")
     width, height = picture.size
-    turned = (
-        how is not None
-        and how["orientation"] == "apply"
+    is_turned = (
+        decode_step is not None
+        and decode_step["orientation"] == "apply"
         and TRANSPOSITIONS.get(orientation(picture), 0) in QUARTER_TURNS
     )
-    return (height, width) if turned else (width, height)
+    return (height, width) if is_turned else (width, height)
 
 
 def orientation(picture: Any) -> int:
-    """EXIF's: 1 where the picture stands upright, or says nothing that can be read."""
-    picture.load()  # a PNG loads itself to find its tag: that it is broken must not be swallowed below
+    """Return the EXIF orientation: 1 if the picture is upright, or if the tag is missing or unreadable."""
+    picture.load()  # a PNG is loaded to find its tag; an error in it must not be swallowed below
     try:
-        found = picture.getexif().get(ORIENTATION, 1)
-    except Exception:  # a damaged tag turns nothing
+        value = picture.getexif().get(ORIENTATION, 1)
+    except Exception:  # a damaged tag is ignored
         return 1
-    return found if isinstance(found, int) else 1
+    return value if isinstance(value, int) else 1
 
 
 def unsupported_reason(picture: Any) -> str | None:
-    """Why an opened Pillow image is no sample: deeper than 8 bits a channel, too large, or moving."""
-    deep = any(";16" in str(tile[-1]) for tile in picture.tile)  # Pillow would cut 16 bits a channel down in silence
-    if picture.mode not in MODES or deep:
-        return f"a picture of mode {picture.mode}{' in 16 bits' if deep else ''}; save it with 8 bits a channel"
+    """Return why an opened Pillow image cannot be a sample, or None.
+
+    It may have more than 8 bits per channel, be too large, or be animated.
+    """
+    has_16_bits = any(
+        ";16" in str(tile[-1]) for tile in picture.tile
+    )  # Pillow would silently truncate 16 bits per channel
+    if picture.mode not in MODES or has_16_bits:
+        return f"a picture of mode {picture.mode}{' in 16 bits' if has_16_bits else ''}; save it with 8 bits a channel"
     if picture.width * picture.height > MOST_PIXELS:
         return f"{picture.width}×{picture.height} pixels, at most {MOST_PIXELS:,} are read; save it smaller"
     if picture.format == "WEBP" and getattr(picture, "n_frames", 1) > 1:
@@ -135,31 +140,33 @@ def unsupported_reason(picture: Any) -> str | None:
     return None
 
 
-def import_pillow(what: str, instead: str) -> Any:
-    """Pillow's `Image`; InputError with the line that installs it, or another way."""
+def import_pillow(purpose: str, alternative: str) -> Any:
+    """Return Pillow's `Image` module. Raises InputError with the command that installs it, or an alternative."""
     try:
         from PIL import Image
     except ImportError:
         install = f"{sys.executable} -m pip install pillow"
-        raise InputError(f"{what}: needs Pillow; run: {install} (or see `edgerun doctor`); or {instead}") from None
+        raise InputError(
+            f"{purpose}: needs Pillow; run: {install} (or see `edgerun doctor`); or {alternative}"
+        ) from None
     return Image
 
 
-def _centre_crop(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The largest box of the wanted proportions around the middle, in whole pixels: (left, top, right, bottom)."""
-    (width, height), (wide, tall) = size, wanted
-    kept_width = min(width, max(1, (height * wide + tall // 2) // tall))
-    kept_height = min(height, max(1, (width * tall + wide // 2) // wide))
-    left, top = (width - kept_width) // 2, (height - kept_height) // 2
-    return left, top, left + kept_width, top + kept_height
+def _centre_crop(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the largest centred box (left, top, right, bottom) with the proportions of `target`, in whole pixels."""
+    (width, height), (target_width, target_height) = size, target
+    crop_width = min(width, max(1, (height * target_width + target_height // 2) // target_height))
+    crop_height = min(height, max(1, (width * target_height + target_width // 2) // target_width))
+    left, top = (width - crop_width) // 2, (height - crop_height) // 2
+    return left, top, left + crop_width, top + crop_height
 
 
 def _strict_problem(picture: Any, raw: RawSpec) -> str | None:
-    """What --strict has against a picture: a step would change its pixels' places."""
+    """Return why --strict refuses a picture, or None: a step would move its pixels."""
     if orientation(picture) != 1:
         return "its EXIF tag says that it must be turned; turn it, or leave --strict out"
     height, width, _ = raw.shape
     if picture.size != (width, height):
-        found = f"{picture.width}×{picture.height}"
-        return f"{found} pixels, the bundle takes {width}×{height}; bring it to that size, or leave --strict out"
+        size = f"{picture.width}×{picture.height}"
+        return f"{size} pixels, the bundle takes {width}×{height}; bring it to that size, or leave --strict out"
     return None

@@ -1,10 +1,11 @@
-"""Raw frames from a pipe, as a camera tool or ffmpeg writes them: one after another, without headers.
+"""Raw video frames from a pipe, as a camera tool or ffmpeg writes them: one after another, without headers.
 
     ffmpeg -i clip.mp4 -f rawvideo -pix_fmt rgb24 - | edgerun predict BUNDLE --stream rgb24 --size 640x480
     rpicam-vid -n -t 0 --codec yuv420 --width 640 --height 480 -o - | edgerun predict BUNDLE --stream yuv420p …
 
-The names are ffmpeg's. Nothing in the bytes says where a frame begins, so the size must be the sender's. rpicam-vid
-pads its rows to a multiple of 64 pixels: ask it for such a width. One buffer holds the frame that is being read.
+The format names are ffmpeg's. Nothing in the bytes marks the start of a frame, so the size must match the sender's.
+rpicam-vid pads its rows to a multiple of 64 pixels, so ask it for such a width. A single buffer holds the frame that is
+being read.
 """
 
 from __future__ import annotations
@@ -29,18 +30,21 @@ OnFrame = Callable[[np.ndarray], object]
 def frames(
     source: Any, pixels: str, width: int, height: int, raw: RawSpec, on_frame: OnFrame | None = None
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Raw samples, each with the milliseconds from its first byte to the sample; valid until the next is asked for.
+    """Yield raw samples, each with the milliseconds from its first byte to the sample.
 
-    `on_frame` gets each frame unmodified, uint8 (height, width, channels), just before its sample is given.
-    `source` has `readinto`. InputError where the last frame is cut, once all before it have been given.
+    A sample is valid until the next.
+
+    `source` has `readinto`. `on_frame` is called with each unmodified frame, uint8 (height, width, channels), just
+    before its sample is yielded. Raises InputError if the last frame is incomplete, after all complete ones were
+    yielded.
     """
     if raw.kind != "image" or raw.dtype != "uint8":
         raise InputError(f"--stream: the bundle takes {raw.kind} {raw.dtype}{list(raw.shape)}, not frames of a camera")
     decode, frame_bytes = DECODERS[pixels], frame_size_bytes(pixels, width, height)
     if (height, width, CHANNELS[pixels]) != raw.shape:
-        tall, wide, channels = raw.shape
-        ask = f"-vf scale={wide}:{tall} -pix_fmt {'gray' if channels == 1 else 'rgb24'}"
-        picture.import_pillow("--stream: bringing frames to the bundle's size", f"let ffmpeg do it: {ask}")
+        sample_height, sample_width, channels = raw.shape
+        ffmpeg_options = f"-vf scale={sample_width}:{sample_height} -pix_fmt {'gray' if channels == 1 else 'rgb24'}"
+        picture.import_pillow("--stream: bringing frames to the bundle's size", f"let ffmpeg do it: {ffmpeg_options}")
     buffer = bytearray(frame_bytes)
     number = 0
     while True:
@@ -64,32 +68,32 @@ def frames(
 
 
 def frame_size_bytes(pixels: str, width: int, height: int) -> int:
-    """Bytes of one frame; the halves of yuv420p's colour planes are rounded up, as ffmpeg does."""
+    """Return the bytes of one frame. Half sizes of yuv420p's colour planes are rounded up, as in ffmpeg."""
     if pixels == "yuv420p":
         return width * height + 2 * (-(-width // 2)) * (-(-height // 2))
     return width * height * CHANNELS[pixels]
 
 
 def _fill(source: Any, view: memoryview) -> tuple[int, int]:
-    """(bytes read, when the first of them were there); fewer than the frame has at the end only."""
+    """Return the bytes read and when the first of them arrived. They are fewer than a frame only at the end."""
     filled = source.readinto(view) or 0
     started = perf_counter_ns()
     while 0 < filled < len(view):
-        more = source.readinto(view[filled:])
-        if not more:
+        count = source.readinto(view[filled:])
+        if not count:
             break
-        filled += more
+        filled += count
     return filled, started
 
 
 def _fit_frame(frame: np.ndarray, raw: RawSpec) -> np.ndarray:
-    """The frame as a picture in a file would be fitted."""
+    """Fit a frame as a picture from a file would be fitted."""
     if frame.shape == raw.shape:
         return np.ascontiguousarray(frame)
     from PIL import Image
 
-    grey = frame.shape[2] == 1
-    image = Image.fromarray(frame[..., 0] if grey else np.ascontiguousarray(frame))
+    is_grey = frame.shape[2] == 1
+    image = Image.fromarray(frame[..., 0] if is_grey else np.ascontiguousarray(frame))
     return picture.fit_picture(image, raw.shape[2], input_path.find_step(raw.steps, "resize_picture"))
 
 
@@ -106,10 +110,10 @@ def _gray(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _yuv420p(buffer: np.ndarray, width: int, height: int) -> np.ndarray:
-    """RGB from ITU-R BT.601 in limited range (luma 16 to 235), each colour sample serving its four pixels.
+    """Convert from ITU-R BT.601 in limited range (luma 16 to 235). Each colour sample applies to four pixels.
 
-    The matrix is that of BT.601-7, 2.5.1 to 2.5.3, inverted, times 2^16: 255/219 for luma; 1.402, 0.344136, 0.714136
-    and 1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
+    The matrix is the inverse of BT.601-7, 2.5.1 to 2.5.3, times 2^16: 255/219 for luma; 1.402, 0.344136, 0.714136 and
+    1.772, each times 255/224, for Cr into red, Cb and Cr out of green, and Cb into blue.
     """
     tall, wide = -(-height // 2), -(-width // 2)
     luma, colours = buffer[: width * height], buffer[width * height :].reshape(2, tall, wide)

@@ -1,11 +1,10 @@
-"""Windows and vectors from CSV files: a header row with the columns' names, then a row of numbers for each moment.
+"""Windows and vectors from CSV files: a header row with column names, then one row of numbers per moment.
 
-Commas, semicolons or tabs part the cells, whichever makes the most of the header. Decimals have a point; where
-semicolons or tabs part the cells they may have a comma instead, as Excel writes them in Europe. Training reads its
-tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell is the same float32 in both.
-It is Python's float, which is correctly rounded everywhere, rounded once more. Columns are found by name, so their
-order in a file is free. Where the input path declares it, a recording is cut into windows, and a table into rows.
-Nothing is filled up or guessed.
+Cells are separated by commas, semicolons or tabs, whichever gives most cells in the header. Decimals have a point; if
+semicolons or tabs separate the cells, they may have a comma instead, as in European Excel files. Training reads its
+tables by the same code (`edgekit/data/sources/csv_windows.py`, `csv_rows.py`), so a cell becomes the same float32 in
+both: Python's correctly rounded float, rounded once more. Columns are found by name, so their order is free. If the
+input path declares it, a recording is cut into windows, and a table into rows. Nothing is padded or guessed.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ LARGEST_BYTES = 64 << 20
 PIECE_ROWS = 8192
 MAX_NAMES_SHOWN = 12
 KINDS = ("vector", "window")
-"""What a table can hold."""
+"""Kinds of samples that a table can hold."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A file's cells as they are written; `lines` says where in the file each of `rows` ends, counted from 1."""
+    """A file's cells as text. `lines` gives the line of the file on which each of `rows` ends, counted from 1."""
 
     name: str
     header: tuple[str, ...]
@@ -49,58 +48,63 @@ class Table:
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """Raw samples float32 of the bundle's columns: windows (time, channels), or vectors (features,), a row each.
+    """Yield raw samples float32 with the bundle's columns: windows (time, channels), or one vector (features,) per row.
 
-    Without the step that cuts, the table must have exactly the rows of one sample.
+    Without a step that cuts it, the table must have exactly the rows of one sample.
     """
     if raw.kind not in KINDS or not raw.columns or not input_path.find_step(raw.steps, "decode_csv"):
-        what = "names no columns" if raw.kind in KINDS else f"takes {raw.dtype}{list(raw.shape)}, not a table"
-        raise InputError(f"{path}: the bundle {what}; give it a .npy file")
+        problem = "names no columns" if raw.kind in KINDS else f"takes {raw.dtype}{list(raw.shape)}, not a table"
+        raise InputError(f"{path}: the bundle {problem}; give it a .npy file")
     content = read_bytes(path, LARGEST_BYTES + 1)
-    wanted, cut = (1, "rows") if raw.kind == "vector" else (raw.shape[0], "windows")
-    step = None if strict else input_path.find_step(raw.steps, cut)
+    sample_rows, step_name = (1, "rows") if raw.kind == "vector" else (raw.shape[0], "windows")
+    step = None if strict else input_path.find_step(raw.steps, step_name)
     if len(content) > LARGEST_BYTES and step:
         raise InputError(
             f"{path}: more than {LARGEST_BYTES:,} bytes; part it: split -l 100000 --additional-suffix=.csv"
         )
     if len(content) > LARGEST_BYTES:
         raise InputError(
-            f"{path}: more than {LARGEST_BYTES:,} bytes, for samples of {wanted} rows; {_cut_command(path, wanted)}"
+            f"{path}: more than {LARGEST_BYTES:,} bytes, for samples of {sample_rows} rows; "
+            f"{_cut_command(path, sample_rows)}"
         )
-    found = np.concatenate([floats(piece, raw.columns) for piece in pieces(path, content, -1 if step else wanted)])
-    rows = len(found)
-    if step and cut == "rows" and rows:
-        return windows.row_samples(found)
-    if step and cut == "windows" and windows.window_count(rows, step):
-        return windows.window_samples(found, step)
-    if step or rows != wanted:
-        longer = "record for longer" if cut == "windows" else "add a row of values"
-        count, fix = (f"more than {wanted}", _cut_command(path, wanted)) if rows > wanted else (rows, longer)
-        raise InputError(f"{path}: {count} rows, the bundle takes {wanted}; {fix}")
-    return iter((Sample(found if cut == "windows" else found[0]),))
+    values = np.concatenate(
+        [floats(piece, raw.columns) for piece in pieces(path, content, -1 if step else sample_rows)]
+    )
+    rows = len(values)
+    if step and step_name == "rows" and rows:
+        return windows.row_samples(values)
+    if step and step_name == "windows" and windows.window_count(rows, step):
+        return windows.window_samples(values, step)
+    if step or rows != sample_rows:
+        advice = "record for longer" if step_name == "windows" else "add a row of values"
+        count, fix = (
+            (f"more than {sample_rows}", _cut_command(path, sample_rows)) if rows > sample_rows else (rows, advice)
+        )
+        raise InputError(f"{path}: {count} rows, the bundle takes {sample_rows}; {fix}")
+    return iter((Sample(values if step_name == "windows" else values[0]),))
 
 
 def _cut_command(path: str, rows: int) -> str:
     return f"take as many: head -n {rows + 1} {shlex.quote(path)} > {'row' if rows == 1 else 'window'}.csv"
 
 
-def parse(name: str, content: bytes, most_rows: int = -1) -> Table:
-    """The cells of a CSV file, all rows as wide as its header; reading ends behind `most_rows` and one, if given."""
-    first, *others = pieces(name, content, most_rows)
-    for each in others:
-        first.rows.extend(each.rows)
-        first.lines.extend(each.lines)
+def parse(name: str, content: bytes, max_rows: int = -1) -> Table:
+    """Return the cells of a CSV file. All rows are as wide as the header. Reading stops after `most_rows` + 1 rows."""
+    first, *rest = pieces(name, content, max_rows)
+    for piece in rest:
+        first.rows.extend(piece.rows)
+        first.lines.extend(piece.lines)
     return first
 
 
-def pieces(name: str, content: bytes, most_rows: int = -1) -> Iterator[Table]:
-    """The same in parts of some thousand rows, one at least: the cells of a long recording fill the memory."""
+def pieces(name: str, content: bytes, max_rows: int = -1) -> Iterator[Table]:
+    """Yield a CSV file in parts of some thousand rows, because the cells of a long recording fill the memory."""
     try:
         content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from None
     try:
-        yield from _parsed(name, content, most_rows)
+        yield from _parsed(name, content, max_rows)
     except csv.Error as error:
         raise InputError(
             f"{name}: cannot be read as CSV ({error}); save it anew, without line breaks in cells"
@@ -108,21 +112,21 @@ def pieces(name: str, content: bytes, most_rows: int = -1) -> Iterator[Table]:
 
 
 def floats(table: Table, columns: Sequence[str]) -> np.ndarray:
-    """(rows, columns) float32, in the order of `columns`; InputError names the line and the column of a bad cell."""
-    places = [_column_position(table, column) for column in columns]
+    """Return (rows, columns) float32 in the order of `columns`. InputError names the line and column of a bad cell."""
+    positions = [_column_position(table, column) for column in columns]
     try:
-        values = [[float(row[place]) for place in places] for row in table.rows]
+        values = [[float(row[position]) for position in positions] for row in table.rows]
     except ValueError:
         values = []
-    with np.errstate(over="ignore"):  # a double too large becomes infinite, which is refused below
-        found = np.array(values, np.float64).reshape(-1, len(places)).astype(np.float32)
-    if len(found) < len(table.rows) or not np.isfinite(found).all() or _has_underscores(table, places):
-        raise InputError(_bad_cell(table, columns, places))
-    return found
+    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which is refused below
+        array = np.array(values, np.float64).reshape(-1, len(positions)).astype(np.float32)
+    if len(array) < len(table.rows) or not np.isfinite(array).all() or _has_underscores(table, positions):
+        raise InputError(_bad_cell(table, columns, positions))
+    return array
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell holds a finite number, within float32's range."""
+    """Whether a cell holds a finite number within float32's range."""
     try:
         value = float(cell)
     except ValueError:
@@ -131,8 +135,8 @@ def is_number(cell: str) -> bool:
         return "_" not in cell and bool(np.isfinite(np.float32(value)))
 
 
-def _parsed(name: str, content: bytes, most_rows: int) -> Iterator[Table]:
-    """Decoded line by line: as one text, a file takes up to four times its bytes."""
+def _parsed(name: str, content: bytes, max_rows: int) -> Iterator[Table]:
+    """Parse line by line, because a file decoded as a whole takes up to four times its bytes."""
     first = content[: content.find(b"\n") + 1 or None].decode("utf-8-sig")
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
     delimiter = detect_delimiter(first)
@@ -140,60 +144,63 @@ def _parsed(name: str, content: bytes, most_rows: int) -> Iterator[Table]:
     header = read_header(name, reader)
     rows: list[list[str]] = []
     lines: list[int] = []
-    done = empty = 0
+    row_count = first_empty_line = 0
     for row in reader:
         if not row:
-            empty = empty or reader.line_num
+            first_empty_line = first_empty_line or reader.line_num
             continue
-        check_row(name, row, reader.line_num, empty, header)
+        check_row(name, row, reader.line_num, first_empty_line, header)
         rows.append(row)
         lines.append(reader.line_num)
-        if done + len(rows) == most_rows + 1:
+        if row_count + len(rows) == max_rows + 1:
             break
         if len(rows) == PIECE_ROWS:
             yield _table_with_decimal_points(Table(name, header, rows, lines), delimiter)
-            done, rows, lines = done + len(rows), [], []
-    if rows or not done:
+            row_count, rows, lines = row_count + len(rows), [], []
+    if rows or not row_count:
         yield _table_with_decimal_points(Table(name, header, rows, lines), delimiter)
 
 
 def with_decimal_points(row: list[str], delimiter: str) -> list[str]:
-    """The cells of a row, a decimal comma as a point, unless commas part the cells."""
+    """Return a row's cells with decimal commas changed to points, unless commas separate the cells."""
     if delimiter == ",":
         return row
     return [cell.replace(",", ".") if "," in cell and DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
 
 
 def _table_with_decimal_points(table: Table, delimiter: str) -> Table:
-    """The same table with decimal points; InputError where one column has decimals of both kinds.
+    """Return the table with decimal points.
 
-    There, a point may part thousands.
+    Raises InputError if a column has decimals of both kinds, because a point may then separate thousands.
     """
     if delimiter == ",":
         return table
     rows = [with_decimal_points(row, delimiter) for row in table.rows]
-    changed = {
-        place: at for at, row in enumerate(rows) for place, cell in enumerate(row) if cell != table.rows[at][place]
+    comma_rows = {
+        column: row_index
+        for row_index, row in enumerate(rows)
+        for column, cell in enumerate(row)
+        if cell != table.rows[row_index][column]
     }
     for row in table.rows:
-        for place, at in changed.items():
-            if "." in row[place] and is_number(row[place]):
-                got = f"got {row[place][:40]!r} and {table.rows[at][place][:40]!r}"
+        for column, row_index in comma_rows.items():
+            if "." in row[column] and is_number(row[column]):
+                got = f"got {row[column][:40]!r} and {table.rows[row_index][column][:40]!r}"
                 raise InputError(
-                    f"{table.name}, line {table.lines[at]}, column {table.header[place]!r}: {got}; write all decimals "
-                    "with a point, or all with a comma"
+                    f"{table.name}, line {table.lines[row_index]}, column {table.header[column]!r}: {got}; write all "
+                    "decimals with a point, or all with a comma"
                 )
     return Table(table.name, table.header, rows, table.lines)
 
 
 def detect_delimiter(text: str) -> str:
-    """What makes the most cells of the first line."""
+    """Return the delimiter that gives most cells in the first line."""
     line = text[: text.find("\n")] if "\n" in text else text
     return max(DELIMITERS, key=lambda each: len(next(csv.reader([line], delimiter=each), [])))
 
 
 def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
-    """The columns' names, the first row of a reader; InputError where they are none."""
+    """Return the column names from the first row of a reader. Raises InputError if they are no names."""
     header = tuple(cell.strip() for cell in next(reader, []))
     if not any(header):
         raise InputError(f"{name}: its first line is empty; a row with the columns' names must stand there")
@@ -204,10 +211,10 @@ def read_header(name: str, reader: Iterator[list[str]]) -> tuple[str, ...]:
     return header
 
 
-def check_row(name: str, row: Sequence[str], line: int, empty: int, header: Sequence[str]) -> None:
-    """InputError for a row that ends at `line` behind an `empty` one, or that is not as wide as the header."""
-    if empty:
-        raise InputError(f"{name}, line {empty}: empty, and more rows follow; remove the line or fill it")
+def check_row(name: str, row: Sequence[str], line: int, first_empty_line: int, header: Sequence[str]) -> None:
+    """Raise InputError for a row that follows an empty line, or that is not as wide as the header."""
+    if first_empty_line:
+        raise InputError(f"{name}, line {first_empty_line}: empty, and more rows follow; remove the line or fill it")
     if len(row) != len(header):
         raise InputError(
             f"{name}, line {line}: {len(row)} cells, the header has {len(header)} ({_shortened(header)}); "
@@ -216,23 +223,25 @@ def check_row(name: str, row: Sequence[str], line: int, empty: int, header: Sequ
 
 
 def _column_position(table: Table, column: str) -> int:
-    found = [place for place, name in enumerate(table.header) if name == column]
-    if len(found) != 1:
-        problem = f"{len(found)} columns are called {column!r}" if found else f"no column {column!r}"
+    matches = [position for position, name in enumerate(table.header) if name == column]
+    if len(matches) != 1:
+        problem = f"{len(matches)} columns are called {column!r}" if matches else f"no column {column!r}"
         raise InputError(f"{table.name}: {problem}; its header is {_shortened(table.header)}")
-    return found[0]
+    return matches[0]
 
 
-def _has_underscores(table: Table, places: Sequence[int]) -> bool:
-    """Whether a number is written as Python's programs write it, 1_000: elsewhere that is none."""
-    return any("_" in row[place] for row in table.rows for place in places)
+def _has_underscores(table: Table, positions: Sequence[int]) -> bool:
+    """Whether a number is written like 1_000, which Python's `float` accepts but other programs do not."""
+    return any("_" in row[position] for row in table.rows for position in positions)
 
 
-def _bad_cell(table: Table, columns: Sequence[str], places: Sequence[int]) -> str:
+def _bad_cell(table: Table, columns: Sequence[str], positions: Sequence[int]) -> str:
     for line, row in zip(table.lines, table.rows):
-        for column, place in zip(columns, places):
-            if not is_number(row[place]):
-                return f"{table.name}, line {line}, column {column!r}: got {row[place][:40]!r}; {_fix(row[place])}"
+        for column, position in zip(columns, positions):
+            if not is_number(row[position]):
+                return (
+                    f"{table.name}, line {line}, column {column!r}: got {row[position][:40]!r}; {_fix(row[position])}"
+                )
     raise AssertionError("every cell is a number")
 
 
@@ -240,10 +249,10 @@ def _fix(cell: str) -> str:
     if is_number(cell.replace(",", ".")) or is_number(cell.replace(".", "").replace(",", ".")):
         return "write decimals with a point, and nothing between thousands"
     try:
-        known = math.isfinite(float(cell)) and "_" not in cell
+        is_finite = math.isfinite(float(cell)) and "_" not in cell
     except ValueError:
         return "every cell must be a number: fill the gap, or leave the row or the column out"
-    if known:
+    if is_finite:
         return "beyond float32's range of 3.4e38: give the column another unit"
     return "write a finite number in digits, or leave the row out: a gap is no measurement"
 

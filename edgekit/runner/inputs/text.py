@@ -1,7 +1,7 @@
-"""Samples from text files in UTF-8: token ids (tokens,) int32, cut or filled up to the bundle's length.
+"""Samples from UTF-8 text files: token IDs (tokens,) int32, truncated or padded to the bundle's length.
 
-The bundle brings its vocabulary along, a `tokenizer.json`, which the step `tokenize` names. Training reads its texts by
-the same code (`edgekit/data/texts.py`), so a text has the same ids in both.
+The vocabulary, a `tokenizer.json`, is a member of the bundle that the step `tokenize` names. Training reads its texts
+by the same code (`edgekit/data/texts.py`), so a text has the same IDs in both.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 1 << 20
 MOST_MARKS = 1000
-"""Combining marks in a row. Unicode's normal form sorts them, in time that grows with their square."""
+"""Largest run of combining marks. Unicode normalization sorts them in quadratic time."""
 EMPTY = "an empty text, which has no token of its own"
-"""A network would answer it, and the answer would be about nothing."""
+"""A network would answer such a text, but the answer would mean nothing."""
 
 
 class TokenIds(NamedTuple):
-    """A text's sample, and how many tokens the whole text has with those that stand around every one."""
+    """A text's sample, and how many tokens the whole text has, special tokens included."""
 
     raw: np.ndarray
     tokens: int
 
     @property
     def cut(self) -> Truncation | None:
-        """What was kept of a text that is longer than the sample."""
+        """How much of a text that is longer than the sample was kept, or None."""
         return Truncation(len(self.raw), self.tokens) if self.tokens > len(self.raw) else None
 
 
 def samples(path: str, raw: RawSpec, strict: bool, members: Mapping[str, bytes]) -> Iterator[Sample]:
-    """One raw sample of a file; `members` are the bundle's."""
+    """Yield the single raw sample of a file. `members` are the bundle's."""
     step = input_path.find_step(raw.steps, "tokenize")
     if step is None:
         raise InputError(f"{path}: {unsupported_file_message('.txt', raw)}")
     content = read_bytes(path, LARGEST_BYTES + 1)
     name = step["vocabulary"]
-    found = nonempty_token_ids(
+    token_sample = nonempty_token_ids(
         path, decode(path, content), tokenization.read_tokenizer(members[name], name), step, strict
     )
-    return iter((Sample(found.raw, found.cut),))
+    return iter((Sample(token_sample.raw, token_sample.cut),))
 
 
 def decode(name: str, content: bytes) -> str:
-    """The text of a file's bytes: UTF-8, a byte order mark at its beginning left out."""
+    """Decode a file's bytes as UTF-8, skipping a byte order mark."""
     if len(content) > LARGEST_BYTES:
         raise InputError(f"{name}: more than {LARGEST_BYTES:,} bytes; give the beginning of it, or part it")
     try:
@@ -68,30 +68,33 @@ def decode(name: str, content: bytes) -> str:
 
 
 def token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool = False) -> TokenIds:
-    """The sample of a text; InputError for one too long, where the step, or `strict`, says that none is cut."""
+    """Return the sample of a text.
+
+    Raises InputError if it is too long and the step, or `strict`, forbids truncation.
+    """
     length = step["length"]
     if not text.isascii() and _longest_mark_run(text) > MOST_MARKS:
         raise InputError(f"{name}: more than {MOST_MARKS} combining marks in a row; no writing needs them, remove them")
-    whole = tokenizer.encode(text)
-    tokens = len(whole)
+    all_ids = tokenizer.encode(text)
+    tokens = len(all_ids)
     if tokens > length and (strict or step["too_long"] == "refuse"):
-        out = ", or leave --strict out" if step["too_long"] == "cut" else ""
-        raise InputError(f"{name}: {tokens} tokens, the bundle takes {length}; shorten the text{out}")
-    kept = whole if tokens <= length else tokenizer.encode(text, length)
+        hint = ", or leave --strict out" if step["too_long"] == "cut" else ""
+        raise InputError(f"{name}: {tokens} tokens, the bundle takes {length}; shorten the text{hint}")
+    ids = all_ids if tokens <= length else tokenizer.encode(text, length)
     raw = np.full(length, step["pad_id"], np.int32)
-    raw[: len(kept)] = kept
+    raw[: len(ids)] = ids
     return TokenIds(raw, tokens)
 
 
 def nonempty_token_ids(name: str, text: str, tokenizer: tokenization.Tokenizer, step: Step, strict: bool) -> TokenIds:
-    """The same; InputError for a text without a token of its own."""
-    found = token_ids(name, text, tokenizer, step, strict)
-    if found.tokens == tokenizer.least:
+    """Return the sample of a text. Raises InputError also if the text has no token of its own."""
+    token_sample = token_ids(name, text, tokenizer, step, strict)
+    if token_sample.tokens == tokenizer.special_tokens:
         raise InputError(f"{name}: {EMPTY}; give it words")
-    return found
+    return token_sample
 
 
 def _longest_mark_run(text: str) -> int:
-    """The longest run of characters that combine with what stands before them."""
+    """Return the longest run of combining characters."""
     runs = groupby(map(bool, map(unicodedata.combining, text)))
-    return max((sum(1 for _ in run) for marks, run in runs if marks), default=0)
+    return max((sum(1 for _ in run) for is_mark, run in runs if is_mark), default=0)

@@ -1,10 +1,10 @@
-"""Samples from WAV files: decoded, mixed to mono, resampled and cut into windows, as far as the input path declares it.
+"""Samples from WAV files: decoded, mixed to mono, resampled and cut into windows, as the input path declares.
 
-Integers become x / 2^(bits - 1). 8-bit integers are unsigned, which is RIFF's convention and that of audio libraries.
-Floating-point values stay unchanged. A file that needs a step which the bundle's input path does not declare is
-refused. The error shows the command that converts the file. Training reads its sounds by the same code
-(`edgekit/data/sources/wav_folder.py`). The chunks are parsed here because the standard library's `wave` cannot read
-floats. Before Python 3.12 it cannot read the extensible header either, which ffmpeg writes for 24 and 32 bits.
+Integers become x / 2^(bits - 1). 8-bit integers are unsigned, as in RIFF and in audio libraries. Floating-point values
+stay unchanged. A file that needs an undeclared step is refused, and the error shows the command that converts it.
+Training reads its sounds by the same code (`edgekit/data/sources/wav_folder.py`). The chunks are parsed here because
+the standard library's `wave` cannot read floats, nor, before Python 3.12, the extensible header that ffmpeg writes for
+24 and 32 bits.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 DTYPES = {(PCM, 8): "u1", (PCM, 16): "<i2", (PCM, 24): "u1", (PCM, 32): "<i4", (FLOAT, 32): "<f4", (FLOAT, 64): "<f8"}
 LARGEST_BYTES = 64 << 20
-UNKNOWN_SIZE = 0x7FFFF000  # from here on: what ffmpeg, sox and arecord write into a pipe, which they cannot go back in
+UNKNOWN_SIZE = 0x7FFFF000  # from here on, a size is unknown: ffmpeg, sox and arecord cannot seek back in a pipe
 LONGEST_FORM = 64
 
 
 @dataclass(frozen=True)
 class WavHeader:
-    """What a WAV file's headers say; its samples begin at `start`."""
+    """What a WAV file's headers declare. Its samples begin at `start`."""
 
     code: int
     channels: int
@@ -53,7 +53,7 @@ class WavHeader:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """What a file must come to: `samples` at `rate_hz`, by these steps; `by` is who asks, for messages."""
+    """What a file must become: `samples` at `rate_hz`, by these steps. `by` says who asks, for error messages."""
 
     samples: int
     rate_hz: int
@@ -66,77 +66,79 @@ class AudioSpec:
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """The raw samples (samples,) float32 of a file: each window of a recording, or the one that it is exactly."""
+    """Yield the raw samples (samples,) float32 of a file: each window of a recording, or the single sample that it is."""
     if raw.sample_rate_hz is None or not input_path.find_step(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     spec = AudioSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)
     try:
         with open(path, "rb") as stream:
-            sound = read_header(path, stream, os.fstat(stream.fileno()).st_size)
-            _check(path, sound, spec)
-            stream.seek(sound.start)
-            data = stream.read(sound.data_bytes)
+            header = read_header(path, stream, os.fstat(stream.fileno()).st_size)
+            _check(path, header, spec)
+            stream.seek(header.start)
+            data = stream.read(header.data_bytes)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    x = decode_recording(sound, data, spec)
+    x = decode_recording(header, data, spec)
     step = input_path.find_step(spec.steps, "windows")
     return windows.window_samples(x, step, spec.rate_hz) if step else iter((Sample(x),))
 
 
 def decode(name: str, content: bytes, spec: AudioSpec) -> tuple[np.ndarray, WavHeader]:
-    """A whole recording (samples,) float32 from a WAV file's bytes, mixed and resampled as declared; and its headers.
+    """Decode a WAV file's bytes into a recording (samples,) float32, and return its header too.
 
-    InputError where it cannot become what the spec asks for.
+    The recording is mixed and resampled as declared. Raises InputError if it cannot become what the spec asks for.
     """
-    sound = read_header(name, io.BytesIO(content), len(content))
-    _check(name, sound, spec)
-    return decode_recording(sound, content[sound.start : sound.start + sound.data_bytes], spec), sound
+    header = read_header(name, io.BytesIO(content), len(content))
+    _check(name, header, spec)
+    return decode_recording(header, content[header.start : header.start + header.data_bytes], spec), header
 
 
-def decode_recording(sound: WavHeader, data: bytes, spec: AudioSpec) -> np.ndarray:
-    """(samples,) float32 of a checked sound: the mean of its channels, at the spec's rate."""
-    x = mix_to_mono(floats(data, sound.code, sound.bits), sound.channels)
-    if sound.rate_hz == spec.rate_hz:
+def decode_recording(header: WavHeader, data: bytes, spec: AudioSpec) -> np.ndarray:
+    """Return (samples,) float32 of a checked sound: the mean of its channels, at the spec's rate."""
+    x = mix_to_mono(floats(data, header.code, header.bits), header.channels)
+    if header.rate_hz == spec.rate_hz:
         return x
     from edgekit.runner.inputs.resampling import resample
 
-    return resample(x, sound.rate_hz, spec.rate_hz)
+    return resample(x, header.rate_hz, spec.rate_hz)
 
 
 def mix_to_mono(x: np.ndarray, channels: int) -> np.ndarray:
-    """(samples,) float32: the mean of channels that take turns in `x`."""
+    """Return (samples,) float32: the mean of the channels that are interleaved in `x`."""
     if channels == 1:
         return x
     total = np.zeros(len(x) // channels)
-    for channel in range(channels):  # one after another: numpy's sum has an order of its own
+    for channel in range(channels):  # one by one, because the order of NumPy's own sum is undefined
         total += x[channel::channels]
     return (total / channels).astype(np.float32)
 
 
 def read_header(path: str, stream: IO[bytes], size: int) -> WavHeader:
-    """What a WAV file says of itself; InputError where it is none, or cut short."""
+    """Read the headers of a WAV file. Raises InputError if it is not one, or is cut short."""
     riff = stream.read(12)
     if riff[:4] != b"RIFF" or riff[8:] != b"WAVE":
         raise InputError(f"{path}: not a WAV file, whatever its name says; make one: ffmpeg -i FILE OUT.wav")
-    form: tuple[int, int, int, int] | None = None
+    format: tuple[int, int, int, int] | None = None
     while len(head := stream.read(8)) == 8:
         name, length = head[:4], struct.unpack("<I", head[4:])[0]
-        left = size - stream.tell()
-        if name == b"data" and form is not None:
-            if length >= UNKNOWN_SIZE and length > left:
-                length = left
-            if length > left:
-                raise InputError(f"{path}: cut short: {left} bytes of sound, its header says {length}; copy it again")
-            return WavHeader(*form, stream.tell(), length)
-        end = stream.tell() + length + (length & 1)  # chunks begin at even places
+        remaining = size - stream.tell()
+        if name == b"data" and format is not None:
+            if length >= UNKNOWN_SIZE and length > remaining:
+                length = remaining
+            if length > remaining:
+                raise InputError(
+                    f"{path}: cut short: {remaining} bytes of sound, its header says {length}; copy it again"
+                )
+            return WavHeader(*format, stream.tell(), length)
+        end = stream.tell() + length + (length & 1)  # chunks begin at even offsets
         if name == b"fmt ":
-            form = parse_format(path, stream.read(min(length, left, LONGEST_FORM)))
+            format = parse_format(path, stream.read(min(length, remaining, LONGEST_FORM)))
         stream.seek(end)
     raise InputError(f"{path}: cut short, or no WAV file: it has no sound in it; copy it again")
 
 
 def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
-    """(code, channels, rate, bits) of a "fmt " chunk; the extensible one has its code in the first bytes of a GUID."""
+    """Return (code, channels, rate, bits) of a "fmt " chunk. In the extensible one, the code begins a GUID."""
     if len(chunk) < 16:
         raise InputError(f"{path}: its header is cut short; copy it again")
     code, channels, rate_hz, _, frame_bytes, bits = struct.unpack("<HHIIHH", chunk[:16])
@@ -148,69 +150,69 @@ def parse_format(path: str, chunk: bytes) -> tuple[int, int, int, int]:
     return code, channels, rate_hz, bits
 
 
-def _check(path: str, sound: WavHeader, spec: AudioSpec) -> None:
-    """The first thing that no declared step puts right, with the line that puts all of them right."""
-    frame_bytes = sound.channels * sound.bits // 8
+def _check(path: str, header: WavHeader, spec: AudioSpec) -> None:
+    """Raise InputError for the first problem that no declared step corrects, with a command that corrects them all."""
+    frame_bytes = header.channels * header.bits // 8
     rate_hz = spec.rate_hz
-    if (sound.code, sound.bits) not in DTYPES:
-        wrong = f"coding {sound.code} with {sound.bits} bits; PCM of 8 to 32 bits and floats are read"
-    elif sound.rate_hz != rate_hz and not spec.has("resample"):
-        wrong = f"{sound.rate_hz} samples a second, {spec.by} {rate_hz}"
-    elif sound.rate_hz != rate_hz and not can_be_resampled(sound.rate_hz, rate_hz):
-        wrong = f"{sound.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
-    elif sound.channels != 1 and not (sound.channels and spec.has("mix_channels")):
-        wrong = f"{sound.channels} channels, {spec.by} one"
-    elif sound.data_bytes % frame_bytes:
-        wrong = f"{sound.data_bytes} bytes of sound are no whole number of samples"
-    elif sound.samples == 0:
+    if (header.code, header.bits) not in DTYPES:
+        problem = f"coding {header.code} with {header.bits} bits; PCM of 8 to 32 bits and floats are read"
+    elif header.rate_hz != rate_hz and not spec.has("resample"):
+        problem = f"{header.rate_hz} samples a second, {spec.by} {rate_hz}"
+    elif header.rate_hz != rate_hz and not can_be_resampled(header.rate_hz, rate_hz):
+        problem = f"{header.rate_hz} samples a second, which cannot be resampled to {rate_hz}"
+    elif header.channels != 1 and not (header.channels and spec.has("mix_channels")):
+        problem = f"{header.channels} channels, {spec.by} one"
+    elif header.data_bytes % frame_bytes:
+        problem = f"{header.data_bytes} bytes of sound are no whole number of samples"
+    elif header.samples == 0:
         raise InputError(f"{path}: it holds no sound; record it again, or take it out")
-    elif _bytes(sound, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * spec.samples * sound.rate_hz // rate_hz):
-        cut = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
-        raise InputError(f"{path}: {sound.data_bytes:,} bytes of sound are too many to read at once; run: {cut}")
+    elif _bytes(header, rate_hz) > max(LARGEST_BYTES, 2 * frame_bytes * spec.samples * header.rate_hz // rate_hz):
+        command = f"ffmpeg -i {shlex.quote(path)} -f segment -segment_time 600 -c copy part%03d.wav"
+        raise InputError(f"{path}: {header.data_bytes:,} bytes of sound are too many to read at once; run: {command}")
     else:
-        wrong = _length_problem(sound, spec)
-    if wrong:
-        raise InputError(f"{path}: {wrong}; run: {conversion_command(path, spec.samples, rate_hz)}")
+        problem = _length_problem(header, spec)
+    if problem:
+        raise InputError(f"{path}: {problem}; run: {conversion_command(path, spec.samples, rate_hz)}")
 
 
 def can_be_resampled(from_hz: int, to_hz: int) -> bool:
-    """Whether two rates lie near enough to one another."""
+    """Whether the ratio of two rates is small enough."""
     from edgekit.runner.inputs.resampling import MOST_RATIO
 
     return 0 < from_hz <= MOST_RATIO * to_hz and to_hz <= MOST_RATIO * from_hz
 
 
-def _bytes(sound: WavHeader, rate_hz: int) -> int:
-    """What it takes as a file, or as samples at the spec's rate, whichever is more."""
-    return max(sound.data_bytes, 4 * sound.samples * rate_hz // sound.rate_hz)
+def _bytes(header: WavHeader, rate_hz: int) -> int:
+    """Return the size as a file, or as samples at the spec's rate, whichever is larger."""
+    return max(header.data_bytes, 4 * header.samples * rate_hz // header.rate_hz)
 
 
-def _length_problem(sound: WavHeader, spec: AudioSpec) -> str:
-    """What is wrong with its length, at the spec's rate; nothing where it is cut into windows that it has."""
-    found = -(-sound.samples * spec.rate_hz // sound.rate_hz)
+def _length_problem(header: WavHeader, spec: AudioSpec) -> str:
+    """Return what is wrong with the length at the spec's rate, or ""."""
+    length = -(-header.samples * spec.rate_hz // header.rate_hz)
     step = input_path.find_step(spec.steps, "windows")
-    if windows.window_count(found, step) if step else found == spec.samples:
+    if windows.window_count(length, step) if step else length == spec.samples:
         return ""
     more = "at least " if step else ""
-    return f"{found} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
+    return f"{length} samples, {spec.by} {more}{spec.samples} ({spec.samples / spec.rate_hz:g} s)"
 
 
 def conversion_command(path: str, samples: int, rate_hz: int) -> str:
-    """The shell line that makes what the bundle takes: resampled, one channel, filled up with silence or cut."""
+    """Return the shell command that converts a file for the bundle: resampled, mono, and padded with silence or cut."""
     chain = f"aresample={rate_hz},apad=whole_len={samples},atrim=end_sample={samples}"
-    made = f"{os.path.splitext(path)[0]}-{rate_hz}hz.wav"
-    return f"ffmpeg -i {shlex.quote(path)} -ac 1 -af {chain} -c:a pcm_s16le {shlex.quote(made)}"
+    output = f"{os.path.splitext(path)[0]}-{rate_hz}hz.wav"
+    return f"ffmpeg -i {shlex.quote(path)} -ac 1 -af {chain} -c:a pcm_s16le {shlex.quote(output)}"
 
 
 def floats(data: bytes, code: int, bits: int) -> np.ndarray:
-    """(values,) float32 of coded ones; the channels, if there are several, still take turns."""
+    """Return (values,) float32 of coded ones. Several channels stay interleaved."""
     values = np.frombuffer(data, DTYPES[code, bits])
     if code == FLOAT:
-        with np.errstate(over="ignore"):  # a double too large becomes infinite, which the model refuses
+        with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, which the model refuses
             return values.astype(np.float32)
     if bits == 8:
         return (values.astype(np.float32) - np.float32(128)) / np.float32(128)
-    if bits == 24:  # into the upper three bytes of four, so that the sign is in its place
+    if bits == 24:  # into the upper three of four bytes, so that the sign bit is right
         wide = np.zeros((len(values) // 3, 4), np.uint8)
         wide[:, 1:] = values.reshape(-1, 3)
         values, bits = wide.view("<i4")[:, 0], 32

@@ -1,10 +1,11 @@
-"""What a model's outputs mean: one file for each task of a manifest, its name is the key. Each of them offers
+"""Turn a model's outputs into answers. Each task of a manifest has a module, named after it, which offers
 
-    make_postprocessor(manifest) -> function of (outputs without their batch axis, labels wanted, times so far) to an answer
+    make_postprocessor(manifest) -> function of (outputs without their batch axis, top_k, times so far) to an answer
 
-An answer with places in a picture has `map_to_picture(answer, raw, size)`, which gives them in the pixels of its file.
-With NEEDS_SAMPLE that function takes a fourth: the float32 sample after preprocess, in the order of the outputs.
-An answer has `to_dict()` for JSON, `lines()` for people, and `timing_ms`.
+If answers have places in a picture, the module also has `map_to_picture(answer, raw, size)`, which converts them to the
+pixels of the original file. If it sets NEEDS_SAMPLE, the function takes a fourth argument: the preprocessed float32
+sample, with its axes in the order of the outputs. An answer has `to_dict()` for JSON, `lines()` for people, and
+`timing_ms`.
 """
 
 from __future__ import annotations
@@ -36,26 +37,29 @@ Postprocessor = Callable[..., Any]
 
 
 def make_postprocessor(manifest: Manifest) -> Postprocessor:
-    """The function that turns a model's outputs into the answer of the bundle's task."""
-    made: Postprocessor = importlib.import_module(f"{__name__}.{manifest.task}").make_postprocessor(manifest)
-    return made
+    """Return the function that turns a model's outputs into an answer of the bundle's task."""
+    postprocessor: Postprocessor = importlib.import_module(f"{__name__}.{manifest.task}").make_postprocessor(manifest)
+    return postprocessor
 
 
 def needs_sample(manifest: Manifest) -> bool:
-    """Whether that function wants the sample as well."""
+    """Whether that function also takes the preprocessed sample."""
     return getattr(importlib.import_module(f"{__name__}.{manifest.task}"), "NEEDS_SAMPLE", False)
 
 
 def picture_mapper(manifest: Manifest) -> Callable[..., Any] | None:
-    """The function from an answer, the raw spec and a picture's (width, height) to the answer in that picture."""
-    found: Callable[..., Any] | None = getattr(
+    """Return the function that maps an answer into the original picture, or None if answers have no places.
+
+    It takes the answer, the raw spec and the picture's (width, height).
+    """
+    mapper: Callable[..., Any] | None = getattr(
         importlib.import_module(f"{__name__}.{manifest.task}"), "map_to_picture", None
     )
-    return found
+    return mapper
 
 
 def check_finite(outputs: np.ndarray) -> None:
-    """BackendError for NaN or infinity, which are never an answer."""
+    """Raise BackendError for NaN or infinity, which are never an answer."""
     is_short = outputs.ndim == 1 and outputs.size <= SMALL_ARRAY
     total = sum(outputs.tolist()) if is_short else np.add.reduce(outputs, axis=None)
     if not math.isfinite(total) and not np.isfinite(outputs).all():
@@ -63,7 +67,7 @@ def check_finite(outputs: np.ndarray) -> None:
 
 
 def check_top_k(top_k: int) -> int:
-    """How many labels are wanted; InputError unless it is a whole number from 1."""
+    """Return the number of labels to list. Raises InputError unless it is a whole number from 1."""
     if not isinstance(top_k, int) or isinstance(top_k, bool) or top_k < 1:
         raise InputError(f"top_k: got {top_k!r}; use a whole number from 1")
     return top_k

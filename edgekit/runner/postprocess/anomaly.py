@@ -1,4 +1,4 @@
-"""Whether a sample is out of the ordinary: the model gives it back, and what it never learnt it gives back badly."""
+"""Anomaly detection: the model reconstructs a sample, and reconstructs badly what it never learnt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ NEEDS_SAMPLE = True
 
 @dataclass(frozen=True)
 class Anomaly:
-    """`score` is the mean squared error of the reconstruction; above `threshold` the sample is an anomaly."""
+    """An answer about whether a sample is an anomaly.
+
+    `score` is the mean squared error of the reconstruction. Above `threshold`, the sample is an anomaly.
+    """
 
     is_anomaly: bool
     score: float
@@ -34,7 +37,10 @@ class Anomaly:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float], np.ndarray], Anomaly]:
-    """See the package; the last argument is the sample after preprocess, in the order of the outputs."""
+    """See the package.
+
+    The function's last argument is the preprocessed sample, with its axes in the order of the outputs.
+    """
     threshold, labels = manifest.threshold, manifest.labels
     assert threshold is not None
 

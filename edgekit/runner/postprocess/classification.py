@@ -1,4 +1,4 @@
-"""A class out of several, with its probability."""
+"""Classification: one class out of several, with its probability."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 SMALL_ARRAY = 32
-"""Numbers up to which Python's own arithmetic takes less time than a call of numpy."""
+"""Up to this size, a Python loop is faster than a NumPy call."""
 
 
 @dataclass(frozen=True, init=False)
 class Classification:
-    """A class. `scores` are the model's own (classes,) float32; `top` holds (label, probability), best first."""
+    """The predicted class.
+
+    `scores` are the model's own outputs (classes,) float32. `top` holds (label, probability), most probable first.
+    """
 
     label: str
     index: int
@@ -29,7 +32,7 @@ class Classification:
     def __init__(
         self, label: str, index: int, top: list[tuple[str, float]], scores: np.ndarray, timing_ms: dict[str, float]
     ) -> None:
-        """In a third of the time of a frozen dataclass's own, which sets each field by a call."""
+        """Set the fields in a third of the time of a frozen dataclass's own method, which sets each by a call."""
         fields = self.__dict__
         fields["label"], fields["index"], fields["top"] = label, index, top
         fields["scores"], fields["timing_ms"] = scores, timing_ms
@@ -52,7 +55,7 @@ def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[st
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
         probabilities = softmax(scores) if is_logits else scores
         best = (-scores).argsort(kind="stable")[:top_k]
-        top = [(labels[index], share) for index, share in zip(best.tolist(), probabilities[best].tolist())]
+        top = [(labels[index], probability) for index, probability in zip(best.tolist(), probabilities[best].tolist())]
         return Classification(top[0][0], int(best[0]), top, scores, timing_ms)
 
     return answer
@@ -61,18 +64,23 @@ def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[st
 def _make_small_postprocessor(
     labels: list[str], is_logits: bool
 ) -> Callable[[np.ndarray, int, dict[str, float]], Classification]:
-    """The same in Python's doubles: of ten classes in less than half the time, for each call of numpy costs as much."""
-    places = range(len(labels))
+    """Do the same in Python floats, in less than half the time for ten classes.
+
+    Each NumPy call has a fixed cost, which dominates for so few numbers.
+    """
+    indices = range(len(labels))
 
     def answer(scores: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Classification:
         values = scores.tolist()
-        best = sorted(places, key=values.__getitem__, reverse=True)[:top_k]  # stable: the first of equal ones leads
+        best = sorted(indices, key=values.__getitem__, reverse=True)[
+            :top_k
+        ]  # stable: among equal values the first class comes first
         first = best[0]
         if is_logits:
             highest = values[first]
             parts = [exp(value - highest) for value in values]
-            whole = fsum(parts)
-            top = [(labels[index], parts[index] / whole) for index in best]
+            total = fsum(parts)
+            top = [(labels[index], parts[index] / total) for index in best]
         else:
             top = [(labels[index], values[index]) for index in best]
         return Classification(labels[first], first, top, scores, timing_ms)
@@ -81,19 +89,19 @@ def _make_small_postprocessor(
 
 
 def probabilities(scores: np.ndarray) -> list[float]:
-    """Of each class, as an answer has them, of scores (classes,) that are logits."""
+    """Return the probability of each class for scores (classes,) that are logits, as answers contain them."""
     if len(scores) > SMALL_ARRAY:
-        found: list[float] = softmax(scores).tolist()
-        return found
+        values: list[float] = softmax(scores).tolist()
+        return values
     values = scores.tolist()
     highest = max(values)
     parts = [exp(value - highest) for value in values]
-    whole = fsum(parts)
-    return [part / whole for part in parts]
+    total = fsum(parts)
+    return [part / total for part in parts]
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities (classes,) of scores (classes,), stable for large ones."""
+    """Return the softmax (classes,) of scores (classes,), numerically stable for large ones."""
     shifted = scores - np.maximum.reduce(scores)
     np.exp(shifted, out=shifted)
     shifted /= np.add.reduce(shifted)

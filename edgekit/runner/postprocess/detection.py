@@ -1,4 +1,4 @@
-"""Things in a picture: each with its class, its probability and its box."""
+"""Object detection: boxes in a picture, each with its class and probability."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DetectedBox:
-    """One thing: `box` is left, top, right, bottom, in pixels of the sample; `probability` from 0 to 1."""
+    """One object: `box` is left, top, right, bottom in pixels of the sample, `probability` is from 0 to 1."""
 
     label: str
     probability: float
@@ -26,7 +26,7 @@ class DetectedBox:
 
 @dataclass(frozen=True)
 class Detection:
-    """What is in a picture, the surest first."""
+    """The objects in a picture, most probable first."""
 
     boxes: list[DetectedBox]
     timing_ms: dict[str, float]
@@ -37,24 +37,24 @@ class Detection:
 
     def lines(self) -> list[str]:
         """For people; the first line ends the one that names the input."""
-        counted: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for each in self.boxes:
-            counted[each.label] = counted.get(each.label, 0) + 1
-        first = ", ".join(f"{count} {label}" for label, count in counted.items()) or "nothing"
+            counts[each.label] = counts.get(each.label, 0) + 1
+        first = ", ".join(f"{count} {label}" for label, count in counts.items()) or "nothing"
         return [first, *(f"  {each.probability:7.2%}  {each.label} {_sides(each)}" for each in self.boxes)]
 
 
-def map_to_picture(found: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
-    """The same with boxes in the pixels of the picture of (width, height) that the sample was made from."""
+def map_to_picture(detection: Detection, raw: RawSpec, size: tuple[int, int]) -> Detection:
+    """Return the detection with boxes in pixels of the original picture of (width, height)."""
     resize = input_path.find_step(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
-        return found
-    place = input_path.picture_transform(size, resize)
-    return replace(found, boxes=[replace(each, box=place.to_picture(each.box)) for each in found.boxes])
+        return detection
+    transform = input_path.picture_transform(size, resize)
+    return replace(detection, boxes=[replace(each, box=transform.to_picture(each.box)) for each in detection.boxes])
 
 
-def _sides(found: DetectedBox) -> str:
-    left, top, right, bottom = found.box
+def _sides(box: DetectedBox) -> str:
+    left, top, right, bottom = box.box
     return f"from {left:.0f}, {top:.0f} to {right:.0f}, {bottom:.0f}"
 
 
@@ -64,8 +64,8 @@ def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[st
     decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 
     def answer(outputs: np.ndarray, top_k: int, timing_ms: dict[str, float]) -> Detection:
-        found = decode(outputs)
-        rows = zip(found.sides.tolist(), found.logits.tolist(), found.classes.tolist())
+        decoded = decode(outputs)
+        rows = zip(decoded.sides.tolist(), decoded.logits.tolist(), decoded.classes.tolist())
         boxes = [DetectedBox(labels[kind], probability(logit), tuple(sides)) for sides, logit, kind in rows]
         return Detection(boxes, timing_ms)
 

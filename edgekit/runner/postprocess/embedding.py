@@ -1,4 +1,4 @@
-"""A vector of length 1: two samples are as alike as the cosine of theirs, which is the sum of the products."""
+"""Embeddings: vectors of length 1. The similarity of two samples is their cosine, the dot product of their vectors."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ class Embedding:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Embedding]:
-    """See the package; the number of labels wanted has no meaning here."""
+    """See the package. `top_k` is ignored."""
     return lambda outputs, top_k, timing_ms: Embedding(normalize(outputs), timing_ms)
 
 
 def normalize(outputs: np.ndarray) -> list[float]:
-    """Numbers of float32; the same bits on every machine, for the sum of the squares is exactly rounded.
+    """Return outputs divided by their Euclidean length, as float32 values.
 
-    InputError for zeros, which other samples need not give.
+    The sum of squares is exactly rounded, so the bits are the same on every machine. Raises InputError if all outputs
+    are zero, which may be so for this sample alone.
     """
     values = outputs.astype(np.float64)
     length = math.sqrt(math.fsum(np.square(values).tolist()))
     if length == 0:
         raise InputError("the model gave a vector of zeros, which has no direction; it was not trained to see this")
-    found: list[float] = (values / length).astype(np.float32).tolist()
-    return found
+    normalized: list[float] = (values / length).astype(np.float32).tolist()
+    return normalized

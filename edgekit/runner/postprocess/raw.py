@@ -1,4 +1,4 @@
-"""The model's outputs as they are."""
+"""Raw outputs: whatever the model returns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Raw:
-    """`output` is float32 without its batch axis; several are joined in it, and stand in `outputs` by their names."""
+    """The model's output as float32, without its batch axis.
+
+    If the model has several outputs, they are joined in `output`, and `outputs` holds them by name.
+    """
 
     output: np.ndarray
     timing_ms: dict[str, float]
@@ -44,7 +47,7 @@ def _describe(y: np.ndarray) -> str:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Raw]:
-    """See the package; the number of labels wanted has no meaning here."""
+    """See the package. `top_k` is ignored."""
     if len(manifest.outputs) == 1:
         return lambda output, top_k, timing_ms: Raw(output, timing_ms)
     names, shapes = [each.name for each in manifest.outputs], [each.answer for each in manifest.outputs]

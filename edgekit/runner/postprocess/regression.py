@@ -1,4 +1,4 @@
-"""Named values, as the model gives them."""
+"""Regression: named values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Regression:
-    """One value for each of the bundle's labels, in their units."""
+    """One value for each of the bundle's labels, in the label's unit."""
 
     values: dict[str, float]
     timing_ms: dict[str, float]
@@ -30,6 +30,6 @@ class Regression:
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Regression]:
-    """See the package; the number of labels wanted has no meaning here."""
+    """See the package. `top_k` is ignored."""
     labels = manifest.labels
     return lambda values, top_k, timing_ms: Regression(dict(zip(labels, values.tolist())), timing_ms)

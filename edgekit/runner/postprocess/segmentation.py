@@ -1,4 +1,4 @@
-"""The class of each pixel of a picture, and each class's share of it."""
+"""Segmentation: the class of each pixel of a picture, and each class's share of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """`mask` is (height, width) uint8, for each pixel the place of its class among `labels`."""
+    """The class of each pixel: `mask` (height, width) uint8 holds indices into `labels`."""
 
     labels: list[str]
     mask: np.ndarray
@@ -25,36 +25,39 @@ class Segmentation:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Of the pixels, from 0 to 1, by class."""
+        """Each class's fraction of the pixels, from 0 to 1."""
         counts = np.zeros(len(self.labels), np.int64)
-        for row in self.mask:  # by rows, for numpy counts in eight bytes a pixel
+        for row in self.mask:  # row by row, because NumPy needs eight bytes per pixel for counting
             counts += np.bincount(row, minlength=len(self.labels))
         return dict(zip(self.labels, (counts / self.mask.size).tolist()))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the shares, and a mask for each class that is there, run-length encoded as COCO does."""
+        """Return the shares and one mask per class present, run-length encoded as in COCO."""
         runs = masks.run_lengths(self.mask).items()
-        found = [{"label": self.labels[kind], **rle} for kind, rle in runs]
-        return {"shares": self.shares, "masks": found, "timing_ms": self.timing_ms}
+        encoded = [{"label": self.labels[kind], **rle} for kind, rle in runs]
+        return {"shares": self.shares, "masks": encoded, "timing_ms": self.timing_ms}
 
     def lines(self) -> list[str]:
         """For people; the first line ends the one that names the input."""
         ranked = sorted(self.shares.items(), key=lambda pair: -pair[1])
-        return [ranked[0][0], *(f"  {share:7.2%}  {label}" for label, share in ranked if share)]
+        return [ranked[0][0], *(f"  {fraction:7.2%}  {label}" for label, fraction in ranked if fraction)]
 
 
-def map_to_picture(found: Segmentation, raw: RawSpec, size: tuple[int, int]) -> Segmentation:
-    """The same with a pixel for each one of the picture of (width, height) that the sample was made from."""
+def map_to_picture(segmentation: Segmentation, raw: RawSpec, size: tuple[int, int]) -> Segmentation:
+    """Return the segmentation with one mask pixel per pixel of the original picture of (width, height)."""
     resize = input_path.find_step(raw.steps, "resize_picture")
     if resize is None or resize["fit"] == "crop":
-        return found
-    place, (width, height) = input_path.picture_transform(size, resize), size
-    rows = place.top + masks.nearest_indices(height, place.height)
-    return replace(found, mask=found.mask[rows[:, None], place.left + masks.nearest_indices(width, place.width)])
+        return segmentation
+    transform, (width, height) = input_path.picture_transform(size, resize), size
+    rows = transform.top + masks.nearest_indices(height, transform.height)
+    return replace(
+        segmentation,
+        mask=segmentation.mask[rows[:, None], transform.left + masks.nearest_indices(width, transform.width)],
+    )
 
 
 def make_postprocessor(manifest: Manifest) -> Callable[[np.ndarray, int, dict[str, float]], Segmentation]:
-    """See the package; the number of labels wanted has no meaning here."""
+    """See the package. `top_k` is ignored."""
     labels = manifest.labels
     side = masks.cell_size(manifest.raw.shape[:2], manifest.output_shape[1:])
 
