@@ -1,4 +1,4 @@
-"""A bundle, opened: raw sample in, answer out."""
+"""`Model`: an opened bundle, which turns raw samples into answers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ARRAY_TYPES = (np.ndarray, np.memmap)
 def open_model(bundle: Bundle, threads: int = 1, interpreter: str | None = None, device: str = "CPU") -> Model:
     """Open a verified bundle in this process, without measuring which interpreter is fastest."""
     manifest, files = bundle.manifest, bundle.model_files()
-    ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
-    backend = open_backend(manifest.target, files, *ends, threads, interpreter, device, states=states)
+    specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
+    backend = open_backend(manifest.target, files, *specs, threads, interpreter, device, states=states)
     return Model(bundle, backend, threads, device)
 
 
 def check_range(raw: np.ndarray, spec: RawSpec) -> None:
-    """InputError for a sample with NaN or infinity, or with values outside the range that the bundle declares."""
+    """Raise InputError for a sample with NaN or infinity, or with values outside the range that the bundle declares."""
     low, high = np.minimum.reduce(raw, axis=None), np.maximum.reduce(raw, axis=None)
     if not (np.isfinite(low) and np.isfinite(high)):
         raise InputError("sample: holds NaN or infinity; check the sensor or the file")
@@ -60,24 +60,32 @@ def check_range(raw: np.ndarray, spec: RawSpec) -> None:
 
 
 class FileAnswer(NamedTuple):
-    """What a bundle says of a file, or of the part of it that `span` names."""
+    """The answer to a file, or to the part of it that `span` names."""
 
     prediction: Prediction
     span: Location | None
 
 
 class Model:
-    """A verified bundle on an interpreter. It is not thread-safe: open one model per thread.
+    """A verified bundle opened on an interpreter. It is not thread-safe: open one model per thread.
 
-    The states of a recurrent model start from zeros at each `predict`, file and stream; those of `step` after `reset`.
+    The states of a recurrent model start from zeros for each `predict` call, file and stream, and for `step` after
+    `reset`.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What the bundle declares, for example `manifest.raw.shape` and `manifest.labels`.
+    observers : Observers
+        Objects that are notified of each answer.
     """
 
     def __init__(self, bundle: Bundle, backend: Backend, threads: int = 1, device: str = "CPU") -> None:
         manifest = self.manifest = bundle.manifest
         self.bundle, self.backend, self.threads, self.device = bundle, backend, threads, device
-        self.release: Any = None  # that of `load("current")`, with `changed()`
+        self.release: Any = None  # set by `load("current")`; has `changed()`
         self.observers = Observers()
-        self.monitor: Any = None  # that of `load(monitor=…)`
+        self.monitor: Any = None  # set by `load(monitor=…)`
         self._invoke, self._decode, self._tensors = backend.invoke, backend.decode, manifest.raw.tensors
         self._states: States | None = None
         self._members: Mapping[str, bytes] = bundle.members
@@ -90,51 +98,51 @@ class Model:
         self._encode_with_sample = encoder_with_sample(manifest, backend) if needs_sample else None
 
     def prepare(self, raw: np.ndarray) -> np.ndarray:
-        """The model's input tensor for one raw sample.
+        """Return the model's input tensor for one raw sample.
 
         Parameters
         ----------
-        raw
-            An array of exactly the shape and type that `manifest.raw` states.
+        raw : numpy.ndarray
+            An array of exactly the shape and dtype in `manifest.raw`.
 
         Raises
         ------
         InputError
-            The sample has another shape, type or range of values.
+            The sample has another shape or dtype, or values out of range.
         """
         self.check(raw)
         return self._encode(raw)
 
     def prepare_with_sample(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """The model's input, and the sample after preprocess where the task's answer needs it; else None.
+        """Return the model's input, and the preprocessed sample if the task's answer needs it, else None.
 
-        `answer` takes the sample, so that the steps run once.
+        Pass the sample to `answer`, so that the steps run only once.
 
         Parameters
         ----------
-        raw
-            The sample.
+        raw : numpy.ndarray
+            An array of exactly the shape and dtype in `manifest.raw`.
 
         Raises
         ------
         InputError
-            It is not what `manifest.raw` states.
+            The sample has another shape or dtype, or values out of range.
         """
         self.check(raw)
         return (self._encode(raw), None) if self._encode_with_sample is None else self._encode_with_sample(raw)
 
     def check(self, raw: np.ndarray) -> None:
-        """Check a raw sample against what `manifest.raw` states.
+        """Check a raw sample against `manifest.raw`.
 
         Parameters
         ----------
-        raw
+        raw : numpy.ndarray
             The sample.
 
         Raises
         ------
         InputError
-            It has another shape, type or range of values.
+            The sample has another shape or dtype, or values out of range.
         """
         if type(raw) not in ARRAY_TYPES or raw.shape != self._raw_shape or raw.dtype != self._raw_dtype:
             spec = self.manifest.raw
@@ -144,19 +152,20 @@ class Model:
             check_range(raw, self.manifest.raw)
 
     def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray:
-        """The model's outputs, float32 without their batch axis; several are joined (`output_vector.py`).
+        """Run the model and return its outputs as float32 without the batch axis; several are joined
+        (`output_vector.py`).
 
         Parameters
         ----------
-        x
-            An input tensor, as `prepare` makes it.
-        states
-            States to start from, updated in place; None starts from zeros.
+        x : numpy.ndarray
+            An input tensor from `prepare`.
+        states : States, optional
+            Recurrent states to start from, updated in place. By default they are zeros.
 
         Raises
         ------
         BackendError
-            The interpreter fails.
+            The interpreter failed.
         """
         try:
             y = self._invoke(x) if states is None else states.step(x)
@@ -168,15 +177,15 @@ class Model:
         return outputs
 
     def states(self) -> States | None:
-        """States for a new stream, all zeros; None where the model has none."""
+        """Return recurrent states for a new stream, all zeros, or None if the model has none."""
         return States(self.backend) if self.manifest.states else None
 
     def reset(self) -> None:
-        """Let the next `step` begin with zeros."""
+        """Let the next `step` start from zeros."""
         self._states = None
 
     def step(self, raw: RawInput, top_k: int = 5, size: tuple[int, int] | None = None) -> Prediction:
-        """The answer for the next sample of a stream, as `predict` gives it; an error resets the states."""
+        """Return the answer to the next sample of a stream, like `predict`. An error resets the states."""
         states, self._states = self._states or self.states(), None
         answer = self.predict(raw, top_k, size, states)
         self._states = states
@@ -185,25 +194,41 @@ class Model:
     def predict(
         self, raw: RawInput, top_k: int = 5, size: tuple[int, int] | None = None, states: States | None = None
     ) -> Prediction:
-        """The answer for one raw sample, of the kind that the bundle's task has.
+        """Run the model on one raw sample.
 
         Parameters
         ----------
-        raw
-            An array of exactly the shape and type that `manifest.raw` states; of several tensors, arrays by name.
-        top_k
-            How many classes the answer of a classification lists.
-        size
-            (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
-        states
-            Of the stream that the sample goes on with, from `states`; None: it is the first of its stream.
+        raw : numpy.ndarray or dict of numpy.ndarray
+            Exactly the shape and dtype in `manifest.raw`; a dict by name for models with several inputs.
+        top_k : int
+            Number of classes that a classification lists. Other tasks ignore it.
+        size : tuple of int, optional
+            (width, height) of the picture from which the sample was made, to get boxes or masks in its pixels.
+        states : States, optional
+            Recurrent states of the stream that the sample continues, from `states`. By default it starts a stream.
+
+        Returns
+        -------
+        Classification, Detection, Segmentation, Regression, MultiLabel, Anomaly, Embedding or Raw
+            The answer, depending on the bundle's task. `timing_ms` holds the time of each part.
 
         Raises
         ------
         InputError
-            The sample has another shape, type or range of values, or the outputs for it are no answer.
+            The sample has another shape or dtype or values out of range, or the model's outputs for it are no answer.
         BackendError
-            The interpreter fails, or its outputs are not finite.
+            The interpreter failed, or its outputs are not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from edgekit.runner import load
+        >>> model = load("digits-tflite-1.0.0.edge.zip", trial=False)
+        >>> answer = model.predict(np.load("sample.npy"), top_k=2)
+        >>> answer.label
+        '3'
+        >>> [label for label, probability in answer.top]
+        ['3', '8']
         """
         try:
             started = perf_counter_ns()
@@ -230,28 +255,30 @@ class Model:
 
         Parameters
         ----------
-        raw
+        raw : numpy.ndarray
             The sample.
-        outputs
-            What `execute` gave for it, or a row of what a batch gave.
-        top_k
-            How many classes the answer of a classification lists.
-        timing_ms
-            Times so far; the answer takes them over, and `postprocess` is added.
-        sample
-            The sample after preprocess, where that is known already.
-        size
-            (width, height) of the picture that the sample was made of, if boxes are wanted in its pixels.
+        outputs : numpy.ndarray
+            What `execute` returned for it, or a row of a batch's outputs.
+        top_k : int
+            Number of classes that a classification lists.
+        timing_ms : dict of str to float
+            Times so far. It becomes part of the answer, and `postprocess` is added.
+        sample : numpy.ndarray, optional
+            The preprocessed sample, if it is already known.
+        size : tuple of int, optional
+            (width, height) of the picture from which the sample was made, to get boxes or masks in its pixels.
 
         Raises
         ------
-        InputError, BackendError
-            They are no answer, as an embedding of zeros; or not finite.
+        InputError
+            The outputs are no answer, for example an embedding of zeros.
+        BackendError
+            The outputs are not finite.
         """
         started = perf_counter_ns()
         postprocess.check_finite(outputs)
-        also = () if self._steps is None else (_channels_first(self._steps(raw) if sample is None else sample),)
-        answer: Prediction = self._answer(outputs, postprocess.check_top_k(top_k), timing_ms, *also)
+        extra = () if self._steps is None else (_channels_first(self._steps(raw) if sample is None else sample),)
+        answer: Prediction = self._answer(outputs, postprocess.check_top_k(top_k), timing_ms, *extra)
         if size is not None and self._in_picture is not None:
             answer = self._in_picture(answer, self.manifest.raw, size)
         timing_ms["postprocess"] = (perf_counter_ns() - started) / 1e6
@@ -259,23 +286,24 @@ class Model:
         return answer
 
     def predict_file(self, path: str | os.PathLike[str], top_k: int = 5, strict: bool = False) -> Iterator[FileAnswer]:
-        """Answers for a file: one, or, for a recording, one for each window.
+        """Yield answers for a file: one, or one for each window of a recording.
 
-        The steps of the bundle's input path make samples of the file, as in training. States begin with each file.
+        The steps of the bundle's input path turn the file into samples, as in training. Recurrent states start from
+        zeros for each file.
 
         Parameters
         ----------
-        path
-            A picture, a WAV or CSV file, a text, an `.npy` array, or an `.npz` of several tensors.
-        top_k
-            How many classes the answer of a classification lists.
-        strict
+        path : str or path-like
+            A picture, a WAV or CSV file, a text, an `.npy` array, or an `.npz` file of several tensors.
+        top_k : int
+            Number of classes that a classification lists.
+        strict : bool
             True refuses a file that has to be turned, resized, mixed, resampled or cut.
 
         Raises
         ------
         InputError
-            The file cannot be read, or does not fit the bundle.
+            The file cannot be read, or does not match the bundle.
         """
         from edgekit.runner import inputs
 
@@ -288,47 +316,66 @@ class Model:
             yield FileAnswer(prediction, sample.span)
 
     def stream(self, source: Any, format: str | None = None, **options: Any) -> Stream:
-        """Answers for the windows of a stream of sound or of sensors, each as soon as its last sample is there.
+        """Return answers for the windows of a stream of sound or sensor values, each as soon as its last sample
+        arrives.
 
-        A window's answer is the one that `predict_file` gives for the same samples, bit for bit.
+        A window's answer is, bit for bit, that of `predict_file` for the same samples.
 
         Parameters
         ----------
-        source
-            An open binary file, or an iterable of bytes or of numpy arrays.
-        format
-            Of bytes: `"s16le"`, `"S16_LE"` and the like, `"wav"`; `"csv"` or `"f32le"` of sensors. Arrays need none.
-        options
-            Those of `edgekit.runner.streaming.stream.Stream`.
+        source : binary file, or iterable of bytes or numpy.ndarray
+            Where the stream comes from.
+        format : str, optional
+            The format of bytes: `"s16le"`, `"S16_LE"` and the like or `"wav"` for sound, `"csv"` or `"f32le"` for
+            sensors. Arrays need none.
+        **options
+            The other options of `edgekit.runner.streaming.stream.Stream`, such as `hop`.
+
+        Returns
+        -------
+        Stream
+            An iterator of `StreamAnswer`.
 
         Raises
         ------
         InputError
-            The stream cannot fit the bundle; or, behind the answers, it ended in the middle or became another.
+            The stream can never match the bundle. During iteration, after all answers: the stream ended in the
+            middle of a sample, or changed its format.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from edgekit.runner import load
+        >>> model = load("keywords-tflite-1.0.0.edge.zip", trial=False)
+        >>> second = np.zeros(16000, np.float32)
+        >>> for answer in model.stream([second, second], hop=16000):
+        ...     print(answer.span, answer.prediction.label)
+        0.00–1.00 s silence
+        1.00–2.00 s silence
         """
         from edgekit.runner.streaming.stream import Stream
 
         return Stream(self, source, format, **options)
 
     def golden(self) -> tuple[np.ndarray, np.ndarray]:
-        """Golden vectors: raw samples (n, *raw) and the outputs recorded for them (n, *output).
+        """Return the golden samples (n, *raw) and the outputs (n, *output) recorded for them.
 
         Raises
         ------
         BundleError
-            They are no plain arrays, or their shapes do not fit.
+            They are not plain arrays, or their shapes do not match.
         """
         from edgekit.runner.selftest import golden_vectors
 
         return golden_vectors(self.manifest, self._members)
 
     def selftest(self, most_s: float | None = None) -> SelftestReport:
-        """Run the golden vectors and compare the outputs with the recorded ones.
+        """Run the golden samples and compare the outputs with the recorded ones.
 
         Parameters
         ----------
-        most_s
-            Seconds after which no further vector is run; None: all are run.
+        most_s : float, optional
+            Seconds after which no further sample is run. By default all are.
         """
         from edgekit.runner.selftest import selftest
 
@@ -336,5 +383,5 @@ class Model:
 
 
 def _channels_first(x: np.ndarray) -> np.ndarray:
-    """A sample after preprocess, a picture's channels in front, as every network has them."""
+    """Return a preprocessed sample with a picture's channels first, which is the order that every network has."""
     return x.transpose(2, 0, 1) if x.ndim == 3 else x

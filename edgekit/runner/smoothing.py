@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import reindex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgekit.runner.postprocess import classification, multi_label
@@ -150,15 +150,15 @@ def with_values(answer: Any, manifest: Manifest, values: Sequence[float], chosen
     """
     labels = manifest.labels
     if manifest.task == "regression":
-        return reindex(answer, values=dict(zip(labels, values)))
+        return replace(answer, values=dict(zip(labels, values)))
     if manifest.task == "anomaly":
         is_anomaly = values[0] > answer.threshold if chosen is None else bool(chosen)
-        return reindex(answer, is_anomaly=is_anomaly, score=values[0], label=labels[is_anomaly])
+        return replace(answer, is_anomaly=is_anomaly, score=values[0], label=labels[is_anomaly])
     first = () if chosen is None else chosen
     ranked = sorted(range(len(values)), key=lambda index: (-values[index], index not in first))
     if manifest.task == "classification":
         best = ranked[0] if chosen is None else chosen[0]
         top = [(labels[index], values[index]) for index in ranked[: len(answer.top)]]
-        return reindex(answer, label=labels[best], index=best, top=top)
+        return replace(answer, label=labels[best], index=best, top=top)
     present = [index for index in ranked if values[index] >= multi_label.MIN_PROBABILITY] if chosen is None else chosen
-    return reindex(answer, labels=[labels[index] for index in present], probabilities=dict(zip(labels, values)))
+    return replace(answer, labels=[labels[index] for index in present], probabilities=dict(zip(labels, values)))

@@ -1,11 +1,11 @@
-"""Interpreters: which there are, which of them are installed, and a model opened on one.
+"""Interpreters: which exist, which are installed, and how to open a model on one.
 
-A row of `INTERPRETERS` names the file here that opens models on it. Each such file offers
+A row of `INTERPRETERS` names the module here that opens models on it. Each such module offers
 
     open(files, inputs, outputs, threads, device, batch, states, name)
-                                                   -> an `BaseBackend` model that takes `batch` samples a call
+                                                   -> a `BaseBackend` model that takes `batch` samples per call
 
-It takes its model from `base.only`, which lets no model pass that opens files outside its bundle.
+It gets its model from `base.closed_model_file`, which refuses models that open files outside their bundle.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Interpreter(NamedTuple):
-    """What an interpreter runs, the names that pip and `import` know it by, and the file here that opens models."""
+    """An interpreter: its names for pip and `import`, the targets that it runs, and the module that opens models."""
 
     distribution: str
     package: str
@@ -37,7 +37,7 @@ class Interpreter(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Whether its package can be imported, without importing it; a bare folder of that name does not count."""
+        """Whether its package can be imported. This does not import it, and a folder of that name does not count."""
         if self.package in sys.modules:
             return True
         from importlib.util import find_spec
@@ -59,15 +59,15 @@ PREFERENCE: dict[str, tuple[str, ...]] = {
     "openvino": ("openvino",),
     "onnx": ("onnxruntime", "openvino"),
 }
-"""Which interpreter comes first where nothing was measured."""
+"""The order in which interpreters are chosen if nothing was measured."""
 
 
 class MissingInterpreterError(BackendError):
-    """No fault of a model: the interpreter that was asked for does not run its target, or none is installed."""
+    """The requested interpreter does not run the target, or none is installed. The model is not at fault."""
 
 
 class Backend(Protocol):
-    """An opened model; `base.BaseBackend` says what the methods do."""
+    """An opened model. `base.BaseBackend` documents the methods."""
 
     name: str
     shape: tuple[int, ...]
@@ -90,13 +90,13 @@ class Backend(Protocol):
 
 
 class States:
-    """Those of one stream: zeros at first, then what the model gave last."""
+    """The recurrent states of one stream: zeros at first, then what the model returned last."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._arrays = backend, backend.zeros()
 
     def step(self, x: np.ndarray) -> np.ndarray:
-        """The model's outputs for the next input, as `Backend.invoke` gives them."""
+        """Return the model's outputs for the next input, in the form of `Backend.invoke`."""
         y, arrays = self._backend.step(x, self._arrays)
         if not all(each.dtype.kind != "f" or isfinite(each.sum(dtype=float)) for each in arrays):
             self._arrays = self._backend.zeros()
@@ -106,10 +106,10 @@ class States:
 
 
 def interpreters_for(target: str) -> list[str]:
-    """Interpreters for a target, preferred ones first."""
-    mine = [name for name, each in INTERPRETERS.items() if target in each.targets]
+    """Return the interpreters for a target, preferred ones first."""
+    names = [name for name, each in INTERPRETERS.items() if target in each.targets]
     order = PREFERENCE.get(target, ())
-    return sorted(mine, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def open_backend(
@@ -123,42 +123,48 @@ def open_backend(
     batch: int = 1,
     states: Sequence[StateSpec] = (),
 ) -> Backend:
-    """Open a model on the chosen interpreter, else on the preferred one that is installed; else BackendError.
+    """Open a model on the requested interpreter, or on the preferred one that is installed.
 
-    `batch` is how many samples a call takes; the specs state one. A model with `states` takes one.
+    `batch` is how many samples a call takes; the specs declare one. A model with `states` always takes one. Raises
+    BackendError if no interpreter can open the model.
     """
     check_threads(threads)
-    first = installed_interpreters(target, interpreter)[0]
-    file = importlib.import_module(f"{__name__}.{INTERPRETERS[first].file}")
-    backend: Backend = file.open(files, inputs, outputs, threads, device, batch, states, first)
+    name = installed_interpreters(target, interpreter)[0]
+    module = importlib.import_module(f"{__name__}.{INTERPRETERS[name].file}")
+    backend: Backend = module.open(files, inputs, outputs, threads, device, batch, states, name)
     return backend
 
 
 def installed_interpreters(target: str, interpreter: str | None = None) -> list[str]:
-    """Those of a target's interpreters that are installed, preferred ones first; BackendError when there is none."""
-    wanted = _requested_interpreters(target, interpreter)
-    found = [name for name in wanted if INTERPRETERS[name].is_installed]
-    if not found:
-        what = f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
-        pip = f"{sys.executable} -m pip install {INTERPRETERS[wanted[0]].distribution}"
-        raise MissingInterpreterError(f"{what}; run: {pip} (or see `edgerun doctor`)")
-    return found
+    """Return those of a target's interpreters that are installed, preferred ones first.
+
+    Raises BackendError if none is.
+    """
+    requested = _requested_interpreters(target, interpreter)
+    installed = [name for name in requested if INTERPRETERS[name].is_installed]
+    if not installed:
+        problem = (
+            f"{interpreter} is not installed" if interpreter else f"no interpreter for {target} models is installed"
+        )
+        pip = f"{sys.executable} -m pip install {INTERPRETERS[requested[0]].distribution}"
+        raise MissingInterpreterError(f"{problem}; run: {pip} (or see `edgerun doctor`)")
+    return installed
 
 
 def check_threads(threads: object) -> None:
-    """InputError unless it is a number of threads that makes sense."""
+    """Raise InputError unless it is a sensible number of threads."""
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
         raise InputError(f"threads: got {threads!r}; use a whole number from 1 to {MOST_THREADS}")
 
 
 def _requested_interpreters(target: str, interpreter: str | None) -> list[str]:
-    """The one that is asked for, the others not even looked at; else all of the target."""
+    """Return the requested interpreter, without looking at the others, or all of the target's."""
     if interpreter is not None and interpreter in PREFERENCE.get(target, ()):
         return [interpreter]
-    known = interpreters_for(target)
-    if not known:
+    names = interpreters_for(target)
+    if not names:
         targets = sorted({each for row in INTERPRETERS.values() for each in row.targets})
         raise BackendError(f"target: got {target!r}; this runner knows {', '.join(targets)}")
-    if interpreter is not None and interpreter not in known:
-        raise MissingInterpreterError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(known)}")
-    return [interpreter] if interpreter else known
+    if interpreter is not None and interpreter not in names:
+        raise MissingInterpreterError(f"interpreter: got {interpreter!r}; {target} models run on {', '.join(names)}")
+    return [interpreter] if interpreter else names

@@ -1,4 +1,4 @@
-"""What the interpreters share: an opened model, held against the specs of its bundle."""
+"""What all interpreters share: an opened model, checked against the specs of its bundle."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 Convert = Optional[Callable[[np.ndarray], np.ndarray]]
 Decode = Optional[Callable[[Any], np.ndarray]]
 IDS = ("int32", "int64")
-"""Types of an input that takes token ids."""
+"""Dtypes of an input that takes token IDs."""
 
 
 class BaseBackend:
-    """A model on an interpreter. `invoke` takes and gives the model's own dtypes, `run` float32, or takes int32 ids.
+    """A model on an interpreter.
 
-    `encode` and `decode` are the conversions between the two; None where there is nothing to convert. Several inputs
-    are taken as one vector, float32 (`input_vector.py`), and converted by `invoke`.
+    `invoke` takes and returns the model's own dtypes; `run` takes float32 or int32 token IDs, and returns float32.
+    `encode` and `decode` convert between the two, and are None if there is nothing to convert. Several inputs are
+    passed as one float32 vector (`input_vector.py`), which `invoke` converts.
     """
 
     def __init__(
@@ -47,75 +48,83 @@ class BaseBackend:
         if len(inputs) == 1:
             [self.encode], dtype = encodes, inputs[0].dtype
             self.shape, self.dtype = (batch, *self._shapes[0]), np.dtype(dtype)
-            self._taken = np.dtype(np.int32 if dtype in IDS else np.float32)
+            self._run_dtype = np.dtype(np.int32 if dtype in IDS else np.float32)
         else:
             self.encode = None
             self.shape, self.dtype = (batch, width(self._shapes)), np.dtype(np.float32)
-            self._taken = self.dtype
+            self._run_dtype = self.dtype
         self.states = tuple(states)
 
     @property
     def version(self) -> str:
-        """Version of the interpreter's distribution."""
+        """The version of the interpreter's distribution."""
         return version(INTERPRETERS[self.name].distribution)
 
     def invoke(self, x: np.ndarray) -> Any:
-        """The model's output for its input, both as the model stores them; a list where it has several outputs.
+        """Return the model's output for its input, both in the model's own dtypes; a list if it has several outputs.
 
-        The arrays are the caller's own. A model with states begins with zeros.
+        The arrays belong to the caller. A model with states starts from zeros.
         """
         raise NotImplementedError
 
     def tensors(self, x: np.ndarray) -> list[np.ndarray]:
-        """The model's several inputs, each in its own dtype, of the vector that joins them."""
+        """Split the vector that joins a model's several inputs, and convert each input to its own dtype."""
         parts = zip(self._encodes, split(x, self._shapes))
         return [np.ascontiguousarray(part) if convert is None else convert(part) for convert, part in parts]
 
     def zeros(self) -> list[np.ndarray]:
-        """The states before the first sample."""
+        """Return the states before the first sample."""
         return [np.zeros(each.shape, each.dtype) for each in self.states]
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        """What `invoke` gives, beginning with these states, and the states behind it."""
+        """Return what `invoke` returns when it starts from these states, and the states after it."""
         raise NotImplementedError
 
     def run(self, x: np.ndarray) -> np.ndarray:
-        """Outputs float32, joined, for one float32 input, or int32 token ids, shaped as the input spec.
+        """Return joined float32 outputs for one input (float32, or int32 token IDs) in the shape of the input spec.
 
-        The array is the caller's own.
+        The array belongs to the caller.
         """
-        if x.shape != self.shape or x.dtype != self._taken:
-            wanted = f"{self._taken}{list(self.shape)}"
-            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {wanted}")
+        if x.shape != self.shape or x.dtype != self._run_dtype:
+            expected = f"{self._run_dtype}{list(self.shape)}"
+            raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {expected}")
         y = self.invoke(x if self.encode is None else self.encode(x))
         result: np.ndarray = y if self.decode is None else self.decode(y)
         return result
 
 
 def cast_to(dtype: Any) -> Convert:
-    """A conversion to another format, each value as it is."""
+    """Return a conversion to another dtype that keeps each value."""
     return lambda x: x.astype(dtype)
 
 
 def _converter_from_float(convert: Convert, dtype: str) -> Convert:
-    """Of a tensor among several, which comes as float32 even where it is whole numbers."""
+    """Return the conversion for one of several tensors, which arrives as float32 even if it holds integers."""
     return cast_to(dtype) if convert is None and dtype != "float32" else convert
 
 
 def input_converter(dtype: str) -> Convert:
-    """What makes a model's input, where it is not quantized, of float32, or of token ids in int32."""
+    """Return the conversion from float32, or from int32 token IDs, to an input that is not quantized."""
     return None if dtype in ("float32", "int32") else cast_to(dtype)
 
 
-def copy_input(held: np.ndarray, x: np.ndarray) -> None:
-    """Copy an input to the array that a model reads; InputError where numpy would stretch or cast it without a word."""
-    if x.shape != held.shape or x.dtype != held.dtype:
-        raise InputError(f"model input: got {x.dtype}{list(x.shape)}, the model takes {held.dtype}{list(held.shape)}")
-    held[...] = x
+def copy_input(buffer: np.ndarray, x: np.ndarray) -> None:
+    """Copy an input into the array that a model reads.
+
+    Raises InputError where NumPy would silently broadcast or cast.
+    """
+    if x.shape != buffer.shape or x.dtype != buffer.dtype:
+        raise InputError(
+            f"model input: got {x.dtype}{list(x.shape)}, the model takes {buffer.dtype}{list(buffer.shape)}"
+        )
+    buffer[...] = x
 
 
 def version(distribution: str) -> str:
-    """Installed version of a distribution; imported late, `importlib.metadata` costs milliseconds."""
+    """Return the installed version of a distribution.
+
+    The import is late, because `importlib.metadata` takes milliseconds.
+    """
     from importlib import metadata
 
     try:
@@ -125,11 +134,11 @@ def version(distribution: str) -> str:
 
 
 def closed_model_file(files: Mapping[str, bytes], suffix: str, name: str) -> bytes:
-    """The one model file with this suffix, which opens no other file: the interpreter `name` gets its model here.
+    """Return the one model file with this suffix, after checking that it opens no other files.
 
-    BackendError for another. This is what keeps an interpreter inside the bundle. A working directory without files
-    would help too, but it is the whole process's, and other threads open files by relative names meanwhile. The shipped
-    units and the image begin in an empty one.
+    Every interpreter gets its model here, and this check is what confines it to the bundle. Raises BackendError for any
+    other model. An empty working directory would help too, but it belongs to the whole process, and other threads may
+    open files by relative names. The shipped service units and the container image do start in an empty one.
     """
     data = single_file(files, suffix)
     try:
@@ -140,17 +149,17 @@ def closed_model_file(files: Mapping[str, bytes], suffix: str, name: str) -> byt
 
 
 def single_file(files: Mapping[str, bytes], suffix: str) -> bytes:
-    """The one file with this suffix, unchecked."""
-    found = [name for name in files if name.endswith(suffix)]
-    if len(found) != 1:
+    """Return the one file with this suffix, without checks."""
+    matches = [name for name in files if name.endswith(suffix)]
+    if len(matches) != 1:
         raise BackendError(f"model files: got {sorted(files)}; exactly one must end in {suffix}")
-    return files[found[0]]
+    return files[matches[0]]
 
 
-def check_tensor(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
-    """BackendError when the model's own tensor is not what the bundle says, at `batch` samples a call.
+def check_tensor(label: str, spec: Spec, shape: Sequence[Any], dtype: str, batch: int = 1) -> None:
+    """Raise BackendError if the model's own tensor differs from the bundle's spec, at `batch` samples per call.
 
-    A side that is no number is free; only the batch may be.
+    A side that is not an integer is dynamic, which only the batch may be.
     """
     sides = tuple(shape)
     if sides and not isinstance(sides[0], int):
@@ -158,16 +167,16 @@ def check_tensor(what: str, spec: Spec, shape: Sequence[Any], dtype: str, batch:
     if sides == (batch, *spec.shape[1:]) and dtype == spec.dtype:
         return
     if sides == spec.shape and dtype == spec.dtype:
-        raise BackendError(f"{what}: the model file fixes its batch at 1")
+        raise BackendError(f"{label}: the model file fixes its batch at 1")
     raise BackendError(
-        f"{what}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{[batch, *spec.shape[1:]]}; "
+        f"{label}: the model has {dtype}{list(shape)}, the bundle says {spec.dtype}{[batch, *spec.shape[1:]]}; "
         "the model file declares another shape than it gives, or the bundle was put together wrongly; correct the "
         "file, and build the bundle again"
     )
 
 
 class TensorPositions(NamedTuple):
-    """Places among a file's inputs and outputs; of each state, in both."""
+    """Positions of a model's tensors among a file's inputs and outputs. A state has a position in both."""
 
     sources: list[int]
     results: list[int]
@@ -176,90 +185,94 @@ class TensorPositions(NamedTuple):
 
 def match_tensors(
     names: Sequence[Sequence[Collection[str]]],
-    wanted: Sequence[TensorSpec],
-    expected: Sequence[TensorSpec],
+    input_specs: Sequence[TensorSpec],
+    output_specs: Sequence[TensorSpec],
     states: Sequence[StateSpec] = (),
 ) -> TensorPositions:
-    """A model's ends by their names; BackendError unless so many inputs and outputs are beside its states.
+    """Find a model's inputs, outputs and states by name.
 
-    A single input may have any name. Outputs keep the file's order unless it has them all by these names.
+    A single input may have any name. Outputs keep the file's order unless all of them are found by name. Raises
+    BackendError if the numbers of inputs and outputs differ from the bundle's.
     """
     inputs, outputs = names
     pairs = [(_place(each.input, inputs), _place(each.output, outputs)) for each in states]
-    sources = match_inputs(inputs, wanted, states)
-    results = [place for place in range(len(outputs)) if all(place != taken for _, taken in pairs)]
-    if len(results) != len(expected):
+    sources = match_inputs(inputs, input_specs, states)
+    results = [place for place in range(len(outputs)) if all(place != state_output for _, state_output in pairs)]
+    if len(results) != len(output_specs):
         raise BackendError(
-            f"the model has {len(results)} outputs, the bundle says {len(expected)}; build the bundle again"
+            f"the model has {len(results)} outputs, the bundle says {len(output_specs)}; build the bundle again"
         )
-    return TensorPositions(sources, _by_name(results, expected, outputs), pairs)
+    return TensorPositions(sources, _by_name(results, output_specs, outputs), pairs)
 
 
 def match_inputs(
-    inputs: Sequence[Collection[str]], wanted: Sequence[TensorSpec], states: Sequence[StateSpec] = ()
+    inputs: Sequence[Collection[str]], input_specs: Sequence[TensorSpec], states: Sequence[StateSpec] = ()
 ) -> list[int]:
-    """Of `find_ends`, the places of the inputs."""
-    taken = [_place(each.input, inputs) for each in states]
-    sources = [place for place in range(len(inputs)) if place not in taken]
-    if len(sources) != len(wanted):
+    """Return the positions of the inputs; see `match_tensors`."""
+    state_positions = [_place(each.input, inputs) for each in states]
+    sources = [place for place in range(len(inputs)) if place not in state_positions]
+    if len(sources) != len(input_specs):
         raise BackendError(
-            f"the model has {len(sources)} inputs, the bundle says {len(wanted)}; build the bundle again"
+            f"the model has {len(sources)} inputs, the bundle says {len(input_specs)}; build the bundle again"
         )
-    if len(wanted) > 1:
-        named = [_place(each.name, inputs, "an input") for each in wanted]
-        if sorted(named) != sources:  # OpenVINO's tensors may have several names
+    if len(input_specs) > 1:
+        by_name = [_place(each.name, inputs, "an input") for each in input_specs]
+        if sorted(by_name) != sources:  # OpenVINO's tensors may have several names each
             raise BackendError("two inputs of the bundle are one tensor of the model; build the bundle again")
-        sources = named
+        sources = by_name
     return sources
 
 
 def _by_name(results: list[int], expected: Sequence[TensorSpec], ports: Sequence[Collection[str]]) -> list[int]:
-    found = [place for each in expected for place in results if each.name in ports[place]]
-    return found if sorted(found) == results else results
+    ordered = [place for each in expected for place in results if each.name in ports[place]]
+    return ordered if sorted(ordered) == results else results
 
 
-def _place(name: str, ports: Sequence[Collection[str]], what: str = "a state") -> int:
+def _place(name: str, ports: Sequence[Collection[str]], role: str = "a state") -> int:
     for place, names in enumerate(ports):
         if name in names:
             return place
-    raise BackendError(f"the model has no tensor {name}, which the bundle calls {what}; build the bundle again")
+    raise BackendError(f"the model has no tensor {name}, which the bundle calls {role}; build the bundle again")
 
 
 def check_state_tensors(
-    states: Sequence[StateSpec], ends: TensorPositions, facts: Sequence[Sequence[tuple[Any, str]]]
+    states: Sequence[StateSpec], positions: TensorPositions, tensor_types: Sequence[Sequence[tuple[Any, str]]]
 ) -> None:
-    """BackendError when the tensors of a state, by their (shape, dtype) in the file, are not what the bundle says."""
-    inputs, outputs = facts
-    for state, (source, result) in zip(states, ends.states):
+    """Raise BackendError if the (shape, dtype) of a state's tensors in the file differ from the bundle's."""
+    inputs, outputs = tensor_types
+    for state, (source, result) in zip(states, positions.states):
         for shape, dtype in (inputs[source], outputs[result]):
             check_tensor(f"state {state.name}", state, shape, dtype, state.shape[0])
 
 
 def output_decoder(converts: Sequence[Convert], outputs: Sequence[TensorSpec]) -> Callable[[Any], np.ndarray] | None:
-    """The outputs' own conversions, then all of them as one array; None for one output that needs no conversion."""
+    """Return a function that converts the outputs and joins them, or None for one output that needs no conversion."""
     converts = [_channels_first(convert) if each.layout == "NHWC" else convert
                 for convert, each in zip(converts, outputs)]  # fmt: skip
     if len(converts) == 1:
         return converts[0]
 
-    def decode(given: Sequence[np.ndarray]) -> np.ndarray:
-        return join([y if convert is None else convert(y) for convert, y in zip(converts, given)])
+    def decode(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return join([y if convert is None else convert(y) for convert, y in zip(converts, arrays)])
 
     return decode
 
 
 def _channels_first(convert: Convert) -> Convert:
-    """Answers have the channels of a picture in front, whatever its file does."""
+    """Return the conversion with channels moved first.
+
+    Answers have a picture's channels first, whatever the format of the file.
+    """
     return lambda y: (y if convert is None else convert(y)).transpose(0, 3, 1, 2)
 
 
 def require_cpu(name: str, device: str) -> None:
-    """BackendError when an interpreter of the CPU is asked for another device."""
+    """Raise BackendError if an interpreter for the CPU is asked for another device."""
     if device != "CPU":
         raise BackendError(f"device: got {device}, {name} runs on the CPU; leave --device out, or use openvino")
 
 
 def open_error(name: str, error: Exception) -> BackendError:
-    """The error for a model that the interpreter refuses."""
+    """Return the error for a model that the interpreter refuses."""
     reason = " ".join(str(error).split())[:300] or type(error).__name__
     return BackendError(f"{name} cannot open the model: {reason}")

@@ -1,6 +1,6 @@
-"""Model files that hold the affine preprocess steps themselves: they take a sample's bytes.
+"""Model files that contain the affine preprocess steps themselves, and therefore take a sample's bytes.
 
-A TFLite file says by its input's scale what it makes of a byte. ONNX and OpenVINO's IR have no such place. So theirs
+The input scale of a TFLite file tells what a byte stands for. ONNX and OpenVINO's IR have no such field, so their files
 carry a remark in plain text: the scale and the shift of each channel.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import TensorSpec
 
 METADATA_KEY = "edgekit"
-"""What the remark is filed under, among the file's own facts."""
+"""The key of the remark in the file's metadata."""
 BEGIN = "bytes="
 ROW = rb"\[[-+0-9.eE,]+\]"
 REMARK = re.compile(BEGIN.encode() + rb"(\[" + ROW + b"," + ROW + rb"\])")
@@ -29,45 +29,49 @@ HIGHEST = np.float32(255)
 
 
 def format_remark(scale: Sequence[float], shift: Sequence[float]) -> str:
-    """What a file says of itself that makes `scale * byte + shift` of a byte, one of each for all or each channel."""
+    """Return the remark of a file that computes `scale * byte + shift`.
+
+    There is one value of each for all channels, or one for each channel.
+    """
     return BEGIN + json.dumps([[float(each) for each in row] for row in (scale, shift)], separators=(",", ":"))
 
 
 def find_remark(content: bytes) -> bytes:
-    """The remark of a file, or nothing."""
-    found = REMARK.search(content)
-    return found.group() if found else b""
+    """Return a file's remark, or b""."""
+    match = REMARK.search(content)
+    return match.group() if match else b""
 
 
 def byte_encoder(content: bytes, inputs: Sequence[TensorSpec]) -> Convert:
-    """From an input after the steps, float32, back to bytes; None where the file takes no bytes or says nothing.
+    """Return the conversion from a preprocessed float32 input back to bytes, or None if the file takes no bytes.
 
-    Also of a table (256, channels) of what each byte becomes. BackendError where the remark does not fit the input.
+    It also converts a table (256, channels) of the results for each byte. Raises BackendError if the remark does not
+    match the input.
     """
-    found = REMARK.search(content) if len(inputs) == 1 and inputs[0].dtype == "uint8" else None
-    if found is None:
+    match = REMARK.search(content) if len(inputs) == 1 and inputs[0].dtype == "uint8" else None
+    if match is None:
         return None
-    before = inputs[0].layout == "NCHW"
-    scale, shift = _rows(found.group(1), inputs[0].shape[1 if before else -1])
+    is_channels_first = inputs[0].layout == "NCHW"
+    scale, shift = _rows(match.group(1), inputs[0].shape[1 if is_channels_first else -1])
 
     def to_bytes(x: np.ndarray) -> np.ndarray:
-        sides = (-1, *(1 for _ in x.shape[2:])) if before else (-1,)
+        sides = (-1, *(1 for _ in x.shape[2:])) if is_channels_first else (-1,)
         real = np.rint((x - shift.reshape(sides)) / scale.reshape(sides))
         return np.clip(real, np.float32(0), HIGHEST).astype(np.uint8)
 
     return to_bytes
 
 
-def _rows(said: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scale and shift, finite, of one number each or one for each channel."""
+def _rows(remark: bytes, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scale and shift, finite, with one value for all channels or one for each."""
     try:
-        scale, shift = (np.array(row, dtype=np.float64).astype(np.float32) for row in bounded_json.loads(said))
+        scale, shift = (np.array(row, dtype=np.float64).astype(np.float32) for row in bounded_json.loads(remark))
     except (TypeError, ValueError):
         scale = shift = np.zeros(0, dtype=np.float32)
-    fits = len(scale) == len(shift) in (1, channels)
-    if not fits or not np.isfinite([scale, shift]).all() or not (scale > 0).all():
+    is_valid = len(scale) == len(shift) in (1, channels)
+    if not is_valid or not np.isfinite([scale, shift]).all() or not (scale > 0).all():
         raise BackendError(
-            f"model file: says of itself {BEGIN}{said[:80].decode('ascii')}, which does not fit its {channels} "
+            f"model file: says of itself {BEGIN}{remark[:80].decode('ascii')}, which does not fit its {channels} "
             "channels; build the bundle again"
         )
     return scale, shift

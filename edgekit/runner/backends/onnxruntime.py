@@ -38,21 +38,21 @@ DTYPES = {
     "tensor(int64)": "int64",
 }
 EXACT_SUMS_OPTION = ("session.x64quantprecision", "1")
-"""On x86 without VNNI, uint8 times int8 is summed in 16 bits, which overflow.
+"""On x86 without VNNI, products of uint8 and int8 are summed in 16 bits, which can overflow.
 
-With this option both are taken as uint8: a fifth slower there, and correct. With VNNI the answers are the same without
-it, in half the time.
+With this option, both factors are converted to uint8, which is correct and a fifth slower. With VNNI the answers are
+the same without it, in half the time.
 """
 FLOAT_FALLBACK_OPTION = ("session.disable_quant_qdq", "1")
-"""What stands between QuantizeLinear and DequantizeLinear stays float: right everywhere, in the time of float.
+"""Compute everything between QuantizeLinear and DequantizeLinear in float: always correct, but as slow as float.
 
-Integer operators that a file has itself, as dynamic ones, remain.
+Integer operators in the file itself, such as dynamic quantization, remain.
 """
 VNNI = {"avx512_vnni", "avx_vnni"}
 CPUINFO = "/proc/cpuinfo"
 BATCH = "batch"
-"""What edgekit's exports call the free axis of their samples; a session fixes it, and plans its memory for it."""
-QUIET = 3  # errors only: warnings about graph optimisation are no concern of a device's user
+"""The name that edgekit's exports give the dynamic batch axis. A session fixes it and plans its memory for it."""
+QUIET = 3  # errors only: warnings about graph optimisation do not concern a device's user
 
 
 def open(
@@ -65,7 +65,7 @@ def open(
     states: Sequence[StateSpec] = (),
     name: str = "onnxruntime",
 ) -> OnnxruntimeBackend:
-    """Open the one .onnx file, from memory."""
+    """Open the one .onnx file from memory."""
     require_cpu(name, device)
     model = closed_model_file(files, ".onnx", name)
     telemetry.disable()
@@ -79,15 +79,15 @@ def open(
     options.log_severity_level = QUIET
     options.add_free_dimension_override_by_name(BATCH, batch)
     try:
-        made = session(model, options)
+        opened = session(model, options)
     except Exception as error:  # its errors share no base class but Exception
         raise open_error(name, error) from error
-    return OnnxruntimeBackend(made, inputs, outputs, batch, states, byte_inputs.byte_encoder(model, inputs))
+    return OnnxruntimeBackend(opened, inputs, outputs, batch, states, byte_inputs.byte_encoder(model, inputs))
 
 
 @functools.cache
 def has_vnni() -> bool:
-    """Whether this processor has VNNI; False too where it does not say."""
+    """Whether this processor reports VNNI instructions."""
     try:
         with builtins.open(CPUINFO, encoding="utf-8", errors="replace") as lines:
             return any(not VNNI.isdisjoint(line.split()) for line in lines if line.startswith("flags"))
@@ -96,7 +96,7 @@ def has_vnni() -> bool:
 
 
 def runtime_errors() -> tuple[type[Exception], ...]:
-    """What ONNX Runtime raises for a model or an input: classes of its own, which share no base but Exception."""
+    """Return what ONNX Runtime raises for a model or an input: its own classes, which share no base but Exception."""
     from onnxruntime.capi import onnxruntime_pybind11_state as own
 
     classes = (each for each in vars(own).values() if isinstance(each, type) and issubclass(each, Exception))
@@ -104,10 +104,11 @@ def runtime_errors() -> tuple[type[Exception], ...]:
 
 
 def session(model: bytes | str, options: Any) -> Any:
-    """An `InferenceSession` whose sums do not overflow.
+    """Return an `InferenceSession` whose integer sums do not overflow.
 
-    ONNX Runtime cannot prepare every graph so. It stumbles over zero points of weights that several operators share
-    (1.31: "AddInitializerWithOrtValue"). Its quantized layers then compute in float, with the same levels.
+    ONNX Runtime cannot prepare every graph for exact sums: it fails on zero points of weights that several operators
+    share (1.31: "AddInitializerWithOrtValue"). The quantized layers of such a graph are computed in float instead, with
+    the same quantization levels.
     """
     telemetry.disable()
     import onnxruntime
@@ -117,16 +118,16 @@ def session(model: bytes | str, options: Any) -> Any:
     try:
         options.add_session_config_entry(*EXACT_SUMS_OPTION)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception:  # its errors share no base class but Exception; what is wrong with the file shows again
+    except Exception:  # its errors share no base class but Exception; a faulty file fails again below
         options.add_session_config_entry(EXACT_SUMS_OPTION[0], "0")
         options.add_session_config_entry(*FLOAT_FALLBACK_OPTION)
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 class OnnxruntimeBackend(BaseBackend):
-    """A session; every run gives a new array.
+    """An ONNX Runtime session. Every call returns a new array.
 
-    One input and one output without states are bound to arrays once: a µs less a call than handing them over each time.
+    A single input and output without states are bound to arrays once, which saves 1 µs per call.
     """
 
     def __init__(
@@ -139,17 +140,19 @@ class OnnxruntimeBackend(BaseBackend):
         to_bytes: Convert = None,
     ) -> None:
         sides = session.get_inputs(), session.get_outputs()
-        ends = match_tensors([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
-        facts = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
-        check_state_tensors(states, ends, facts)
-        for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), facts, ends[:2]):
+        matched = match_tensors([[{port.name} for port in ports] for ports in sides], inputs, outputs, states)
+        tensor_types = [[(port.shape, DTYPES.get(port.type, port.type)) for port in ports] for ports in sides]
+        check_state_tensors(states, matched, tensor_types)
+        for what, specs, side, ports in zip(("input", "output"), (inputs, outputs), tensor_types, matched[:2]):
             for spec, port in zip(specs, ports):
                 check_tensor(what, spec, *side[port], batch)
         encodes = [to_bytes or input_converter(each.dtype) for each in inputs]
         decode = output_decoder([None if each.dtype == "float32" else cast_to(np.float32) for each in outputs], outputs)
         super().__init__("onnxruntime", inputs, encodes, decode, batch, states)
         self._run = session.run
-        self._inputs, self._outputs = ([side[port].name for port in found] for side, found in zip(sides, ends[:2]))
+        self._inputs, self._outputs = (
+            [side[port].name for port in positions] for side, positions in zip(sides, matched[:2])
+        )
         self._input = self._inputs[0] if len(inputs) == 1 else None
         self._is_one = len(outputs) == 1
         self._bound = None
@@ -158,7 +161,7 @@ class OnnxruntimeBackend(BaseBackend):
             self._result = np.zeros((batch, *outputs[0].shape[1:]), outputs[0].dtype)
             self._bound = _bound(session, (self._input, self._source), (self._outputs[0], self._result))
             self._run_bound = session.run_with_iobinding
-        self._before, self._after = [each.input for each in states], [each.output for each in states]
+        self._state_inputs, self._state_outputs = [each.input for each in states], [each.output for each in states]
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `BaseBackend`."""
@@ -166,23 +169,25 @@ class OnnxruntimeBackend(BaseBackend):
             copy_input(self._source, x)
             self._run_bound(self._bound)
             return self._result.copy()
-        if self._before:
+        if self._state_inputs:
             return self.step(x, self.zeros())[0]
-        found = self._run(self._outputs, self._given(x))
-        return found[0] if self._is_one else found
+        outputs = self._run(self._outputs, self._feed(x))
+        return outputs[0] if self._is_one else outputs
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
-        found = self._run([*self._outputs, *self._after], {**self._given(x), **dict(zip(self._before, states))})
+        outputs = self._run(
+            [*self._outputs, *self._state_outputs], {**self._feed(x), **dict(zip(self._state_inputs, states))}
+        )
         count = len(self._outputs)
-        return found[0] if self._is_one else found[:count], found[count:]
+        return outputs[0] if self._is_one else outputs[:count], outputs[count:]
 
-    def _given(self, x: np.ndarray) -> dict[str, np.ndarray]:
+    def _feed(self, x: np.ndarray) -> dict[str, np.ndarray]:
         return {self._input: x} if self._input is not None else dict(zip(self._inputs, self.tensors(x)))
 
 
 def _bound(session: Any, source: tuple[str, np.ndarray], result: tuple[str, np.ndarray]) -> Any:
-    """A binding of an input and an output, by name, to arrays that it reads and writes where they lie."""
+    """Bind one input and one output, by name, to arrays that the session then reads and writes in place."""
     import onnxruntime
 
     of_array = onnxruntime.OrtValue.ortvalue_from_numpy

@@ -1,8 +1,8 @@
 """OpenVINO: IR files (.xml with .bin) and ONNX, read from memory.
 
-TFLite files are left to the other interpreters. OpenVINO 2026.4 reads them from a path only. It refuses half-precision
-files of litert-torch ("Chosen Builtin Option is not accessible"). It gives wrong outputs for MLPerf Tiny's int8 ResNet
-(-4 for -80).
+TFLite files are left to the other interpreters, because OpenVINO 2026.4 reads them only from a path, refuses
+half-precision files of litert-torch ("Chosen Builtin Option is not accessible"), and gives wrong outputs for MLPerf
+Tiny's int8 ResNet (-4 for -80).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open(
     states: Sequence[StateSpec] = (),
     name: str = "openvino",
 ) -> OpenvinoBackend:
-    """Compile for a device, as OpenVINO calls it."""
+    """Compile the model for a device, named as OpenVINO names it."""
     telemetry.disable()
     try:
         import openvino
@@ -67,9 +67,9 @@ def export_compiled(
     device: str = "CPU",
     states: Sequence[StateSpec] = (),
 ) -> bytes:
-    """The compiled model as this OpenVINO on this CPU can load it again, for `restore`.
+    """Return the compiled model, which `import_compiled` can load with this OpenVINO on this CPU.
 
-    What a file says of the bytes that it takes stands in front, in a line of its own.
+    The file's remark about byte inputs precedes it, in a line of its own.
     """
     import io
 
@@ -79,8 +79,8 @@ def export_compiled(
     core = openvino.Core()
     stream = io.BytesIO()
     compile_model(core, _read(core, files, 1, inputs, states), threads, device).export_model(stream)
-    said = byte_inputs.find_remark(_graph(files))
-    return (said + REMARK_END if said else b"") + stream.getvalue()
+    remark = byte_inputs.find_remark(_graph(files))
+    return (remark + REMARK_END if remark else b"") + stream.getvalue()
 
 
 def import_compiled(
@@ -91,25 +91,25 @@ def import_compiled(
     device: str = "CPU",
     states: Sequence[StateSpec] = (),
 ) -> OpenvinoBackend:
-    """Open what `compiled` gave; BackendError where it is of another version or another machine."""
+    """Open the result of `export_compiled`. Raises BackendError if it comes from another version or another machine."""
     telemetry.disable()
     try:
         import io
 
         import openvino
 
-        core, said = openvino.Core(), b""
+        core, remark = openvino.Core(), b""
         if blob.startswith(byte_inputs.BEGIN.encode()):
-            said, _, blob = blob.partition(REMARK_END)
+            remark, _, blob = blob.partition(REMARK_END)
         model = core.import_model(io.BytesIO(blob), device, settings(threads, device))
-        to_bytes = byte_inputs.byte_encoder(said, inputs)
+        to_bytes = byte_inputs.byte_encoder(remark, inputs)
         return OpenvinoBackend(openvino.Tensor, model, inputs, outputs, 1, states, to_bytes)
     except (ImportError, AttributeError, ValueError, RuntimeError) as error:
         raise open_error("openvino", error) from error
 
 
 def _graph(files: Mapping[str, bytes]) -> bytes:
-    """The file that says what is computed, with weights or without."""
+    """Return the file that holds the graph, with or without weights."""
     return single_file(files, ".onnx" if any(name.endswith(".onnx") for name in files) else ".xml")
 
 
@@ -134,17 +134,17 @@ def _read(
 
 
 def _shape(port: Any) -> list[int | None]:
-    """A port's sides; None for one that is free."""
+    """Return a port's sides, None for dynamic ones."""
     return [side.get_length() if side.is_static else None for side in port.partial_shape]
 
 
 def _facts(port: Any) -> tuple[list[int | None], str]:
-    """Its shape and dtype."""
+    """Return a port's shape and dtype."""
     return _shape(port), np.dtype(port.element_type.to_dtype()).name
 
 
 def compile_model(core: Any, model: Any, threads: int, device: str = "CPU", **more: Any) -> Any:
-    """Compile an OpenVINO model. Everything in edgekit that runs one compiles it here.
+    """Compile an OpenVINO model. All of edgekit compiles OpenVINO models here.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def compile_model(core: Any, model: Any, threads: int, device: str = "CPU", **mo
     threads : int
         Threads of the CPU plugin.
     device : str
-        As OpenVINO calls it.
+        The device, named as OpenVINO names it.
     **more
         Further settings of OpenVINO, for example ``PERF_COUNT=True``.
     """
@@ -161,10 +161,10 @@ def compile_model(core: Any, model: Any, threads: int, device: str = "CPU", **mo
 
 
 def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
-    """Settings that keep float arithmetic in float32.
+    """Return settings that keep float arithmetic in float32.
 
-    OpenVINO computes in bfloat16 by default on processors that have it, also where AUTO, MULTI or HETERO picks the
-    CPU. A GPU or an NPU is named by the user and keeps its own default.
+    By default, OpenVINO computes in bfloat16 on processors that support it, also if AUTO, MULTI or HETERO chooses the
+    CPU. A GPU or an NPU is chosen by the user explicitly, and keeps its own default.
     """
     precision = {} if device.startswith(("GPU", "NPU")) else {"INFERENCE_PRECISION_HINT": "f32"}
     count = {"INFERENCE_NUM_THREADS": threads} if device == "CPU" else {}
@@ -172,7 +172,7 @@ def settings(threads: int, device: str = "CPU") -> dict[str, Any]:
 
 
 class OpenvinoBackend(BaseBackend):
-    """A compiled model with one request, whose tensors are numpy arrays: half the time of calling the model itself."""
+    """A compiled model with one request on NumPy arrays, which takes half the time of calling the model itself."""
 
     def __init__(
         self,
@@ -185,10 +185,10 @@ class OpenvinoBackend(BaseBackend):
         to_bytes: Convert = None,
     ) -> None:
         sides = compiled.inputs, compiled.outputs
-        ends = match_tensors([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
-        check_state_tensors(states, ends, [[_facts(port) for port in ports] for ports in sides])
+        matched = match_tensors([[port.get_names() for port in ports] for ports in sides], inputs, outputs, states)
+        check_state_tensors(states, matched, [[_facts(port) for port in ports] for ports in sides])
         for side, (what, specs) in enumerate((("input", inputs), ("output", outputs))):
-            for spec, place in zip(specs, ends[side]):
+            for spec, place in zip(specs, matched[side]):
                 check_tensor(what, spec, *_facts(sides[side][place]), batch)
         encodes = [to_bytes or input_converter(each.dtype) for each in inputs]
         decode = output_decoder([None if each.dtype == "float32" else cast_to(np.float32) for each in outputs], outputs)
@@ -198,16 +198,16 @@ class OpenvinoBackend(BaseBackend):
         self._results = [np.zeros((batch, *each.shape[1:]), dtype=each.dtype) for each in outputs]
         self._result = self._results[0] if len(outputs) == 1 else None
         self._request = compiled.create_infer_request()
-        self._before, self._after = self.zeros(), self.zeros()
-        befores, afters = ([each[side] for each in ends.states] for side in (0, 1))
-        for place, array in (*zip(ends.sources, self._sources), *zip(befores, self._before)):
+        self._state_inputs, self._state_outputs = self.zeros(), self.zeros()
+        state_inputs, state_outputs = ([each[side] for each in matched.states] for side in (0, 1))
+        for place, array in (*zip(matched.sources, self._sources), *zip(state_inputs, self._state_inputs)):
             self._request.set_input_tensor(place, tensor(array, shared_memory=True))
-        for place, array in (*zip(ends.results, self._results), *zip(afters, self._after)):
+        for place, array in (*zip(matched.results, self._results), *zip(state_outputs, self._state_outputs)):
             self._request.set_output_tensor(place, tensor(array, shared_memory=True))
 
     def invoke(self, x: np.ndarray) -> Any:
         """See `BaseBackend`."""
-        if self._before:
+        if self._state_inputs:
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._request.infer(share_outputs=True)
@@ -215,12 +215,12 @@ class OpenvinoBackend(BaseBackend):
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
-        for array, state in zip(self._before, states):
+        for array, state in zip(self._state_inputs, states):
             array[...] = state
         self._feed(x)
         self._request.infer(share_outputs=True)
         y = self._all()
-        return y if self._result is None else y[0], [after.copy() for after in self._after]
+        return y if self._result is None else y[0], [after.copy() for after in self._state_outputs]
 
     def _feed(self, x: np.ndarray) -> None:
         if self._source is not None:

@@ -1,7 +1,7 @@
-"""The TFLite interpreter, whose calls are the same in every package that carries it.
+"""The TFLite interpreter, whose API is the same in every package that contains it.
 
-These are ai-edge-litert, Google's current one; tflite-runtime 2.14, the last release, for devices with Python 3.11 or
-older and numpy 1; and tensorflow, for a machine that has it anyway, though its import takes seconds.
+The packages are ai-edge-litert, Google's current one; tflite-runtime 2.14, the last release, for devices with Python
+3.11 or older and NumPy 1; and tensorflow, for machines that have it anyway, although its import takes seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import StateSpec, TensorSpec
 
 UNSUPPORTED_TYPE_MESSAGE = "== kTfLiteInt8"
-"""In what a kernel says of weights that it cannot read: tflite-runtime 2.14 and ai-edge-litert 1.0 of 4-bit ones."""
+"""Part of the error of a kernel that cannot read 4-bit weights (tflite-runtime 2.14, ai-edge-litert 1.0)."""
 
 
 def open(
@@ -45,7 +45,7 @@ def open(
     states: Sequence[StateSpec] = (),
     name: str = "litert",
 ) -> TfliteBackend:
-    """Open the one .tflite file, from memory."""
+    """Open the one .tflite file from memory."""
     require_cpu(name, device)
     model = closed_model_file(files, ".tflite", name)
     try:
@@ -67,7 +67,7 @@ def _litert() -> Any:
 
 
 def _tflite_runtime() -> Any:
-    if not np.__version__.startswith("1."):  # it would import, and die as it opens the model
+    if not np.__version__.startswith("1."):  # it can be imported, but crashes when it opens the model
         raise BackendError(
             f"tflite_runtime was built for numpy 1, this is numpy {np.__version__}; "
             "run: pip install 'numpy<2', or where your Python has it: pip install ai-edge-litert"
@@ -78,11 +78,11 @@ def _tflite_runtime() -> Any:
 
 
 def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # warnings and errors: which GPU it looked for is no concern
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # only warnings and errors, without messages about GPUs
     from tensorflow import lite
 
     def interpreter(**options: Any) -> Any:
-        with warnings.catch_warnings():  # it says that ai-edge-litert follows it, on every start
+        with warnings.catch_warnings():  # on every start it announces that ai-edge-litert replaces it
             warnings.simplefilter("ignore")
             return lite.Interpreter(**options)
 
@@ -94,7 +94,7 @@ CLASSES: dict[str, Callable[[], Any]] = {
     "tflite_runtime": _tflite_runtime,
     "tensorflow": _tensorflow,
 }
-"""By interpreter, what imports its class."""
+"""For each interpreter, the function that imports its class."""
 
 
 class TfliteBackend(BaseBackend):
@@ -109,13 +109,13 @@ class TfliteBackend(BaseBackend):
         batch: int = 1,
         states: Sequence[StateSpec] = (),
     ) -> None:
-        if batch != 1:  # before its first allocation, which hands the operators to their kernels
+        if batch != 1:  # before the first allocation, which assigns operators to kernels
             _resize(interpreter, batch)
         interpreter.allocate_tensors()
         sides = interpreter.get_input_details(), interpreter.get_output_details()
-        ends = match_tensors([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
-        check_state_tensors(states, ends, [[_facts(each) for each in details] for details in sides])
-        sources, results = ([side[place] for place in found] for side, found in zip(sides, ends[:2]))
+        matched = match_tensors([[{each["name"]} for each in details] for details in sides], inputs, outputs, states)
+        check_state_tensors(states, matched, [[_facts(each) for each in details] for details in sides])
+        sources, results = ([side[place] for place in positions] for side, positions in zip(sides, matched[:2]))
         for what, specs, details in (("input", inputs, sources), ("output", outputs, results)):
             for spec, detail in zip(specs, details):
                 check_tensor(what, spec, *_facts(detail), batch)
@@ -125,7 +125,9 @@ class TfliteBackend(BaseBackend):
         self._set, self._invoke, self._get = interpreter.set_tensor, interpreter.invoke, interpreter.get_tensor
         self._sources, self._results = ([detail["index"] for detail in each] for each in (sources, results))
         self._source = self._sources[0] if len(sources) == 1 else None
-        self._fed = [(sides[0][before]["index"], sides[1][after]["index"]) for before, after in ends.states]
+        self._state_tensors = [
+            (sides[0][before]["index"], sides[1][after]["index"]) for before, after in matched.states
+        ]
         self._result = self._results[0] if len(results) == 1 else None
         self._is_plain = self._source is not None and self._result is not None and not states
 
@@ -135,7 +137,7 @@ class TfliteBackend(BaseBackend):
             self._set(self._source, x)
             self._invoke()
             return self._get(self._result)
-        if self._fed:
+        if self._state_tensors:
             return self.step(x, self.zeros())[0]
         self._feed(x)
         self._invoke()
@@ -143,12 +145,12 @@ class TfliteBackend(BaseBackend):
 
     def step(self, x: np.ndarray, states: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         """See `BaseBackend`."""
-        for (before, _), state in zip(self._fed, states):
+        for (before, _), state in zip(self._state_tensors, states):
             self._set(before, state)
         self._feed(x)
         self._invoke()
         y = self._all()
-        return y if self._result is None else y[0], [self._get(after) for _, after in self._fed]
+        return y if self._result is None else y[0], [self._get(after) for _, after in self._state_tensors]
 
     def _feed(self, x: np.ndarray) -> None:
         if self._source is not None:
@@ -162,7 +164,7 @@ class TfliteBackend(BaseBackend):
 
 
 def _facts(detail: Any) -> tuple[list[int], str]:
-    """Its shape and dtype."""
+    """Return a tensor's shape and dtype."""
     return [int(side) for side in detail["shape"]], np.dtype(detail["dtype"]).name
 
 
@@ -172,7 +174,10 @@ def _resize(interpreter: Any, batch: int) -> None:
 
 
 def _parameters(detail: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """Scale and zero point of a tensor, float32 of no dimension (numpy's fastest operand); None where it is float32."""
+    """Return a tensor's scale and zero point, or None if it is float32.
+
+    They are 0-d float32 arrays, which are NumPy's fastest operands.
+    """
     dtype = np.dtype(detail["dtype"])
     if dtype == np.float32:
         return None
@@ -188,7 +193,7 @@ def _quantizer(detail: Any) -> Convert:
     if np.dtype(detail["dtype"]).kind in "iu" and not len(detail["quantization_parameters"]["scales"]):
         return input_converter(
             np.dtype(detail["dtype"]).name
-        )  # plain integers: token ids, or a model that scales by itself
+        )  # plain integers: token IDs, or a model that scales its input itself
     parameters = _parameters(detail)
     if parameters is None:
         return None
@@ -208,7 +213,7 @@ def _quantizer(detail: Any) -> Convert:
 
 
 def _dequantizer(detail: Any) -> Convert:
-    """Its values from a table, one for each of the few that an 8-bit integer has."""
+    """Return a lookup in a table of all values that an 8-bit integer can have, or the computation for wider ones."""
     parameters = _parameters(detail)
     if parameters is None:
         return None
@@ -218,4 +223,4 @@ def _dequantizer(detail: Any) -> Convert:
         return lambda y: (y.astype(np.float32) - zero_point) * scale
     values = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
     table = (values - zero_point) * scale
-    return table.take  # a negative integer counts from the end, where its value stands
+    return table.take  # negative integers index from the end, where their values are

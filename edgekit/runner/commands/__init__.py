@@ -1,8 +1,8 @@
-"""What `edgerun.pyz` can do, one file each; the file's name is the command. Each of them offers
+"""The commands of `edgerun.pyz`, one module each, named after the command. Each of them offers
 
     HELP                        one line, without a full stop
-    arguments(parser)           what it takes, besides --help
-    run(options)                does it; a RunnerError's `exit_code` becomes the command's
+    arguments(parser)           adds its arguments, besides --help
+    run(options)                runs it; a RunnerError's `exit_code` becomes the command's
 
-A new command is a new file here; files that begin with `_` are shared parts. Only what is asked for is imported.
+To add a command, add a module here. Modules that begin with `_` are shared. Only the requested command is imported.
 """

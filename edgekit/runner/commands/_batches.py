@@ -1,4 +1,4 @@
-"""`predict --batch`: samples of files, several a call of the model, answered in the files' order."""
+"""`predict --batch`: samples of files, several per model call, answered in the order of the files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PreparedSample(NamedTuple):
-    """A sample that is ready for the model, or the error in its place; times in ms. `file` counts the paths."""
+    """A sample that is ready for the model, or the error instead of it. Times are in ms. `file` counts the paths."""
 
     file: int
     path: str
@@ -37,7 +37,7 @@ class PreparedSample(NamedTuple):
 
 
 class Batches:
-    """A model's instances, each opened where it is first needed."""
+    """Instances of a model for several batch sizes, each opened when it is first needed."""
 
     def __init__(self, model: Model, size: int) -> None:
         self._model = model
@@ -46,15 +46,15 @@ class Batches:
         self._open(size)
 
     def execute(self, xs: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, float]]:
-        """The outputs of each, with the milliseconds of its batch divided by the batch's samples."""
+        """Yield the outputs of each sample, with its share of the batch's time in milliseconds."""
         done = 0
         for size in batch.split_into_batches(len(xs), self._sizes):
             instance = self._open(size)
             started = perf_counter_ns()
             outputs = instance.execute(np.concatenate(xs[done : done + size]))
             self._model.observers.executed(size)
-            spent_ms = (perf_counter_ns() - started) / 1e6 / size
-            yield from ((each, spent_ms) for each in outputs)
+            sample_ms = (perf_counter_ns() - started) / 1e6 / size
+            yield from ((each, sample_ms) for each in outputs)
             done += size
 
     def _open(self, size: int) -> batch.BatchedModel:
@@ -68,7 +68,10 @@ class Batches:
 
 
 def batched_answers(model: Model, paths: Sequence[str], size: int, top_k: int, strict: bool) -> Iterator[Outcome]:
-    """What `predict` answers for each path, in their order; `size` samples a call, the last ones in smaller parts."""
+    """Yield what `predict` answers for each path, in order.
+
+    Each call takes `size` samples; the last ones are split into smaller batches.
+    """
     batches = Batches(model, size)
     waiting: list[PreparedSample] = []
     refused: set[int] = set()
@@ -104,22 +107,22 @@ def _prepare_samples(model: Model, paths: Sequence[str], strict: bool) -> Iterat
 def _answer_batch(
     model: Model, batches: Batches, waiting: Sequence[PreparedSample], top_k: int, refused: set[int]
 ) -> Iterator[Outcome]:
-    """`refused` are the files that an error has ended: as without a batch, nothing more is said of them."""
+    """Yield the answers of a batch. After an error, further samples of its file are skipped, as without --batch."""
     outputs = batches.execute([each.x for each in waiting if each.x is not None])
     for each in waiting:
-        found = None if each.raw is None else next(outputs)
+        result = None if each.raw is None else next(outputs)
         if each.file in refused:
             continue
         error = each.error
-        if each.raw is not None and found is not None:
-            timing_ms = {"preprocess": each.preprocess_ms, "execute": found[1]}
+        if each.raw is not None and result is not None:
+            timing_ms = {"preprocess": each.preprocess_ms, "execute": result[1]}
             try:
-                prediction = model.answer(each.raw, found[0], top_k, timing_ms, each.sample, each.size)
+                prediction = model.answer(each.raw, result[0], top_k, timing_ms, each.sample, each.size)
                 yield each.path, FileAnswer(prediction, each.span), each.read_ms, None
                 continue
-            except InputError as unanswered:
-                model.observers.refused(unanswered)
-                error = _with_location(each.path, each.span, unanswered)
+            except InputError as refusal:
+                model.observers.refused(refusal)
+                error = _with_location(each.path, each.span, refusal)
         refused.add(each.file)
         yield each.path, None, 0.0, error
 

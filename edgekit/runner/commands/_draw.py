@@ -1,4 +1,4 @@
-"""`predict --draw`: each answer drawn into its picture, as a PNG file that is whole or not there."""
+"""`predict --draw`: each answer drawn into its picture, as a PNG file that is complete or absent."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 PNG = ".png"
 LEVEL = 4
-"""Of PNG's compression: a photograph hardly gets smaller by more."""
+"""PNG compression level. A photograph hardly gets smaller beyond it."""
 
 
 def check(options: argparse.Namespace) -> None:
-    """InputError, before a model is opened, for a place where nothing can be written."""
+    """Raise InputError, before a model is opened, for a place where nothing can be written."""
     out = options.draw
     if not out:
         raise InputError("--draw: names nothing; name a folder, or a file that ends in .png")
@@ -48,7 +48,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 class Drawings:
-    """Where the pictures of one command go, and who draws them."""
+    """Where a command's pictures are written, and how they are drawn."""
 
     def __init__(self, manifest: Manifest, out: str, inputs: Sequence[str] = ()) -> None:
         drawing.check_drawable(manifest)
@@ -57,10 +57,10 @@ class Drawings:
         self._manifest, self._out = manifest, out
         self._stamps = {path: _file_stamp(path) for path in inputs}
         self._names = {path: out for path in inputs} if _is_file(out) else _names(inputs, out)
-        drawn = {os.path.realpath(name) for name in self._names.values()}
-        same = [path for path in inputs if os.path.realpath(path) in drawn]
-        if same:
-            raise InputError(f"--draw {out}: would write over the input {same[0]}; name another place")
+        outputs = {os.path.realpath(name) for name in self._names.values()}
+        overwritten = [path for path in inputs if os.path.realpath(path) in outputs]
+        if overwritten:
+            raise InputError(f"--draw {out}: would write over the input {overwritten[0]}; name another place")
         if not _is_file(out):
             try:
                 make_folder(Path(os.path.abspath(out)))
@@ -68,10 +68,10 @@ class Drawings:
                 raise _with_advice(error, out) from None
         resize = input_path.find_step(manifest.raw.steps, "resize_picture")
         self._in_sample = resize is not None and resize["fit"] == "crop"
-        """Then places are told in the sample's pixels, for it is a part of the picture."""
+        """If so, boxes are in the sample's pixels, because the sample is a part of the picture."""
 
     def file(self, path: str, answer: Any) -> str:
-        """Draw the answer to a file into its picture; the name of what was written. InputError if it has changed."""
+        """Draw the answer to a file and return the name of the picture. Raises InputError if the file has changed."""
         if _file_stamp(path) != self._stamps[path]:
             raise InputError(f"{path}: has changed since --draw began; leave it alone meanwhile, or name a copy")
         raw = self._manifest.raw
@@ -82,17 +82,17 @@ class Drawings:
         return self._write(self._names[path], picture.pixels(path, raw.steps), answer)
 
     def frame(self, number: int, frame: np.ndarray, sample: np.ndarray, answer: Any) -> str:
-        """The same of a frame of a stream, uint8 (height, width, channels)."""
+        """Do the same for a frame of a stream, uint8 (height, width, channels)."""
         name = os.path.join(self._out, f"frame-{number:06}{PNG}")
         return self._write(name, sample if self._in_sample else frame, answer)
 
     def _write(self, name: str, picture: np.ndarray, answer: Any) -> str:
-        coloured = np.broadcast_to(picture, (*picture.shape[:2], 3))
-        drawn = drawing.draw(coloured, answer, self._manifest)
+        rgb = np.broadcast_to(picture, (*picture.shape[:2], 3))
+        drawn = drawing.draw(rgb, answer, self._manifest)
         try:
             write_atomically(Path(name), _png(drawn))
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # unlike a full disk, this is no trouble of the other pictures
+            if error.errno == errno.ENAMETOOLONG:  # unlike a full disk, this affects only one picture
                 raise InputError(f"--draw: {name}: the name is too long; give the picture a shorter one") from None
             raise _with_advice(error, name) from None
         return name
@@ -107,18 +107,18 @@ def _png(picture: np.ndarray) -> bytes:
 
 
 def _with_advice(error: OSError, name: str) -> OSError:
-    """The same error with the place and what to do; it ends the command, for the next picture fares no better."""
+    """Return the same error with the path and advice. It ends the command, because the next picture would fail too."""
     text = f"--draw: cannot be written: {error.strerror or error}; make room, or name another place"
     return OSError(error.errno, text, name)
 
 
 def _file_stamp(path: str) -> tuple[int, int] | None:
-    """What a file's content is told by; None where there is none."""
+    """Return what identifies a file's content, or None if there is no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_file(out: str) -> bool:
@@ -126,15 +126,15 @@ def _is_file(out: str) -> bool:
 
 
 def _names(paths: Sequence[str], folder: str) -> dict[str, str]:
-    """A file in the folder for each input, called like it; of several with one name the later ones are numbered."""
-    found: dict[str, str] = {}
-    taken: set[str] = set()
+    """Return an output path for each input, with its name. Later inputs with the same name are numbered."""
+    outputs: dict[str, str] = {}
+    used_names: set[str] = set()
     for path in dict.fromkeys(paths):
         stem = os.path.splitext(os.path.basename(path))[0]
         name, number = stem, 1
-        while name in taken:
+        while name in used_names:
             number += 1
             name = f"{stem}-{number}"
-        taken.add(name)
-        found[path] = os.path.join(folder, name + PNG)
-    return found
+        used_names.add(name)
+        outputs[path] = os.path.join(folder, name + PNG)
+    return outputs

@@ -1,4 +1,4 @@
-"""What the commands share: the arguments that several take, and JSON on standard output."""
+"""What commands share: common arguments, and JSON on standard output."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def add_bundle_arguments(parser: argparse.ArgumentParser) -> None:
-    """The bundle, and whether the answer is JSON."""
+    """Add the bundle, and the choice of JSON output."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a file that ends in .edge.zip")
     add_json_argument(parser)
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
-    """Whether the answer is JSON."""
+    """Add the choice of JSON output."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_interpreter_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the model runs. Options that are not given are measured once, and the result is cached."""
+    """Add the choice of where the model runs. Options that are not specified are measured once and cached."""
     parser.add_argument(
         "--interpreter", metavar="NAME", type=interpreter_name, help="one of those installed (default: the fastest)"
     )
@@ -39,14 +39,17 @@ def add_interpreter_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load(options: argparse.Namespace, **more: Any) -> Model:
-    """The model that the arguments of `interpreter` ask for; `more` goes to `edgekit.runner.load`."""
+    """Open the model that the arguments of `add_interpreter_arguments` ask for.
+
+    `more` is passed to `edgekit.runner.load`.
+    """
     from edgekit.runner.loader import load
     from edgekit.runner.native_stderr import quiet_native
 
-    with quiet_native() as stderr:  # LiteRT reports to every user that it made a delegate
+    with quiet_native() as stderr:  # LiteRT announces its delegate to every user
 
         def print_progress(text: str, lasting: bool) -> None:
-            if lasting or os.isatty(stderr):  # lines that only pass the time are for a person who waits
+            if lasting or os.isatty(stderr):  # progress lines are only for a person who waits
                 os.write(stderr, f"edgerun: {text}\n".encode())
 
         return load(
@@ -61,12 +64,12 @@ def load(options: argparse.Namespace, **more: Any) -> Model:
 
 
 def warn(text: str, lasting: bool = True) -> None:
-    """One line on standard error that is no error. Fits `on_progress`."""
+    """Print a line that is not an error to standard error. It can serve as `on_progress`."""
     print(f"edgerun: {text}", file=sys.stderr)
 
 
 def non_negative(text: str) -> int:
-    """An argument that is a whole number from 0."""
+    """Parse an argument that is a whole number from 0."""
     value = int(text) if text.isdecimal() else -1
     if value < 0:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 0")
@@ -74,7 +77,7 @@ def non_negative(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """An argument that is a whole number from 1."""
+    """Parse an argument that is a whole number from 1."""
     value = int(text) if text.isdecimal() else 0
     if value == 0:
         raise argparse.ArgumentTypeError(f"got {text}; use a whole number from 1")
@@ -82,7 +85,7 @@ def positive(text: str) -> int:
 
 
 def thread_count(text: str) -> int:
-    """An argument that is a number of threads that an interpreter may be given."""
+    """Parse an argument that is a valid number of threads."""
     from edgekit.runner.backends import MOST_THREADS
 
     value = positive(text)
@@ -92,7 +95,7 @@ def thread_count(text: str) -> int:
 
 
 def interpreter_name(text: str) -> str:
-    """An argument that is an interpreter's name, whether or not it is installed and runs this bundle."""
+    """Parse an argument that is the name of an interpreter, installed or not."""
     from edgekit.runner.backends import INTERPRETERS
 
     if text not in INTERPRETERS:
@@ -101,44 +104,44 @@ def interpreter_name(text: str) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON."""
+    """Print a value as one line of JSON."""
     print(json.dumps(value, sort_keys=True, allow_nan=False))
 
 
 def print_answer(
     name: Any,
-    found: Any,
+    answer: Any,
     read_ms: float,
     as_json: bool,
     span: Location | None = None,
     smoothed: Any = None,
     drawn: str | None = None,
 ) -> None:
-    """Flushed at once: whoever reads the pipe waits for this line."""
+    """Print an answer and flush, because a reader of the pipe waits for this line."""
     if as_json:
-        facts = found.to_dict()
-        more: dict[str, Any] = span.facts() if span else {}
+        fields = answer.to_dict()
+        extra: dict[str, Any] = span.facts() if span else {}
         if drawn is not None:
-            more["drawn"] = drawn
+            extra["drawn"] = drawn
         if smoothed is not None:
             from edgekit.runner import smoothing
 
-            more["smoothed"] = smoothing.to_json_dict(smoothed)
-        print_json({"input": name, **more, **facts, "timing_ms": {"read": read_ms, **facts["timing_ms"]}})
+            extra["smoothed"] = smoothing.to_json_dict(smoothed)
+        print_json({"input": name, **extra, **fields, "timing_ms": {"read": read_ms, **fields["timing_ms"]}})
         sys.stdout.flush()
         return
-    first, *rest = answer_lines(found, smoothed)
-    where = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
+    first, *rest = answer_lines(answer, smoothed)
+    heading = f"frame {name}" if isinstance(name, int) else f"{name}, {span}" if span else name
     if drawn is not None:
         rest.append(f"  drawn into {drawn}")
-    print("\n".join([f"{where}: {first}".rstrip(), *rest]), flush=True)
+    print("\n".join([f"{heading}: {first}".rstrip(), *rest]), flush=True)
 
 
-def answer_lines(found: Any, smoothed: Any = None) -> list[str]:
-    """An answer for people, that over time where there is one; the first line ends the one that names the input."""
+def answer_lines(answer: Any, smoothed: Any = None) -> list[str]:
+    """Return an answer as text, smoothed if it is. The first line is appended to the name of the input."""
     if smoothed is None:
-        made: list[str] = found.lines()
-        return made
-    alone = found.lines()[0]
+        lines: list[str] = answer.lines()
+        return lines
+    unsmoothed = answer.lines()[0]
     first, *rest = smoothed.lines()
-    return [first if first == alone else f"{first} (this alone: {alone})", *rest]
+    return [first if first == unsmoothed else f"{first} (this alone: {unsmoothed})", *rest]

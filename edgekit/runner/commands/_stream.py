@@ -1,4 +1,4 @@
-"""`predict --stream`: frames of a camera, sound or rows of sensors on standard input, one answer each."""
+"""`predict --stream`: camera frames, sound or rows of sensor values on standard input, with one answer each."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SOUND = ("s16le", "s24le", "s32le", "f32le", "u8", "S16_LE", "S24_3LE", "S32_LE"
 ROWS = ("csv", "f32le", "FLOAT_LE", "s16le", "S16_LE")
 FORMATS = (*PIXELS, *SOUND, "csv")
 REPORT_DROPPED_EVERY_S = 5.0
-"""Between two lines on windows that were dropped."""
+"""Minimum time between two lines about dropped windows."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a stream needs to be told."""
+    """Add the options of a stream."""
     stream = parser.add_argument_group("a stream on standard input, in place of INPUT")
     stream.add_argument(
         "--stream",
@@ -63,27 +63,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Exit code 2 for options that do not belong together."""
-    of_windows = options.hop or options.rate or options.channels or options.when_slow
+    """Exit with code 2 if options contradict each other."""
+    window_options = options.hop or options.rate or options.channels or options.when_slow
     if not options.stream:
-        if options.size or options.frames or of_windows:
+        if options.size or options.frames or window_options:
             options.misuse("--size, --frames, --hop, --rate, --channels and --when-slow are for --stream")
         return
     if options.inputs or options.strict or options.batch:
-        options.misuse("--stream wants neither INPUT nor --strict nor --batch beside it")
-    if options.stream in PIXELS and (not options.size or of_windows):
-        options.misuse("frames want --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
+        options.misuse("--stream cannot be combined with INPUT, --strict or --batch")
+    if options.stream in PIXELS and (not options.size or window_options):
+        options.misuse("frames need --size WxH; --hop, --rate, --channels and --when-slow are for sound and sensors")
     if options.stream not in PIXELS and (options.size or options.draw is not None):
         options.misuse("--size and --draw are for frames")
 
 
 def run(model: Model, options: argparse.Namespace) -> None:
-    """One answer a frame or a window."""
+    """Answer each frame or window."""
     if sys.stdin is None or sys.stdin.isatty():
         what = "-f rawvideo -pix_fmt rgb24" if options.stream in PIXELS else "-f s16le -ac 1 -ar 16000"
         raise InputError(f"--stream: nothing is piped in; e.g. ffmpeg -i FILE {what} - | edgerun …")
     if hasattr(os, "set_blocking"):  # not on Windows before Python 3.12
-        os.set_blocking(0, True)  # a pipe that says "nothing yet" must not look like one that has ended
+        os.set_blocking(0, True)  # a non-blocking pipe without data would look as if it had ended
     if options.stream in PIXELS:
         _frames(model, options)
     else:
@@ -92,7 +92,7 @@ def run(model: Model, options: argparse.Namespace) -> None:
 
 @contextmanager
 def _stdin() -> Iterator[IO[bytes]]:
-    """Unbuffered: each frame goes straight where it belongs, and each sample comes as soon as it is there."""
+    """Open standard input unbuffered, so that frames need no copy and samples are available as soon as they arrive."""
     with open(0, "rb", buffering=0, closefd=False) as source:
         yield source
 
@@ -103,26 +103,26 @@ def _frames(model: Model, options: argparse.Namespace) -> None:
 
     width, height = options.size
     drawings: Drawings | None = None
-    shown: list[np.ndarray] = []
+    last_frame: list[np.ndarray] = []
     if options.draw is not None:
         from edgekit.runner.commands import _draw
 
         drawings = _draw.Drawings(model.manifest, options.draw)
     with _stdin() as source:
         frames = raw_frames.frames(
-            source, options.stream, width, height, model.manifest.raw, shown.append if drawings else None
+            source, options.stream, width, height, model.manifest.raw, last_frame.append if drawings else None
         )
         smooth, states = smoothing.make_smoother(model.manifest), model.states()
         for number, (sample, read_ms) in enumerate(islice(frames, options.frames)):
-            found = model.predict(sample, options.top, options.size, states)
-            over_time = smooth(found) if smooth else None
-            drawn = drawings.frame(number, shown[-1], sample, found) if drawings else None
-            shown.clear()
-            _shared.print_answer(number, found, read_ms, options.json, smoothed=over_time, drawn=drawn)
+            prediction = model.predict(sample, options.top, options.size, states)
+            over_time = smooth(prediction) if smooth else None
+            drawn = drawings.frame(number, last_frame[-1], sample, prediction) if drawings else None
+            last_frame.clear()
+            _shared.print_answer(number, prediction, read_ms, options.json, smoothed=over_time, drawn=drawn)
 
 
 def _windows(model: Model, options: argparse.Namespace) -> None:
-    """A refused window does not keep the others from their answers; the exit code tells of it."""
+    """Answer windows. A refused window does not stop the others; the exit code reports it."""
     with _stdin() as source:
         stream = model.stream(
             source,
@@ -136,23 +136,23 @@ def _windows(model: Model, options: argparse.Namespace) -> None:
         )
         _shared.warn(_describe_windows(model, stream))
         answered = refused = 0
-        told = 0, monotonic() - REPORT_DROPPED_EVERY_S
+        reported = 0, monotonic() - REPORT_DROPPED_EVERY_S
         try:
             for number, answer in enumerate(islice(stream, options.frames)):
-                told = _report_dropped(answer.dropped, *told)
+                reported = _report_dropped(answer.dropped, *reported)
                 _print(number, answer, options.json)
                 answered += 1
                 refused += answer.error is not None
         finally:
             stream.close()
-            if stream.dropped > told[0]:
+            if stream.dropped > reported[0]:
                 _shared.warn(f"{stream.dropped} windows were dropped")
     if refused:
         raise InputError(f"{refused} of {answered} windows got no answer")
 
 
 def _describe_windows(model: Model, stream: Stream) -> str:
-    """How the stream is cut, and what of a spectrogram each window costs."""
+    """Describe how the stream is cut, and how much of a spectrogram is new in each window."""
     raw = model.manifest.raw
     what = "samples" if raw.kind == "audio" else "rows"
     text = f"windows of {raw.shape[0]} {what}, one every {stream.hop}"
@@ -163,11 +163,11 @@ def _describe_windows(model: Model, stream: Stream) -> str:
     return f"{text}; log-mel: {stream.new_frames} of {stream.frames} frames are new in each"
 
 
-def _report_dropped(dropped: int, before: int, told_s: float) -> tuple[int, float]:
-    """(windows told of, when): a line on standard error where there are more of them, every few seconds."""
+def _report_dropped(dropped: int, reported: int, reported_s: float) -> tuple[int, float]:
+    """Report newly dropped windows every few seconds. Returns the reported number and the time of the report."""
     now = monotonic()
-    if dropped == before or now - told_s < REPORT_DROPPED_EVERY_S:
-        return before, told_s
+    if dropped == reported or now - reported_s < REPORT_DROPPED_EVERY_S:
+        return reported, reported_s
     _shared.warn(
         f"{dropped} windows dropped so far: they come faster than answers; use a longer --hop, or for a recording "
         "--when-slow wait"
@@ -176,7 +176,7 @@ def _report_dropped(dropped: int, before: int, told_s: float) -> tuple[int, floa
 
 
 def _print(number: int, answer: StreamAnswer, as_json: bool) -> None:
-    """Flushed at once: whoever reads the pipe waits for this line."""
+    """Print an answer and flush, because a reader of the pipe waits for this line."""
     if answer.error is not None:
         _shared.warn(f"{answer.span}: {answer.error}")
     if as_json:

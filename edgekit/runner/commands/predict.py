@@ -1,4 +1,4 @@
-"""`edgerun predict`: files, folders or a stream in, one answer each out."""
+"""`edgerun predict`: one answer for each file, for the files in folders, or for a stream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HELP = "answer for pictures, sounds, tables, texts, arrays, folders of them, or 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     _shared.add_bundle_arguments(parser)
     parser.add_argument(
         "inputs", metavar="INPUT", nargs="*", help=".npy, .npz, .png, .jpg, .webp, .wav, .csv, .tsv, .txt, or a folder"
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One answer an input."""
+    """Print one answer per input."""
     _stream.check(options)
     device = extension.find()
     device.check_predict_options(options)
@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> None:
         _draw.check(options)
     if not options.stream and not options.inputs:
         options.misuse("name at least one INPUT; or --stream for what comes on standard input")
-    with device.loading(options) as more:
-        model = _shared.load(options, **more)
+    with device.loading(options) as load_options:
+        model = _shared.load(options, **load_options)
         if options.batch and model.manifest.states and not options.stream:
             options.misuse("--batch: the model has states: one sample at a time; leave it out")
         with device.observing(model, options):
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _files(model: Model, options: argparse.Namespace) -> None:
-    """A bad file does not keep the others from their answers; the exit code tells of it."""
+    """Answer files. A bad file does not stop the others; the exit code reports it."""
     from edgekit.runner import inputs
 
     raw = model.manifest.raw
@@ -85,8 +85,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
         if answer is not None:
             try:
                 drawn = drawings.file(path, answer.prediction) if drawings else None
-            except InputError as undrawn:
-                error = undrawn
+            except InputError as drawing_error:
+                error = drawing_error
             _shared.print_answer(path, answer.prediction, read_ms, options.json, answer.span, drawn=drawn)
             if answer.span is not None and "cut" in answer.span.facts():
                 cut.append(f"{path}, {answer.span}")
@@ -100,8 +100,8 @@ def _files(model: Model, options: argparse.Namespace) -> None:
         _complain(path, text, options.json)
         refused += 1
     if cut:
-        more = f"; so it was with {len(cut) - 1} more" if len(cut) > 1 else ""
-        _shared.warn(f"{cut[0]}: the bundle takes no more, the rest was cut off{more}")
+        others = f"; the same happened to {len(cut) - 1} more" if len(cut) > 1 else ""
+        _shared.warn(f"{cut[0]}: the bundle takes no more, the rest was cut off{others}")
     if refused:
         raise InputError(f"{refused} of {len(paths)} inputs got no answer{' or no picture' if drawings else ''}")
 
@@ -129,11 +129,11 @@ def _outcomes(model: Model, paths: list[str], options: argparse.Namespace) -> It
 
 
 def _timed(answers: Iterator[FileAnswer]) -> Iterator[tuple[FileAnswer, float]]:
-    """Each answer with the milliseconds that its sample took to read: what was not spent in the model."""
+    """Yield each answer with the time that its sample took to read, in ms: the time that was not spent in the model."""
     started = perf_counter_ns()
     for answer in answers:
-        whole_ms = (perf_counter_ns() - started) / 1e6
-        yield answer, max(0.0, whole_ms - sum(answer.prediction.timing_ms.values()))
+        total_ms = (perf_counter_ns() - started) / 1e6
+        yield answer, max(0.0, total_ms - sum(answer.prediction.timing_ms.values()))
         started = perf_counter_ns()
 
 

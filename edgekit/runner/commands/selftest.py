@@ -1,4 +1,4 @@
-"""`edgerun selftest`: does the bundle give here the answers that were recorded where it was made?"""
+"""`edgerun selftest`: check that the bundle reproduces its recorded answers on this device."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ HELP = "run the golden vectors and compare the scores"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     _shared.add_bundle_arguments(parser)
     _shared.add_interpreter_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """The report; SelftestError when the answers are others."""
-    choice = LoadOptions(options.threads, options.interpreter, options.device or "CPU", not options.no_trial)
-    report = extension.find().selftest(options.bundle, choice)
+    """Print the report. Raises SelftestError if the answers differ."""
+    load_options = LoadOptions(options.threads, options.interpreter, options.device or "CPU", not options.no_trial)
+    report = extension.find().selftest(options.bundle, load_options)
     if options.json:
         _shared.print_json(report.to_dict())
     else:

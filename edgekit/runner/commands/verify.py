@@ -1,4 +1,4 @@
-"""`edgerun verify`: is the bundle what its manifest says, and has somebody signed it who may?"""
+"""`edgerun verify`: check that a bundle matches its manifest, and who signed it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ HELP = "check every member of a bundle against its manifest, and its signatures"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     _shared.add_bundle_arguments(parser)
     extension.find().add_verify_options(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """List the members, or end with the error that names the first bad one."""
-    found, trusted = extension.find().verified(options)
-    members = found.manifest.members
+    opened, trusted = extension.find().verified(options)
+    members = opened.manifest.members
     if options.json:
-        facts = {"bundle": options.bundle, "sha256": found.sha256, "members": members}
-        _shared.print_json({**facts, **({"trusted": trusted._asdict()} if trusted else {})})
+        report = {"bundle": options.bundle, "sha256": opened.sha256, "members": members}
+        _shared.print_json({**report, **({"trusted": trusted._asdict()} if trusted else {})})
         return
     for name, each in sorted(members.items()):
         print(f"{name:<28} {each['bytes']:>10,} bytes  ok")
-    print(f"sha256 {found.sha256}")
+    print(f"sha256 {opened.sha256}")
     if trusted:
         for line in trusted.lines():
             print(line)

@@ -66,7 +66,7 @@ class AudioSpec:
 
 
 def samples(path: str, raw: RawSpec, strict: bool = False) -> Iterator[Sample]:
-    """Yield the raw samples (samples,) float32 of a file: each window of a recording, or the single sample that it is."""
+    """Yield the raw samples (samples,) float32 of a file: each window of a recording, or the one that it is."""
     if raw.sample_rate_hz is None or not input_path.find_step(raw.steps, "decode_wav"):
         raise InputError(f"{path}: the bundle takes {raw.dtype}{list(raw.shape)}, not a sound; give it a .npy file")
     spec = AudioSpec(raw.shape[0], raw.sample_rate_hz, () if strict else raw.steps)

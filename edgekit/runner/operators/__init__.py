@@ -1,7 +1,7 @@
-"""What a model file asks of its interpreter, read without any library. One reader per target, named after it.
+"""What a model file needs of its interpreter, read without any library. There is one reader per target, named after it.
 
-A reader offers `read(data: bytes) -> Needs` and `check_closed(data: bytes)`, which refuses a file that makes an
-interpreter open other files. Both raise BundleError, and nothing else, also for bytes that they cannot follow.
+A reader offers `read(data: bytes) -> ModelRequirements` and `check_closed(data: bytes)`, which refuses a file that
+makes an interpreter open other files. Both raise BundleError, and nothing else, even for malformed bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from edgekit.runner.errors import BundleError
 
 SUFFIXES = {"tflite": ".tflite", "onnx": ".onnx", "openvino": ".xml"}
-"""Which of a bundle's model files says what the model asks for."""
+"""The suffix of the model file that lists the operators."""
 
 
 @dataclass(frozen=True, order=True)
 class Operator:
-    """One kind of operator. `domain` says who defines it: "builtin" and "custom" (tflite), ONNX's domain, an opset."""
+    """A kind of operator. `domain` says who defines it: "builtin" or "custom" (tflite), an ONNX domain, or an opset."""
 
     domain: str
     name: str
@@ -28,7 +28,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class ModelRequirements:
-    """Operators, each once and sorted; ONNX models also say which version of the file format they are written in."""
+    """The operators of a model, sorted and without duplicates, and for ONNX the version of the file format."""
 
     operators: tuple[Operator, ...]
     opsets: tuple[tuple[str, int], ...] = ()
@@ -36,22 +36,22 @@ class ModelRequirements:
 
 
 def read(target: str, files: Mapping[str, bytes]) -> ModelRequirements | None:
-    """What the model among `files` needs; None for a target that has no reader."""
+    """Return what the model among `files` needs, or None for a target without a reader."""
     suffix = SUFFIXES.get(target)
-    found = sorted(name for name in files if suffix and name.endswith(suffix))
-    if not found:
+    names = sorted(name for name in files if suffix and name.endswith(suffix))
+    if not names:
         return None
     try:
-        needs: ModelRequirements = _reader(target).read(files[found[0]])
+        requirements: ModelRequirements = _reader(target).read(files[names[0]])
     except BundleError as error:
-        raise BundleError(f"{found[0]}: {error}") from None
-    return needs
+        raise BundleError(f"{names[0]}: {error}") from None
+    return requirements
 
 
 def check_closed(name: str, data: bytes) -> None:
-    """BundleError for a model file that makes an interpreter open other files, or whose kind has no reader here.
+    """Raise BundleError for a model file that makes an interpreter open other files, or for which there is no reader.
 
-    Signatures and digests do not cover what lies outside a bundle, and whoever made the bundle may not read it.
+    Signatures and digests do not cover files outside a bundle, and the bundle's author may not be allowed to read them.
     """
     target = next((each for each, suffix in SUFFIXES.items() if name.endswith(suffix)), None)
     if target is None:

@@ -1,4 +1,4 @@
-"""The operators of an `.onnx` file: just enough Protocol Buffers to walk its nodes.
+"""The operators of an `.onnx` file, read with just enough Protocol Buffers to walk its nodes.
 
 ModelProto           ir_version (1), graph (7), opset_import (8), functions (25)
 OperatorSetIdProto   domain (1), version (2)
@@ -7,7 +7,8 @@ FunctionProto        name (1), node (7), domain (10)
 NodeProto            op_type (4), attribute (5), domain (7)
 AttributeProto       g (6), graphs (11): the bodies of If, Loop and Scan
 
-PARTS has the rest of the way to every TensorProto, whose external_data (13) and data_location (14) name a file.
+TENSOR_PATHS lists the other fields that lead to a TensorProto, whose external_data (13) and data_location (14) name a
+file.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ TENSOR_PATHS = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-"""Of each message, the fields that lead to tensors, by their numbers."""
+"""For each message type, the field numbers that lead to tensors."""
 EXTERNAL_DATA_FIELDS = (13, 14)
 ORT_FORMAT = b"ORTM"
-"""Bytes 4 to 8 of ONNX Runtime's own format, which it recognizes under any name, and which may name files as well."""
+"""Bytes 4 to 8 of ONNX Runtime's own format. It is recognised under any file name, and may refer to other files too."""
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
     ((1, 17), 20, 9),
@@ -43,17 +44,20 @@ RELEASES: tuple[tuple[tuple[int, int], int, int], ...] = (
     ((1, 22), 22, 10),
     ((1, 23), 23, 11),
     ((1, 24), 25, 13),
-    ((1, 25), 26, 13),  # and the same up to the next line
+    ((1, 25), 26, 13),  # the same for all releases up to the next line
     ((1, 31), 26, 13),
 )
-"""Of ONNX Runtime: (release, newest opset of the standard domain, newest IR version) that it opens, oldest first.
+"""For each release of ONNX Runtime, oldest first, the newest opset of the standard domain and IR version that it opens.
 
 Measured with `tests/runner/probe_operators.py`: a model of one Identity, stamped with one number after another.
 """
 
 
 def read(data: bytes) -> ModelRequirements:
-    """Format version, operator sets and operators; a model's own functions are no operators, their bodies are."""
+    """Return the format version, operator sets and operators.
+
+    A model's own functions do not count as operators, but the operators in their bodies do.
+    """
     ir_version, graphs, functions, opsets = 0, [], [], {}
     for number, value in _fields(memoryview(data)):
         if number == 1 and isinstance(value, int):
@@ -67,15 +71,15 @@ def read(data: bytes) -> ModelRequirements:
             functions.append(value)
     if not ir_version or not graphs:
         raise BundleError("not an ONNX model: it has no format version or no graph; build the bundle again")
-    own = {_function_name(each) for each in functions}
-    found = {pair for graph in graphs for pair in _nodes(graph, 1, 0)}
-    found |= {pair for body in functions for pair in _nodes(body, 7, 0)}
-    operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in found - own}
+    own_functions = {_function_name(each) for each in functions}
+    used = {pair for graph in graphs for pair in _nodes(graph, 1, 0)}
+    used |= {pair for body in functions for pair in _nodes(body, 7, 0)}
+    operators = {Operator(domain, name, opsets.get(domain, 0)) for domain, name in used - own_functions}
     return ModelRequirements(tuple(sorted(operators)), tuple(sorted(opsets.items())), ir_version)
 
 
 def newest_supported(release: tuple[int, ...]) -> tuple[int, int] | None:
-    """(opset, IR version) that a release of ONNX Runtime opens, at most; None for one newer than was measured."""
+    """Return the newest (opset, IR version) that a release of ONNX Runtime opens, or None if it was not measured."""
     for measured, opset, ir_version in RELEASES:
         if release[:2] <= measured:
             return opset, ir_version
@@ -83,9 +87,9 @@ def newest_supported(release: tuple[int, ...]) -> tuple[int, int] | None:
 
 
 def check_closed(data: bytes) -> None:
-    """BundleError for a model with tensors in other files, wherever in it they are.
+    """Raise BundleError for a model with tensors in other files, wherever in the model they are.
 
-    ONNX Runtime and OpenVINO look for those files below the working directory.
+    ONNX Runtime and OpenVINO look for these files below the working directory.
     """
     if data[4:8] == ORT_FORMAT:
         raise BundleError("in ONNX Runtime's own format, which may name other files; build the bundle again from ONNX")
@@ -104,7 +108,7 @@ def check_closed(data: bytes) -> None:
 
 
 def _nodes(message: memoryview, slot: int, depth: int) -> Iterator[tuple[str, str]]:
-    """(domain, operator) of every node in a graph or function, those of nested graphs included."""
+    """Yield (domain, operator) of every node in a graph or function, including nested graphs."""
     if depth > DEEPEST:
         raise BundleError(f"malformed ONNX model: graphs nested deeper than {DEEPEST}; convert the model again")
     for number, node in _fields(message):
@@ -136,14 +140,14 @@ def _opset(message: memoryview) -> tuple[str, int]:
 
 
 def _function_name(message: memoryview) -> tuple[str, str]:
-    found = {
+    texts = {
         number: _text(value) for number, value in _fields(message) if number in (1, 10) and not isinstance(value, int)
     }
-    return found.get(10, "") or STANDARD, found.get(1, "")
+    return texts.get(10, "") or STANDARD, texts.get(1, "")
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """(number, value) of every field: whole numbers, and slices of what has a length."""
+    """Yield (number, value) of every field: integers, or slices for fields with a length."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)

@@ -1,4 +1,4 @@
-"""The operators of an OpenVINO IR: the layers of its `.xml`, those inside bodies of If, Loop and TensorIterator too."""
+"""The operators of an OpenVINO IR: the layers in its `.xml`, including bodies of If, Loop and TensorIterator."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from edgekit.runner.operators import ModelRequirements, Operator
 
 NUMBER = re.compile("[0-9]{1,6}")
 FORBIDDEN = (b"<!DOCTYPE", b"<!ENTITY")
-"""An IR needs neither, and entities can be blown up to any size."""
+"""An IR needs neither, and entities can be expanded to any size."""
 WEIGHTS_PATH = b"weights_path"
-"""In the name of what an IR says of its weights' file; those of a bundle are handed over."""
+"""Part of the attribute in which an IR names its weights file. A bundle's weights are passed in memory."""
 LETTER = re.compile(b"&#(0*(6[5-9]|[78][0-9]|9[05-9]|1[01][0-9]|12[0-2])|[xX]0*[4-7][0-9a-fA-F]);")
-"""A letter or `_` spelled by its number, which nobody needs, and which hides words."""
+"""A letter or `_` written as a character reference. No IR needs that, and it can hide words."""
 
 
 def read(data: bytes) -> ModelRequirements:
-    """Layer types with the opset that defines each; "extension" and the like keep their name and have version 0."""
+    """Return layer types with the opset that defines each. "extension" and the like keep their name, with version 0."""
     from xml.etree import ElementTree
 
     if any(word in data for word in FORBIDDEN) or b"\0" in data:
@@ -36,9 +36,9 @@ def read(data: bytes) -> ModelRequirements:
 
 
 def check_closed(data: bytes) -> None:
-    """BundleError for anything but an IR's text, and for an IR that names a file.
+    """Raise BundleError for anything but the text of an IR, and for an IR that names a file.
 
-    OpenVINO goes by the content: it would read ONNX, with tensors in other files, under the name of an IR as well.
+    OpenVINO goes by the content: it would even read ONNX, with tensors in other files, under the name of an IR.
     """
     if not data.startswith(b"<") or b"\0" in data or any(word in data for word in FORBIDDEN):
         raise BundleError("not an OpenVINO model: no XML, or it declares a document type; build the bundle again")

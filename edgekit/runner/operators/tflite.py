@@ -1,4 +1,4 @@
-"""The operators of a `.tflite` file: just enough FlatBuffers to walk to its operator codes, every step inside the file.
+"""The operators of a `.tflite` file, read with just enough FlatBuffers to reach its operator codes, within bounds.
 
 Model          operator_codes is field 1, buffers 4, external_buffer_groups 8 and external_buffers 9
 OperatorCode   deprecated_builtin_code int8 (0), custom_code string (1), version int32 = 1 (2), builtin_code int32 (3)
@@ -13,7 +13,7 @@ from edgekit.runner.errors import BundleError
 from edgekit.runner.operators import ModelRequirements, Operator
 
 CUSTOM = 32
-"""The number that says "not a builtin operator"."""
+"""The code of operators that are not builtin."""
 
 BUILTIN_NAMES = """
     ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
@@ -43,17 +43,17 @@ BUILTIN_NAMES = """
     STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE DILATE STABLEHLO_RNG_BIT_GENERATOR
     REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT STABLEHLO_CASE
 """
-"""Builtin operators in the order of their numbers, as in LiteRT's schema."""
+"""Builtin operators in the order of their codes, as in LiteRT's schema."""
 IDENTIFIER = b"TFL3"
 MOST_CODES = 4096
 EXTERNAL_BUFFER_FIELDS = (8, 9)
 FLEX = "Flex"
-"""How TensorFlow's own operators begin. Some of them read and write files: FlexReadFile, FlexSaveV2, FlexPrintV2."""
+"""Prefix of TensorFlow's own operators, some of which read and write files: FlexReadFile, FlexSaveV2, FlexPrintV2."""
 MOST_NAME_BYTES = 1024
 
 
 def read(data: bytes) -> ModelRequirements:
-    """Operator codes of the file, used or not: an interpreter looks all of them up."""
+    """Return the operator codes of the file, used or not, because an interpreter looks all of them up."""
     tables = _tables(data, _model(data), 1)
     if len(tables) > MOST_CODES:
         raise BundleError(f"malformed TFLite model: {len(tables)} operator codes; convert the model again")
@@ -61,13 +61,13 @@ def read(data: bytes) -> ModelRequirements:
 
 
 def check_closed(data: bytes) -> None:
-    """BundleError for a model with buffers outside its bytes, and for one with operators that may open files."""
+    """Raise BundleError for a model with buffers outside the file, or with operators that may open files."""
     model = _model(data)
     if any(_field(data, model, slot) is not None for slot in EXTERNAL_BUFFER_FIELDS):
         raise BundleError("has weights in another file (external buffers); convert the model into one file")
     for place in _tables(data, model, 4):
-        found = (_field(data, _follow(data, place), slot) for slot in (1, 2))
-        offset, size = (_integer("<Q", data, each) if each else 0 for each in found)
+        fields = (_field(data, _follow(data, place), slot) for slot in (1, 2))
+        offset, size = (_integer("<Q", data, each) if each else 0 for each in fields)
         if offset + size > len(data):
             raise BundleError("malformed TFLite model: a buffer behind the end of the file; convert the model again")
     flex = [each.name for each in read(data).operators if each.domain == "custom" and each.name.startswith(FLEX)]
@@ -79,7 +79,7 @@ def check_closed(data: bytes) -> None:
 
 
 def _model(data: bytes) -> int:
-    """Where the root table lies."""
+    """Return the position of the root table."""
     if data[4:8] != IDENTIFIER:
         raise BundleError(
             f"not a TFLite model: bytes 4-8 are {data[4:8]!r}, not {IDENTIFIER!r}; build the bundle again"
@@ -88,7 +88,7 @@ def _model(data: bytes) -> int:
 
 
 def _tables(data: bytes, table: int, slot: int) -> range:
-    """Where the offsets of a vector of tables lie."""
+    """Return the positions of the offsets in a vector of tables."""
     vector = _field(data, table, slot)
     if vector is None:
         return range(0)
@@ -108,7 +108,7 @@ def _operator(data: bytes, table: int) -> Operator:
 
 
 def _field(data: bytes, table: int, slot: int) -> int | None:
-    """Where a table's field lies, or None where it is left at its default."""
+    """Return the position of a table's field, or None if it has its default."""
     vtable = table - _integer("<i", data, table)
     if 4 + 2 * slot + 2 > _integer("<H", data, vtable):
         return None
@@ -117,7 +117,7 @@ def _field(data: bytes, table: int, slot: int) -> int | None:
 
 
 def _follow(data: bytes, position: int) -> int:
-    """Where an offset points; offsets only point forward."""
+    """Return the position that an offset points to. Offsets always point forward."""
     return position + _integer("<I", data, position)
 
 
@@ -139,6 +139,6 @@ def _integer(format: str, data: bytes, position: int) -> int:
 
 
 def builtin_name(code: int) -> str:
-    """The operator's name, or BUILTIN_n for one that is newer than this table."""
+    """Return the operator's name, or BUILTIN_n if it is newer than this table."""
     names = BUILTIN_NAMES.split()
     return names[code] if code < len(names) else f"BUILTIN_{code}"

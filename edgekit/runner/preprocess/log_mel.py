@@ -1,9 +1,10 @@
-"""Sounds to log-mel spectrograms, by sums and products of single numbers alone: the same bits on every machine.
+"""Log-mel spectrograms, using only sums and products of single numbers, so that every machine computes the same bits.
 
-numpy's own Fourier transform is compiled differently from processor to processor (fused multiply-adds, other orders),
-and its cosines and logarithms too. So the transform here is the textbook one (Cooley & Tukey 1965, radix 2) over whole
-arrays. Cosines, weights and logarithms come from `math`, rounded to float32, which hides the last bit of a double. Mel
-scale: 2595 log10(1 + f / 700) (O'Shaughnessy 1987), triangles as in TensorFlow's `linear_to_mel_weight_matrix`.
+NumPy's Fourier transform, cosines and logarithms are compiled differently for different processors (fused
+multiply-adds, other orders of summation). The transform here is therefore the textbook one (Cooley & Tukey 1965, radix
+2) on whole arrays. Cosines, weights and logarithms come from `math` and are rounded to float32, which hides the last
+bit of a double. The mel scale is 2595 log10(1 + f / 700) (O'Shaughnessy 1987), with triangles as in TensorFlow's
+`linear_to_mel_weight_matrix`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import numpy as np
 from edgekit.runner.preprocess.steps import Step
 
 LOWEST_BIN = 1
-"""The constant part of a sound is no tone."""
+"""Bin 0, the constant part of a sound, is left out."""
 
 
 def frames(samples: int, window: int, hop: int) -> int:
-    """How many whole windows fit."""
+    """Return how many complete windows fit into a sound."""
     return 1 + (samples - window) // hop if samples >= window else 0
 
 
 class LogMel:
-    """(…, samples) float32 → (…, frames, mels, 1) float32: log(floor + mel-weighted power), windows of Hann."""
+    """(…, samples) float32 → (…, frames, mels, 1) float32: log(floor + mel-weighted power), with Hann windows."""
 
     def __init__(self, step: Step) -> None:
         self.window, self.hop, self.size = step["window_samples"], step["hop_samples"], step["fft_samples"]
@@ -34,13 +35,13 @@ class LogMel:
         self.hann = _rounded(0.5 - 0.5 * math.cos(2 * math.pi * place / self.window) for place in range(self.window))
         self.triangles = _triangles(step)
         self.bands = _bands(self.triangles, self.size // 2)
-        self.turns = [_twiddle_factors(half) for half in _halves(self.size)]
+        self.twiddle_factors = [_twiddle_factors(half) for half in _halves(self.size)]
         self.order = _bit_reversed(self.size)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         count = frames(x.shape[-1], self.window, self.hop)
-        places = self.hop * np.arange(count)[:, None] + np.arange(self.window)
-        parts = x.astype(np.float64)[..., places] * self.hann
+        positions = self.hop * np.arange(count)[:, None] + np.arange(self.window)
+        parts = x.astype(np.float64)[..., positions] * self.hann
         padded = np.zeros((*parts.shape[:-1], self.size))
         padded[..., : self.window] = parts
         power = self._power(padded)
@@ -52,25 +53,25 @@ class LogMel:
         return logs.astype(np.float32).reshape(*mels.shape, 1)
 
     def _power(self, x: np.ndarray) -> np.ndarray:
-        """|Fourier transform|² of real (…, size), the first half and the middle."""
+        """Return the power spectrum |FFT|² of real (…, size), up to and including the middle bin."""
         real, imaginary = x[..., self.order], np.zeros_like(x)
-        for cosines, sines in self.turns:
+        for cosines, sines in self.twiddle_factors:
             half = len(cosines)
             shape = (*x.shape[:-1], self.size // (2 * half), 2, half)
             re, im = real.reshape(shape), imaginary.reshape(shape)
             even_re, even_im, odd_re, odd_im = re[..., 0, :], im[..., 0, :], re[..., 1, :], im[..., 1, :]
-            turned_re = odd_re * cosines - odd_im * sines
-            turned_im = odd_re * sines + odd_im * cosines
-            real, imaginary = _butterfly(even_re, turned_re), _butterfly(even_im, turned_im)
+            rotated_re = odd_re * cosines - odd_im * sines
+            rotated_im = odd_re * sines + odd_im * cosines
+            real, imaginary = _butterfly(even_re, rotated_re), _butterfly(even_im, rotated_im)
         real, imaginary = real.reshape(x.shape), imaginary.reshape(x.shape)
         bins = self.size // 2 + 1
         real, imaginary = real[..., :bins], imaginary[..., :bins]
-        found: np.ndarray = real * real + imaginary * imaginary
-        return found
+        power: np.ndarray = real * real + imaginary * imaginary
+        return power
 
 
 def _rounded(values: object) -> np.ndarray:
-    """As doubles that float32 holds: where `math` differs by a last bit, these do not."""
+    """Return doubles that float32 can hold, so that they do not depend on the last bit of `math`."""
     return np.array(list(values), dtype=np.float32).astype(np.float64)  # type: ignore[call-overload]
 
 
@@ -92,34 +93,35 @@ def _mel(hz: float) -> float:
     return 2595.0 * math.log10(1.0 + hz / 700.0)
 
 
-def _butterfly(even: np.ndarray, turned: np.ndarray) -> np.ndarray:
-    """Their sums and, behind them, their differences: (…, 2, half) of (…, half) both."""
-    made = np.empty((*even.shape[:-1], 2, even.shape[-1]))
-    np.add(even, turned, out=made[..., 0, :])
-    np.subtract(even, turned, out=made[..., 1, :])
-    return made
+def _butterfly(even: np.ndarray, rotated: np.ndarray) -> np.ndarray:
+    """Return the sums and, after them, the differences of two arrays (…, half), as (…, 2, half)."""
+    result = np.empty((*even.shape[:-1], 2, even.shape[-1]))
+    np.add(even, rotated, out=result[..., 0, :])
+    np.subtract(even, rotated, out=result[..., 1, :])
+    return result
 
 
 def _bands(triangles: list[tuple[int, list[float]]], last: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each place within a triangle the bins (mels,) and their weights (mels,), 0 where it is shorter.
+    """For each position within a triangle, return the bins (mels,) and their weights (mels,).
 
-    All bands are added at once, each in the order of its own bins: few frames cost little.
+    The weight is 0 where a triangle is shorter. All bands are added at once, each in the order of its own bins, so that
+    few frames are cheap.
     """
     longest = max(len(weights) for _, weights in triangles)
-    found = []
-    for place in range(longest):
-        bins = np.array([min(first + place, last) for first, _ in triangles], dtype=np.int64)
-        found.append((bins, np.array([weights[place] if place < len(weights) else 0.0 for _, weights in triangles])))
-    return found
+    bands = []
+    for offset in range(longest):
+        bins = np.array([min(first + offset, last) for first, _ in triangles], dtype=np.int64)
+        bands.append((bins, np.array([weights[offset] if offset < len(weights) else 0.0 for _, weights in triangles])))
+    return bands
 
 
 def _triangles(step: Step) -> list[tuple[int, list[float]]]:
-    """For each mel band its first bin and the weights from there on."""
+    """For each mel band, return its first bin and the weights from there on."""
     count, size, rate_hz = step["mels"], step["fft_samples"], step["rate_hz"]
     low, high = _mel(step["low_hz"]), _mel(step["high_hz"])
     edges = [low + (high - low) * place / (count + 1) for place in range(count + 2)]
     bins = [_mel(place * rate_hz / size) for place in range(size // 2 + 1)]
-    found = []
+    triangles = []
     for left, middle, right in zip(edges, edges[1:], edges[2:]):
         weights = {
             place: min((mel - left) / (middle - left), (right - mel) / (right - middle))
@@ -127,5 +129,5 @@ def _triangles(step: Step) -> list[tuple[int, list[float]]]:
             if place >= LOWEST_BIN and left < mel < right
         }
         first = min(weights, default=LOWEST_BIN)
-        found.append((first, [float(np.float32(weights[place])) for place in sorted(weights)]))
-    return found
+        triangles.append((first, [float(np.float32(weights[place])) for place in sorted(weights)]))
+    return triangles

@@ -1,7 +1,7 @@
-"""Preprocess steps of windows that overlap: log-mel frames that the window before has too are not computed again.
+"""Preprocess overlapping windows without computing the log-mel frames that they share again.
 
-A frame of `log_mel` depends on its own samples alone. So a window that begins a whole number of `hop_samples` after the
-one before shares frames with it, bit for bit. The steps in front of `log_mel` must treat each sample alike.
+A frame of `log_mel` depends only on its own samples. A window that starts a multiple of `hop_samples` after the one
+before therefore shares frames with it, bit for bit, provided that the steps before `log_mel` treat all samples alike.
 """
 
 from __future__ import annotations
@@ -18,47 +18,49 @@ PER_SAMPLE_STEPS = ("scale", "normalize")
 
 
 class SlidingPreprocess:
-    """(samples,) float32 → what `transform.pipeline` makes of it, bit for bit; keeps the last spectrogram."""
+    """(samples,) float32 → the result of `transform.pipeline`, bit for bit. Keeps the last spectrogram."""
 
     def __init__(self, steps: Sequence[Step], samples: int) -> None:
-        place = find_shareable_log_mel(steps)
-        assert place is not None
-        step = steps[place]
+        position = find_shareable_log_mel(steps)
+        assert position is not None
+        step = steps[position]
         self._window, self._hop, self._samples = step["window_samples"], step["hop_samples"], samples
-        self._spectrogram = transform.pipeline(steps[: place + 1])
-        self._rest = transform.pipeline(steps[place + 1 :])
+        self._spectrogram = transform.pipeline(steps[: position + 1])
+        self._rest = transform.pipeline(steps[position + 1 :])
         self._frames = frames(samples, self._window, self._hop)
-        self._kept: np.ndarray | None = None
+        self._last_frames: np.ndarray | None = None
         self._start = 0
 
     def __call__(self, raw: np.ndarray, start: int) -> np.ndarray:
-        """Of the window that begins at sample `start` of its stream."""
-        shared = self.shared(start - self._start) if self._kept is not None else 0
+        """Preprocess the window that starts at sample `start` of its stream."""
+        shared = self.shared(start - self._start) if self._last_frames is not None else 0
         new = self._spectrogram(raw[shared * self._hop :])
-        if self._kept is not None and shared:
-            new = np.concatenate([self._kept[self._frames - shared :], new])
-        self._kept, self._start = new, start
+        if self._last_frames is not None and shared:
+            new = np.concatenate([self._last_frames[self._frames - shared :], new])
+        self._last_frames, self._start = new, start
         return self._rest(new)
 
-    def shared(self, moved: int) -> int:
-        """How many frames a window has of one that began `moved` samples before it."""
-        if moved <= 0 or moved % self._hop:
+    def shared(self, offset: int) -> int:
+        """Return how many frames a window shares with one that started `offset` samples earlier."""
+        if offset <= 0 or offset % self._hop:
             return 0
-        return max(0, self._frames - moved // self._hop)
+        return max(0, self._frames - offset // self._hop)
 
     @property
     def frames(self) -> int:
-        """Frames of a window."""
+        """The number of frames of a window."""
         return self._frames
 
 
 def find_shareable_log_mel(steps: Sequence[Step]) -> int | None:
-    """The place of a `log_mel` whose frames windows can share; None where there is none."""
-    place = next((place for place, step in enumerate(steps) if step["step"] == "log_mel"), None)
-    if place is None:
+    """Return the position of a `log_mel` step whose frames windows can share, or None."""
+    position = next((position for position, step in enumerate(steps) if step["step"] == "log_mel"), None)
+    if position is None:
         return None
-    before = steps[:place]
-    sizes = (len(values) for step in before if step["step"] == "normalize" for values in (step["mean"], step["std"]))
+    earlier = steps[:position]
+    sizes = (len(values) for step in earlier if step["step"] == "normalize" for values in (step["mean"], step["std"]))
     return (
-        place if all(step["step"] in PER_SAMPLE_STEPS for step in before) and all(size == 1 for size in sizes) else None
+        position
+        if all(step["step"] in PER_SAMPLE_STEPS for step in earlier) and all(size == 1 for size in sizes)
+        else None
     )

@@ -1,7 +1,7 @@
-"""Preprocess steps, checked: one declarative list, the same words in a config and in a bundle.
+"""Checks of preprocess steps: one declarative list, with the same keys in a config and in a bundle.
 
-A step is `{"step": "scale", "factor": 0.00392156862745098}`. It needs no numpy, so it can report errors on a device
-without numpy. `transform.py` does the arithmetic.
+A step is, for example, `{"step": "scale", "factor": 0.00392156862745098}`. This module needs no NumPy, so that it can
+report errors on a device without it. `transform.py` does the arithmetic.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STEPS: dict[str, tuple[str, ...]] = {
 }
 RAW_DTYPES = ("uint8", "int8", "float32", "int32")
 GEOMETRY = frozenset({"resize", "channels"})
-"""Steps after which a number still means what it meant: integers may stay what they are."""
+"""Steps that do not change the meaning of a number, so that integers may stay what they are."""
 LARGEST_SIDE = 16384
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Shape:
-    """Shape that the steps make of one raw sample; InputError names the step, the value and the fix."""
+    """Return the shape that the steps give one raw sample. InputError names the step, the value and the fix."""
     shape = tuple(raw_shape)
     if str(raw_dtype) not in RAW_DTYPES:
         raise InputError(f"raw dtype: got {raw_dtype!r}; use one of {', '.join(RAW_DTYPES)}")
@@ -52,7 +52,7 @@ def check(steps: Sequence[Step], raw_shape: Sequence[int], raw_dtype: str) -> Sh
 
 
 def check_keys(steps: Sequence[Step]) -> None:
-    """What `check` can say before a sample's shape is known: that every step is one, and has its options."""
+    """Check what can be known without a sample's shape: that every step exists, and has exactly its options."""
     for position, step in enumerate(steps):
         _check_keys(step, position)
 
@@ -64,21 +64,21 @@ def _check_keys(step: Step, position: int) -> str:
     name: str = step["step"]
     if name not in STEPS:
         raise InputError(f"{where}: unknown step {name!r}{_suggestion(name, STEPS)}")
-    wanted = STEPS[name]
+    option_names = STEPS[name]
     for key in step:
-        if key != "step" and key not in wanted:
-            raise InputError(f"{where} {name}: unknown option {key!r}{_suggestion(str(key), wanted)}")
-    for key in wanted:
+        if key != "step" and key not in option_names:
+            raise InputError(f"{where} {name}: unknown option {key!r}{_suggestion(str(key), option_names)}")
+    for key in option_names:
         if key not in step:
             raise InputError(f"{where} {name}: missing option {key!r}")
     return name
 
 
-def _suggestion(word: str, known: Any) -> str:
+def _suggestion(word: str, candidates: Any) -> str:
     import difflib
 
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.55)
-    return f', did you mean "{close[0]}"?' if close else "; known: " + ", ".join(sorted(known))
+    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.55)
+    return f', did you mean "{close[0]}"?' if close else "; known: " + ", ".join(sorted(candidates))
 
 
 def _check_resize(step: Step, shape: Shape, where: str) -> Shape:
@@ -151,8 +151,8 @@ def _float32(value: float) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and abs(value) < LARGEST_FLOAT32
+    is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_real and math.isfinite(value) and abs(value) < LARGEST_FLOAT32
 
 
 _CHECKS = {

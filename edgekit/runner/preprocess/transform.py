@@ -1,9 +1,8 @@
-"""Preprocess steps, executed: the same code in training, in evaluation and on the device.
+"""Preprocess steps, executed by the same code in training, in evaluation and on the device.
 
-Samples are HWC images, vectors or windows (time, channels); leading axes are free, so the same call serves one sample
-and a batch. Everything is element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine
-computes the same bits.
-`steps.check` says whether a list of steps makes sense.
+Samples are HWC images, vectors or windows (time, channels). Leading axes are free, so the same call handles one sample
+or a batch. Everything is element-wise float32 arithmetic (no BLAS, no fused multiply-add), so that every machine
+computes the same bits. `steps.check` tells whether a list of steps is valid.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ Transform = Callable[[np.ndarray], np.ndarray]
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as Pillow's convert("L")
 OUTPUT_DTYPES = (np.dtype(np.float32), np.dtype(np.int32))
-"""Types of what comes out: token ids stay what they are."""
+"""Dtypes of results. Token IDs stay integers."""
 ALWAYS_FLOAT32 = ("resize", "scale", "normalize", "log_mel")
-"""Steps that make float32 of any type."""
+"""Steps that return float32 for any dtype."""
 
 
 def apply(steps: Sequence[Step], raw: np.ndarray) -> np.ndarray:
-    """Float32 array from raw samples, one or many, of token ids the ids; `steps.check` them first."""
+    """Apply checked steps to one or many raw samples. Returns float32, or int32 for token IDs."""
     return pipeline(steps)(raw)
 
 
 def pipeline(steps: Sequence[Step]) -> Transform:
-    """The steps as one function, for calling it often. It may return its argument when there is nothing to do."""
+    """Return the steps as one function, for repeated calls. It may return its argument if there is nothing to do."""
     transforms = [_MAKERS[step["step"]](step) for step in steps]
     if len(steps) == 1 and steps[0]["step"] in ALWAYS_FLOAT32:
         return transforms[0]
@@ -45,14 +44,20 @@ def pipeline(steps: Sequence[Step]) -> Transform:
 
 
 def to_layout(x: np.ndarray, layout: str) -> np.ndarray:
-    """A batch (n, height, width, channels), (n, features) or (n, time, channels), contiguous as a model wants it."""
+    """Return a batch as a contiguous array in the model's layout.
+
+    The batch is (n, height, width, channels), (n, features) or (n, time, channels).
+    """
     if layout == "NCHW":
         x = x.transpose(0, 3, 1, 2)
     return np.ascontiguousarray(x)
 
 
 def _make_resize(step: Step) -> Transform:
-    """Triangle filter over pixel centres, widened when shrinking: Pillow's BILINEAR without its rounding to bytes."""
+    """Return a resize with a triangle filter over pixel centres, widened for shrinking.
+
+    It is Pillow's BILINEAR without its rounding to bytes.
+    """
     height, width = step["height"], step["width"]
 
     def resize(x: np.ndarray) -> np.ndarray:
@@ -63,10 +68,10 @@ def _make_resize(step: Step) -> Transform:
 
 
 def _resample(x: np.ndarray, size: int, axis: int) -> np.ndarray:
-    before = x.shape[axis]
-    if before == size:
+    old_size = x.shape[axis]
+    if old_size == size:
         return x
-    positions, weights = _taps(before, size)
+    positions, weights = _taps(old_size, size)
     trailing = (1,) * (-axis - 1)
     out = np.zeros((*x.shape[: x.ndim + axis], size, *x.shape[x.ndim + axis + 1 :]), dtype=np.float32)
     for position, weight in zip(positions, weights):
@@ -75,7 +80,7 @@ def _resample(x: np.ndarray, size: int, axis: int) -> np.ndarray:
 
 
 def _taps(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source positions and float32 weights, both (taps, after); each output's weights add up to one."""
+    """Return source positions and float32 weights, both (taps, after). The weights of each output add up to one."""
     ratio = before / after
     reach = max(ratio, 1.0)
     centres = (np.arange(after) + 0.5) * ratio
@@ -103,10 +108,10 @@ def _make_channels(step: Step) -> Transform:
 
 
 def _make_scale(step: Step) -> Transform:
-    factor = np.array(step["factor"], dtype=np.float32)  # of no dimension, numpy's fastest operand
+    factor = np.array(step["factor"], dtype=np.float32)  # a 0-d array is NumPy's fastest operand
 
     def scale(x: np.ndarray) -> np.ndarray:
-        if x.dtype == np.uint8:  # in four fifths of the time of multiplying while numpy casts, to the same bits
+        if x.dtype == np.uint8:  # takes four fifths of the time of casting in np.multiply, with the same bits
             scaled = x.astype(np.float32)
             scaled *= factor
             return scaled

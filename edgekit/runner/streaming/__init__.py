@@ -1,6 +1,6 @@
-"""Streams of sound and of sensors: bytes, arrays or lines in, an answer for each window out, as soon as it is whole.
+"""Streams of sound and of sensors: bytes, arrays or lines in, and an answer as soon as each window is complete.
 
-One file a part: `source` reads what is there, `sound` and `rows` make moments of it, `cutter` makes
-windows of moments, `back_pressure` drops the oldest of those that wait, and `stream` has the model answer. A moment is
-a sample of a sound, or a row of sensors. Frames of a camera are `edgekit/runner/inputs/raw_frames.py`.
+`source` reads what has arrived, `audio` and `rows` convert it to moments, `window_cutter` cuts windows from moments,
+`back_pressure` drops the oldest waiting ones, and `stream` lets the model answer. A moment is a sample of a sound, or a
+row of sensor values. For a camera's frames, see `edgekit/runner/inputs/raw_frames.py`.
 """

@@ -1,7 +1,7 @@
-"""Sound out of a stream, as out of a file: decoded, mixed and resampled as far as the input path declares it.
+"""Sound from a stream: decoded, mixed and resampled as the input path declares, as for a file.
 
-Formats have the names of ffmpeg and of arecord. Bytes without a header have the rate and the channels that are asked
-for. A WAV header in front must agree with what is asked; what is not asked is taken from it.
+Formats have the names of ffmpeg and arecord. Bytes without a header have the requested rate and channels. A WAV header
+must agree with what was requested; whatever was not requested is read from it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SAMPLE_FORMATS = {"u8": (PCM, 8), "s16le": (PCM, 16), "s24le": (PCM, 24), "s32le
 ARECORD_NAMES = {"U8": "u8", "S16_LE": "s16le", "S24_3LE": "s24le", "S32_LE": "s32le", "FLOAT_LE": "f32le"}
 WAV = "wav"
 FORMATS = (*SAMPLE_FORMATS, *ARECORD_NAMES, WAV)
-"""By ffmpeg's and by arecord's names; `wav` has a header that says it."""
+"""Names of ffmpeg and arecord. For `wav`, the header declares the format."""
 ARRAY_FORMATS = {"uint8": (PCM, 8), "int16": (PCM, 16), "int32": (PCM, 32), "float32": (FLOAT, 32)}
-"""Arrays of samples, coded as the same bytes would be."""
+"""Dtypes of arrays, with the format that the same bytes would have."""
 RIFF, WAVE = b"RIFF", b"WAVE"
 HEAD_BYTES = 12
 """RIFF, four bytes of size, and WAVE."""
@@ -38,7 +38,7 @@ LARGEST_HEADER_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """What whoever opens the stream says of it; None: nothing."""
+    """What the caller declares about a stream. None stands for not declared."""
 
     coding: tuple[int, int] | None
     rate_hz: int | None
@@ -46,7 +46,7 @@ class StreamFormat:
 
 
 def parse_stream_format(format: str | None, rate_hz: int | None, channels: int | None) -> StreamFormat:
-    """The same, checked; InputError for a format that is none."""
+    """Return the checked declaration. Raises InputError for an unknown format."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format: got {str(format)[:40]!r}; use one of {', '.join(FORMATS)}")
     for name, value in (("rate_hz", rate_hz), ("channels", channels)):
@@ -57,22 +57,25 @@ def parse_stream_format(format: str | None, rate_hz: int | None, channels: int |
 
 
 class AudioDecoder:
-    """Parts (samples,) float32 at the bundle's rate, out of a source's bytes or arrays."""
+    """Converts a source's bytes or arrays into parts (samples,) float32 at the bundle's rate."""
 
-    def __init__(self, raw: RawSpec, wish: StreamFormat, on_note: Callable[[str], object]) -> None:
+    def __init__(self, raw: RawSpec, requested: StreamFormat, on_note: Callable[[str], object]) -> None:
         assert raw.sample_rate_hz is not None
-        self._raw, self._wish, self._on_note = raw, wish, on_note
+        self._raw, self._requested, self._on_note = raw, requested, on_note
         self._to_hz: int = raw.sample_rate_hz
         self._headers = WavHeaderParser()
-        self._form: tuple[int, int, int, int] | None = None  # coding, channels, rate and bits of what comes
+        self._form: tuple[int, int, int, int] | None = None  # coding, channels, rate and bits of the stream
         self._rest = b""
-        self._samples = 0  # of the stream, at its own rate
+        self._samples = 0  # samples of the stream so far, at its own rate
         self._resampler: Resampler | None = None
-        if wish.rate_hz is not None or wish.channels is not None:
-            self._check(wish.channels or 1, wish.rate_hz or self._to_hz)
+        if requested.rate_hz is not None or requested.channels is not None:
+            self._check(requested.channels or 1, requested.rate_hz or self._to_hz)
 
     def parts(self, source: Source) -> Iterator[np.ndarray]:
-        """Everything that the source gives; InputError at last where it ends in the middle, or becomes another."""
+        """Yield everything that the source delivers.
+
+        Raises InputError at the end if the stream is incomplete or changes.
+        """
         problem: InputError | None = None
         try:
             yield from self._decoded(source)
@@ -89,12 +92,12 @@ class AudioDecoder:
                 yield self._resampled(self._of_array(part))
                 continue
             for each in self._headers.push(part):
-                yield from self._heard(each)
+                yield from self._decode_part(each)
         for each in self._headers.finish():
-            yield from self._heard(each)
-        self._whole("the stream ended")
+            yield from self._decode_part(each)
+        self._check_complete("the stream ended")
 
-    def _heard(self, part: Part) -> Iterator[np.ndarray]:
+    def _decode_part(self, part: Part) -> Iterator[np.ndarray]:
         if isinstance(part, StreamHeader):
             self._begin(part)
             return
@@ -103,47 +106,49 @@ class AudioDecoder:
         assert self._form is not None
         code, channels, _, bits = self._form
         data, frame_bytes = self._rest + part, channels * bits // 8
-        whole = len(data) // frame_bytes * frame_bytes
-        self._rest = data[whole:]
-        if whole:
-            yield self._resampled(wav.mix_to_mono(wav.floats(data[:whole], code, bits), channels))
+        complete_bytes = len(data) // frame_bytes * frame_bytes
+        self._rest = data[complete_bytes:]
+        if complete_bytes:
+            yield self._resampled(wav.mix_to_mono(wav.floats(data[:complete_bytes], code, bits), channels))
 
     def _begin(self, header: StreamHeader) -> None:
-        """A header: the first must agree with what was asked, a later one with the first."""
-        wish, before = self._wish, self._form
-        if before is not None:
-            self._whole("a WAV header came")
-            if header.form != before:
+        """Handle a header. The first must agree with what was requested, a later one with the first."""
+        requested, current = self._requested, self._form
+        if current is not None:
+            self._check_complete("a WAV header came")
+            if header.form != current:
                 raise InputError(
                     f"the stream changes after {self._seconds()}: {_describe(*header.form)} begin, so far it had "
-                    f"{_describe(*before)}; start edgerun again for what follows"
+                    f"{_describe(*current)}; start edgerun again for what follows"
                 )
             self._on_note(f"a new WAV header after {self._seconds()}; the sound goes on behind it")
             return
         coding = (header.code, header.bits)
         if coding not in wav.DTYPES:
             raise InputError(f"the stream: a WAV header with {_describe(*header.form)}; record PCM of 8 to 32 bits")
-        pairs = ((wish.coding, coding), (wish.rate_hz, header.rate_hz), (wish.channels, header.channels))
-        if any(wanted not in (None, found) for wanted, found in pairs):
-            ask = f"{_coding(*wish.coding)}, " if wish.coding else ""
-            ask += f"rate {wish.rate_hz or 'any'}, channels {wish.channels or 'any'}"
+        pairs = ((requested.coding, coding), (requested.rate_hz, header.rate_hz), (requested.channels, header.channels))
+        if any(expected not in (None, actual) for expected, actual in pairs):
+            request_text = f"{_coding(*requested.coding)}, " if requested.coding else ""
+            request_text += f"rate {requested.rate_hz or 'any'}, channels {requested.channels or 'any'}"
             raise InputError(
-                f"the stream: its WAV header says {_describe(*header.form)}, asked for was {ask}; ask for that"
+                f"the stream: its WAV header says {_describe(*header.form)}, asked for was {request_text}; ask for that"
             )
         self._check(header.channels, header.rate_hz)
         self._start(header.form)
 
     def _begin_without_header(self) -> None:
-        wish = self._wish
-        if wish.coding is None:
+        requested = self._requested
+        if requested.coding is None:
             raise InputError(
                 f"the stream: no WAV header; name its format: {', '.join((*SAMPLE_FORMATS, *ARECORD_NAMES))}"
             )
-        self._check(wish.channels or 1, wish.rate_hz or self._to_hz)
-        self._start((wish.coding[0], wish.channels or 1, wish.rate_hz or self._to_hz, wish.coding[1]))
+        self._check(requested.channels or 1, requested.rate_hz or self._to_hz)
+        self._start(
+            (requested.coding[0], requested.channels or 1, requested.rate_hz or self._to_hz, requested.coding[1])
+        )
 
     def _of_array(self, x: np.ndarray) -> np.ndarray:
-        """(samples,) float32 of an array (samples,) or (samples, channels)."""
+        """Convert an array (samples,) or (samples, channels) into (samples,) float32."""
         coding = ARRAY_FORMATS.get(x.dtype.name)
         if coding is None or x.ndim not in (1, 2) or not x.dtype.isnative:
             raise InputError(
@@ -151,10 +156,10 @@ class AudioDecoder:
                 f"{', '.join(ARRAY_FORMATS)}"
             )
         channels = 1 if x.ndim == 1 else x.shape[1]
-        form = (coding[0], channels, self._wish.rate_hz or self._to_hz, coding[1])
+        form = (coding[0], channels, self._requested.rate_hz or self._to_hz, coding[1])
         if self._form is None:
-            if self._wish.channels not in (None, channels):
-                raise InputError(f"source: got {channels} channels, asked for were {self._wish.channels}")
+            if self._requested.channels not in (None, channels):
+                raise InputError(f"source: got {channels} channels, asked for were {self._requested.channels}")
             self._check(channels, form[2])
             self._start(form)
         elif form != self._form:
@@ -177,23 +182,23 @@ class AudioDecoder:
         return x if self._resampler is None else self._resampler.push(x)
 
     def _check(self, channels: int, rate_hz: int) -> None:
-        """InputError for what no declared step puts right."""
-        steps, wanted = self._raw.steps, self._to_hz
-        if rate_hz != wanted and not input_path.find_step(steps, "resample"):
+        """Raise InputError for what no declared step corrects."""
+        steps, target_hz = self._raw.steps, self._to_hz
+        if rate_hz != target_hz and not input_path.find_step(steps, "resample"):
             raise InputError(
-                f"rate: got {rate_hz} samples a second, the bundle takes {wanted} and declares no resampling; "
-                f"record so: arecord -r {wanted}, or ffmpeg … -ar {wanted}"
+                f"rate: got {rate_hz} samples a second, the bundle takes {target_hz} and declares no resampling; "
+                f"record so: arecord -r {target_hz}, or ffmpeg … -ar {target_hz}"
             )
-        if rate_hz != wanted and not wav.can_be_resampled(rate_hz, wanted):
-            raise InputError(f"rate: got {rate_hz} samples a second, which cannot be resampled to {wanted}")
+        if rate_hz != target_hz and not wav.can_be_resampled(rate_hz, target_hz):
+            raise InputError(f"rate: got {rate_hz} samples a second, which cannot be resampled to {target_hz}")
         if channels != 1 and not (channels and input_path.find_step(steps, "mix_channels")):
             raise InputError(
                 f"channels: got {channels}, the bundle takes one and declares no mixing; "
                 "record so: arecord -c 1, or ffmpeg … -ac 1"
             )
 
-    def _whole(self, what: str) -> None:
-        """InputError where bytes are left that make no sample."""
+    def _check_complete(self, what: str) -> None:
+        """Raise InputError if there are bytes left that are no complete sample."""
         if self._rest and self._form is not None:
             _, channels, _, bits = self._form
             raise InputError(
@@ -218,7 +223,7 @@ def _describe(code: int, channels: int, rate_hz: int, bits: int) -> str:
 
 @dataclass(frozen=True)
 class StreamHeader:
-    """What the sound behind it is; `data_bytes` is None where the header does not know."""
+    """The format of the sound that follows. `data_bytes` is None if the header does not declare it."""
 
     code: int
     channels: int
@@ -236,83 +241,84 @@ Part = Union[bytes, StreamHeader]
 
 
 class WavHeaderParser:
-    """Parts a stream of bytes into headers and sound.
+    """Splits a stream of bytes into headers and sound.
 
-    arecord and ffmpeg write a header in front, and a second recorder one in the middle. Bytes are given on as sound
-    only once they cannot begin a header, which is RIFF, a size and WAVE: eight fixed bytes, which no sound has by
-    chance. The size of the sound may be unknown, as recorders write it into a pipe.
+    arecord and ffmpeg write a header first, and a second recorder writes one in the middle. Bytes are passed on as
+    sound only once they cannot begin a header, which is RIFF, a size and WAVE: eight fixed bytes, which do not occur in
+    a sound by chance. The size of the sound may be unknown, as recorders write it into a pipe.
     """
 
     def __init__(self) -> None:
         self._waiting = b""
-        self._left: int | None = None  # bytes of sound that the header promised
-        self._behind = False  # whether the promised sound is over, and other chunks follow
+        self._remaining: int | None = None  # remaining bytes of sound that the header declared
+        self._is_past_sound = False  # whether the declared sound is over, and other chunks follow
 
     def push(self, data: bytes) -> Iterator[Part]:
-        """What is certain by now, in order."""
+        """Yield what is certain so far, in order."""
         self._waiting += data
         while self._waiting:
-            step = self._other_chunk() if self._behind else self._sound_or_header()
+            step = self._other_chunk() if self._is_past_sound else self._sound_or_header()
             if step is None:
                 return
             if step:
                 yield step
 
     def finish(self) -> Iterator[Part]:
-        """What no later byte can change; InputError where the end is no end."""
+        """Yield the rest. Raises InputError if the stream must not end here."""
         rest, self._waiting = self._waiting, b""
-        if self._behind:
+        if self._is_past_sound:
             return
         if len(rest) >= HEAD_BYTES and _may_begin(rest[:HEAD_BYTES]):
             raise InputError("the stream ended in the middle of a WAV header")
         if rest:
-            yield rest if self._left is None else rest[: self._left]
-        if self._left is not None and self._left > len(rest):
+            yield rest if self._remaining is None else rest[: self._remaining]
+        if self._remaining is not None and self._remaining > len(rest):
             raise InputError(
-                f"the stream ended early: its WAV header says that {self._left - len(rest)} more bytes of sound come"
+                f"the stream ended early: its WAV header says that {self._remaining - len(rest)} more bytes of sound "
+                "come"
             )
 
     def _sound_or_header(self) -> Part | None:
-        """The next part; empty bytes where a state has changed, None where more must come."""
-        if self._left == 0:
-            self._left, self._behind = None, True
+        """Return the next part: empty bytes after a change of state, None if more bytes are needed."""
+        if self._remaining == 0:
+            self._remaining, self._is_past_sound = None, True
             return b""
-        place = _possible_header_position(self._waiting)
-        if place == 0:
+        position = _possible_header_position(self._waiting)
+        if position == 0:
             return self._header()
-        size = place if self._left is None else min(place, self._left)
+        size = position if self._remaining is None else min(position, self._remaining)
         sound, self._waiting = self._waiting[:size], self._waiting[size:]
-        if self._left is not None:
-            self._left -= size
+        if self._remaining is not None:
+            self._remaining -= size
         return sound
 
     def _header(self) -> StreamHeader | None:
-        """The header at the beginning, once all of it is there."""
+        """Return the header at the beginning, once it is complete."""
         data = self._waiting
         if len(data) < HEAD_BYTES:
             return None
         form: tuple[int, int, int, int] | None = None
-        place = 12
-        while place + 8 <= len(data):
-            name, length = data[place : place + 4], struct.unpack("<I", data[place + 4 : place + 8])[0]
+        position = 12
+        while position + 8 <= len(data):
+            name, length = data[position : position + 4], struct.unpack("<I", data[position + 4 : position + 8])[0]
             if name == b"data" and form is not None:
-                known = 0 < length < wav.UNKNOWN_SIZE
-                self._waiting, self._left = data[place + 8 :], length if known else None
-                return StreamHeader(*form, length if known else None)
-            end = place + 8 + length + (length & 1)
+                is_known = 0 < length < wav.UNKNOWN_SIZE
+                self._waiting, self._remaining = data[position + 8 :], length if is_known else None
+                return StreamHeader(*form, length if is_known else None)
+            end = position + 8 + length + (length & 1)
             if end > LARGEST_HEADER_BYTES:
                 raise InputError(f"the stream: a WAV header of more than {LARGEST_HEADER_BYTES:,} bytes; is it one?")
             if len(data) < end:
                 return None
             if name == b"fmt ":
-                form = wav.parse_format("the stream", data[place + 8 : place + 8 + length])
-            place = end
+                form = wav.parse_format("the stream", data[position + 8 : position + 8 + length])
+            position = end
         return None
 
     def _other_chunk(self) -> Part | None:
-        """Behind the promised sound: skip what is no sound, up to the next header."""
+        """After the declared sound, skip other chunks up to the next header."""
         data = self._waiting
-        if data[:1] == b"\0":  # chunks begin at even places
+        if data[:1] == b"\0":  # chunks begin at even offsets
             self._waiting = data[1:]
             return b""
         if len(data) < 8:
@@ -320,7 +326,7 @@ class WavHeaderParser:
         if _may_begin(data[:HEAD_BYTES]):
             if len(data) < HEAD_BYTES:
                 return None
-            self._behind = False
+            self._is_past_sound = False
             return b""
         end = 8 + struct.unpack("<I", data[4:8])[0]
         if end > LARGEST_HEADER_BYTES:
@@ -332,16 +338,16 @@ class WavHeaderParser:
 
 
 def _possible_header_position(data: bytes) -> int:
-    """Where the first header may begin: the end where none does."""
-    place = data.find(RIFF)
-    while place >= 0:
-        if _may_begin(data[place : place + HEAD_BYTES]):
-            return place
-        place = data.find(RIFF, place + 1)
+    """Return where the first header may begin, or the length of the data."""
+    position = data.find(RIFF)
+    while position >= 0:
+        if _may_begin(data[position : position + HEAD_BYTES]):
+            return position
+        position = data.find(RIFF, position + 1)
     cut = next((size for size in (3, 2, 1) if data.endswith(RIFF[:size])), 0)
     return len(data) - cut
 
 
 def _may_begin(head: bytes) -> bool:
-    """Whether these up to 12 bytes are a header's, as far as they go."""
+    """Whether these bytes, up to 12, can be the beginning of a header."""
     return head[:4] == RIFF[: len(head)] and head[8:] == WAVE[: max(0, len(head) - 8)]

@@ -1,7 +1,7 @@
-"""Back-pressure where windows come faster than they are answered: wait for the model, or drop the oldest that waits.
+"""Back-pressure for windows that arrive faster than they are answered: wait for the model, or drop the oldest.
 
-A recorder does not wait: what nobody takes out of its pipe it loses itself, in the middle of windows and uncounted. So
-there a thread takes everything as it comes, and whole windows are dropped and counted.
+A recorder does not wait: what is not read from its pipe in time gets lost in the middle of windows, and uncounted. For
+live sources, a thread therefore reads everything as it arrives, and whole windows are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POLICIES = ("drop", "wait")
 
 
 class WaitForModel:
-    """Windows in the order they came, each read only once the one before was answered: nothing is ever dropped."""
+    """Yields windows in order, and reads each only once the one before was answered. Nothing is dropped."""
 
     dropped = 0
 
@@ -29,15 +29,15 @@ class WaitForModel:
         return self._windows
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing, because no thread is running."""
 
 
 class DropOldest:
-    """Windows that a thread gathers: `most` of them wait, and the oldest makes room for a new one."""
+    """Windows collected by a thread. At most `max_waiting` of them wait; then the oldest is dropped for a new one."""
 
-    def __init__(self, windows: Iterator[Window], most: int) -> None:
+    def __init__(self, windows: Iterator[Window], max_waiting: int) -> None:
         self.dropped = 0
-        self._windows, self._most = windows, most
+        self._windows, self._max_waiting = windows, max_waiting
         self._waiting: deque[Window] = deque()
         self._changed = threading.Condition()
         self._is_over = False
@@ -45,7 +45,7 @@ class DropOldest:
         self._thread = threading.Thread(target=self._gather, name="edgekit stream", daemon=True)
 
     def __iter__(self) -> Iterator[Window]:
-        """Each window that was not dropped; an error of the stream comes behind them all."""
+        """Yield each window that was not dropped, and raise the stream's error after all of them."""
         self._thread.start()
         while True:
             with self._changed:
@@ -59,7 +59,7 @@ class DropOldest:
             raise self._problem
 
     def close(self) -> None:
-        """Gather no more; a read that waits for data ends with the process."""
+        """Stop collecting. A read that waits for data ends with the process."""
         with self._changed:
             self._is_over = True
             self._waiting.clear()
@@ -70,12 +70,12 @@ class DropOldest:
                 with self._changed:
                     if self._is_over:
                         return
-                    if len(self._waiting) == self._most:
+                    if len(self._waiting) == self._max_waiting:
                         self._waiting.popleft()
                         self.dropped += 1
                     self._waiting.append(window)
                     self._changed.notify()
-        except BaseException as error:  # told where the answers are asked for
+        except BaseException as error:  # raised where the answers are consumed
             self._problem = error
         finally:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Rows of sensors out of a stream: numbers, arrays, or lines of CSV, read as `inputs/table.py` reads a file."""
+"""Rows of sensor values from a stream: numbers, arrays, or CSV lines, parsed as `inputs/table.py` parses a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ FORMATS = (CSV, *DTYPES)
 
 
 def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarray]:
-    """Rows (rows, channels) float32 in parts; InputError at last where they end in the middle, or are no rows."""
+    """Yield rows (rows, channels) float32 in parts.
+
+    Raises InputError at the end if the last row is incomplete or invalid.
+    """
     coding = DTYPES.get(format or "", "<f4")
     decoder: CsvDecoder | BinaryDecoder = (
         CsvDecoder(raw.columns or ()) if format == CSV else BinaryDecoder(raw.shape[1], coding)
@@ -43,7 +46,7 @@ def parts(source: Source, format: str | None, raw: RawSpec) -> Iterator[np.ndarr
 
 
 def check(format: str | None, raw: RawSpec) -> None:
-    """InputError where the bundle's windows do not come in this format."""
+    """Raise InputError if the bundle's windows cannot arrive in this format."""
     if format is not None and format not in FORMATS:
         raise InputError(f"format: got {str(format)[:40]!r}; rows of sensors are {', '.join(FORMATS)}")
     if raw.dtype != "float32":
@@ -53,20 +56,20 @@ def check(format: str | None, raw: RawSpec) -> None:
 
 
 class CsvDecoder:
-    """Lines of CSV, the first with the columns' names, into rows (rows, columns) float32 in the order of `columns`."""
+    """Converts CSV lines, the first with column names, into rows (rows, columns) float32 in the order of `columns`."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = columns
         self._waiting = b""
         self._header: tuple[str, ...] = ()
         self._delimiter = ""
-        self._lines = self._empty = 0  # read so far; the first empty one
+        self._lines = self._empty = 0  # lines read so far; the first empty line
 
     def push(self, data: bytes) -> Iterator[np.ndarray]:
-        """The rows of the lines that are whole by now; InputError behind the last good one."""
+        """Yield the rows of the lines that are complete. Raises InputError after the last valid one."""
         self._waiting += data
         end = self._waiting.rfind(b"\n") + 1 if b"\n" in data else 0
-        if end == 0 or self._waiting.count(b'"', 0, end) % 2:  # a line end between quotes is none
+        if end == 0 or self._waiting.count(b'"', 0, end) % 2:  # a line end inside quotes does not end the row
             if len(self._waiting) > LONGEST_LINE_BYTES:
                 raise InputError(f"{NAME}, line {self._lines + 1}: over {LONGEST_LINE_BYTES:,} bytes without an end")
             return
@@ -74,7 +77,7 @@ class CsvDecoder:
         yield from self._read(lines)
 
     def finish(self) -> Iterator[np.ndarray]:
-        """The last line, which need not end."""
+        """Yield the last line, which need not end with a line break."""
         if self._waiting:
             yield from self._read(self._waiting)
         if not self._header:
@@ -84,9 +87,9 @@ class CsvDecoder:
         try:
             text = data.decode("utf-8" if self._lines else "utf-8-sig")
         except UnicodeDecodeError as error:
-            good = data[: data.rfind(b"\n", 0, error.start) + 1]
-            if good:
-                yield from self._read(good)
+            valid = data[: data.rfind(b"\n", 0, error.start) + 1]
+            if valid:
+                yield from self._read(valid)
             raise InputError(f"{NAME}, line {self._lines + 1}: no text in UTF-8; send CSV in UTF-8") from None
         rows = Table(NAME, self._header, [], [])
         problem: InputError | None = None
@@ -96,15 +99,15 @@ class CsvDecoder:
             if not self._header:
                 self._header = table.read_header(NAME, reader)
                 rows = Table(NAME, self._header, [], [])
-                table.floats(rows, self._columns)  # whether the columns are there
+                table.floats(rows, self._columns)  # checks that the columns exist
             for row in reader:
-                place = self._lines + reader.line_num
+                line = self._lines + reader.line_num
                 if not row:
-                    self._empty = self._empty or place
+                    self._empty = self._empty or line
                     continue
-                table.check_row(NAME, row, place, self._empty, self._header)
+                table.check_row(NAME, row, line, self._empty, self._header)
                 rows.rows.append(table.with_decimal_points(row, self._delimiter))
-                rows.lines.append(place)
+                rows.lines.append(line)
             self._lines += reader.line_num
         except csv.Error as error:
             problem = InputError(f"{NAME}: cannot be read as CSV ({error}); send lines without breaks in cells")
@@ -116,18 +119,18 @@ class CsvDecoder:
             raise problem
 
     def _floats(self, rows: Table) -> Iterator[np.ndarray]:
-        """The rows; where one has a bad cell, those before it and then its InputError."""
+        """Yield the rows. If one has an invalid cell, yield those before it and then raise its InputError."""
         try:
-            found = table.floats(rows, self._columns)
+            values = table.floats(rows, self._columns)
         except InputError:
             for row, line in zip(rows.rows, rows.lines):
                 yield table.floats(Table(NAME, self._header, [row], [line]), self._columns)
             raise
-        yield found
+        yield values
 
 
 class BinaryDecoder:
-    """Rows of numbers, little-endian, one for each channel in the bundle's order; integers are taken as they are."""
+    """Converts little-endian numbers, one per channel in the bundle's order, into rows. Integers keep their values."""
 
     def __init__(self, channels: int, coding: str) -> None:
         self._coding = np.dtype(coding)
@@ -136,15 +139,19 @@ class BinaryDecoder:
         self._rows = 0
 
     def push(self, data: bytes) -> Iterator[np.ndarray]:
-        """The whole rows by now."""
+        """Yield the complete rows."""
         data = self._rest + data
-        whole = len(data) // self._row_bytes * self._row_bytes
-        self._rest = data[whole:]
-        self._rows += whole // self._row_bytes
-        yield np.frombuffer(data[:whole], self._coding).astype(np.float32, copy=False).reshape(-1, self._channels)
+        complete_bytes = len(data) // self._row_bytes * self._row_bytes
+        self._rest = data[complete_bytes:]
+        self._rows += complete_bytes // self._row_bytes
+        yield (
+            np.frombuffer(data[:complete_bytes], self._coding)
+            .astype(np.float32, copy=False)
+            .reshape(-1, self._channels)
+        )
 
     def finish(self) -> Iterator[np.ndarray]:
-        """InputError where a row is cut."""
+        """Raise InputError if a row is incomplete."""
         if self._rest:
             raise InputError(
                 f"{NAME} ended in the middle of a row, after {self._rows} rows: {len(self._rest)} of its "

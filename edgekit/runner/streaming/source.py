@@ -1,4 +1,4 @@
-"""What a stream comes from: a binary file, or an iterable of bytes or arrays; and when its last part arrived."""
+"""The source of a stream, a binary file or an iterable of bytes or arrays, and when its last part arrived."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from edgekit.runner.errors import InputError
 
 MOST_BYTES = 1 << 16
-"""Of one read; a pipe holds as many."""
+"""Bytes per read, which is what a pipe holds."""
 ACCEPTED_SOURCES = "an open binary file, or an iterable of bytes or of numpy arrays"
 
 
 class Source:
-    """Parts of a stream in order, each as soon as it is there; `arrived_ns` is when the newest came."""
+    """Yields the parts of a stream in order, each as soon as it arrives. `arrived_ns` is when the newest one did."""
 
     def __init__(self, source: Any) -> None:
         self.arrived_ns = 0
@@ -29,15 +29,15 @@ class Source:
 
     @property
     def is_live(self) -> bool:
-        """Whether a pipe, a socket or a device stands behind it, which will not wait: no plain file, no iterable."""
+        """Whether the source is a pipe, a socket or a device, which does not wait; a file or an iterable does."""
         try:
             mode = os.fstat(self._source.fileno()).st_mode
-        except (AttributeError, OSError, ValueError):  # no file at all, or one in memory
+        except (AttributeError, OSError, ValueError):  # not a file, or one in memory
             return False
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
     def __iter__(self) -> Iterator[Any]:
-        """Bytes, or arrays as they were given."""
+        """Yield bytes, or arrays unchanged."""
         for part in self._parts() if self._reads else self._source:
             self.arrived_ns = perf_counter_ns()
             if isinstance(part, (bytearray, memoryview)):
@@ -47,7 +47,7 @@ class Source:
             yield part
 
     def _parts(self) -> Iterator[bytes]:
-        """What each read finds: `read1` does not wait until a buffer is full."""
+        """Yield what each read returns. `read1` does not wait until a buffer is full."""
         read = getattr(self._source, "read1", self._source.read)
         while True:
             part = read(MOST_BYTES)

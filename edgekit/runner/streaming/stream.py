@@ -1,4 +1,4 @@
-"""A bundle's answers to a stream: one for each window, the same bits as for the same samples in a file."""
+"""A bundle's answers to a stream: one per window, with the same bits as for the same samples in a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edgekit.runner.postprocess import Prediction
 
     class Model(Protocol):
-        """What a stream asks of an opened bundle."""
+        """What a stream needs of an opened bundle."""
 
         manifest: Manifest
         backend: Backend
@@ -53,11 +53,11 @@ Note = Callable[[str], object]
 
 
 class StreamAnswer(NamedTuple):
-    """What a bundle says of a window of a stream.
+    """The answer to a window of a stream.
 
-    `prediction` is that of the window alone, as for a file; None where `error` says why the window was refused.
-    `smoothed` is the same over time, where the bundle declares it. `latency_ms` is from the arrival of the window's
-    last sample to this answer. `dropped` windows of the stream so far were never answered.
+    `prediction` is that of the window alone, as for a file, or None if the window was refused, and `error` says why.
+    `smoothed` is the answer smoothed over time, if the bundle declares it. `latency_ms` is the time from the arrival of
+    the window's last sample to this answer. `dropped` counts the windows of the stream that were never answered.
     """
 
     span: Span
@@ -68,50 +68,51 @@ class StreamAnswer(NamedTuple):
     error: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        found: dict[str, Any] = {"window": self.span.to_dict(), "latency_ms": self.latency_ms, "dropped": self.dropped}
+        """Return the answer for JSON."""
+        fields: dict[str, Any] = {"window": self.span.to_dict(), "latency_ms": self.latency_ms, "dropped": self.dropped}
         if self.prediction is None:
-            return {**found, "error": self.error}
+            return {**fields, "error": self.error}
         if self.smoothed is not None:
-            found["smoothed"] = smoothing.to_json_dict(self.smoothed)
-        return {**found, **self.prediction.to_dict()}
+            fields["smoothed"] = smoothing.to_json_dict(self.smoothed)
+        return {**fields, **self.prediction.to_dict()}
 
 
 class Stream:
-    """Answers, one for each window of a source, each as soon as the window is whole. Made by `Model.stream`.
+    """Answers to the windows of a source, each as soon as the window is complete. Created by `Model.stream`.
 
-    A model's states begin with zeros, and go on from window to window. After a window that was refused they begin anew.
+    A model's recurrent states start from zeros and continue from window to window. After a refused window they start
+    from zeros again.
 
-    Of the `frames` of a window's log-mel spectrogram, `new_frames` are computed, and the others are those of the window
-    before. Both are None where the bundle has no such step.
+    A window's log-mel spectrogram has `frames` frames, of which `new_frames` are computed; the others are those of the
+    window before. Both are None if the bundle has no such step.
 
     Parameters
     ----------
-    source
-        An open binary file, or an iterable of bytes or of numpy arrays. Arrays of a sound are (samples,) or (samples,
-        channels), of sensors (rows, channels).
-    format
-        What the bytes are; None of arrays.
-    hop
-        From the start of a window to the start of the next, in samples or rows. None: the stride that the bundle
-        declares, else half of a window. A model with states takes no other than the declared one, or whole windows.
-    rate_hz
-        Samples a second of a sound without a header. None: the bundle's.
-    channels
-        Of a sound without a header. None: one.
-    top_k
-        How many classes the answer of a classification lists.
-    when_slow
-        What happens to windows that come faster than they are answered. "drop" drops the oldest that waits, "wait"
-        reads no further. None: drop where the source is a pipe, a socket or a device. A model with states waits.
-    on_note
-        Called with a line for what is no error, such as samples at the end that fill no window.
+    source : binary file, or iterable of bytes or numpy.ndarray
+        Arrays of sound are (samples,) or (samples, channels), those of sensors (rows, channels).
+    format : str, optional
+        The format of the bytes. None for arrays.
+    hop : int, optional
+        Distance between the starts of two windows, in samples or rows. By default the stride that the bundle
+        declares, or half a window. A model with states accepts only the declared stride, or whole windows.
+    rate_hz : int, optional
+        Sample rate of sound without a header. By default the bundle's.
+    channels : int, optional
+        Channels of sound without a header. By default one.
+    top_k : int
+        Number of classes that a classification lists.
+    when_slow : {"drop", "wait"}, optional
+        What happens if windows arrive faster than they are answered: "drop" drops the oldest waiting one, "wait"
+        stops reading. By default, windows are dropped if the source is a pipe, a socket or a device. A model with
+        states always waits.
+    on_note : callable, optional
+        Called with a line about anything that is not an error, such as samples at the end that fill no window.
 
     Raises
     ------
     InputError
-        An option is none, or the stream can never fit the bundle. While it runs: it ended in the middle, or became
-        another. That comes behind the answers for all that was whole.
+        An option is invalid, or the stream can never match the bundle. During iteration: the stream ended in the
+        middle of a sample, or changed its format. This is raised after the answers to everything that was complete.
     """
 
     def __init__(
@@ -131,24 +132,30 @@ class Stream:
         self._states = model.states()
         self.hop = _hop(raw, hop, self._states is not None)
         _whole_number("top_k", top_k)
-        taken = Source(source)
+        opened = Source(source)
         if when_slow not in (None, *back_pressure.POLICIES):
             raise InputError(f"when_slow: got {when_slow!r}; use one of {', '.join(back_pressure.POLICIES)}")
         if self._states is not None and when_slow == "drop":
-            raise InputError("when_slow: the model has states, which want every window; use wait")
-        self.when_slow = when_slow or ("drop" if taken.is_live and self._states is None else "wait")
-        parts = _parts(raw, taken, format, rate_hz, channels, on_note or _ignore)
-        windows = _windows(raw, taken, parts, self.hop, on_note or _ignore)
-        most = max(2, -(-raw.shape[0] // self.hop))
+            raise InputError("when_slow: the model has states, which need every window; use wait")
+        self.when_slow = when_slow or ("drop" if opened.is_live and self._states is None else "wait")
+        parts = _parts(raw, opened, format, rate_hz, channels, on_note or _ignore)
+        windows = _windows(raw, opened, parts, self.hop, on_note or _ignore)
+        max_waiting = max(2, -(-raw.shape[0] // self.hop))
         self._windows: back_pressure.DropOldest | back_pressure.WaitForModel = (
-            back_pressure.DropOldest(windows, most) if self.when_slow == "drop" else back_pressure.WaitForModel(windows)
+            back_pressure.DropOldest(windows, max_waiting)
+            if self.when_slow == "drop"
+            else back_pressure.WaitForModel(windows)
         )
-        shares = raw.kind == "audio" and sliding_windows.find_shareable_log_mel(model.manifest.preprocess) is not None
-        self._sliding = sliding_windows.SlidingPreprocess(model.manifest.preprocess, raw.shape[0]) if shares else None
+        can_share_frames = (
+            raw.kind == "audio" and sliding_windows.find_shareable_log_mel(model.manifest.preprocess) is not None
+        )
+        self._sliding = (
+            sliding_windows.SlidingPreprocess(model.manifest.preprocess, raw.shape[0]) if can_share_frames else None
+        )
         self.frames = self._sliding.frames if self._sliding else None
         self.new_frames = self._sliding.frames - self._sliding.shared(self.hop) if self._sliding else None
         self._smooth = smoothing.make_smoother(model.manifest)
-        self._told_dropped = 0
+        self._reported_dropped = 0
         self._answers = self._run()
 
     def __iter__(self) -> Stream:
@@ -159,11 +166,11 @@ class Stream:
 
     @property
     def dropped(self) -> int:
-        """Windows that were never answered, because the model was too slow for them."""
+        """Windows that were never answered, because the model was too slow."""
         return self._windows.dropped
 
     def close(self) -> None:
-        """End it before the source does."""
+        """End the stream before its source ends."""
         self._windows.close()
         self._answers.close()
 
@@ -177,15 +184,15 @@ class Stream:
     def _answer(self, window: Window) -> StreamAnswer:
         prediction, smoothed, error = None, None, None
         dropped = self.dropped
-        if dropped > self._told_dropped:
-            self._model.observers.dropped(dropped - self._told_dropped)
-            self._told_dropped = dropped
+        if dropped > self._reported_dropped:
+            self._model.observers.dropped(dropped - self._reported_dropped)
+            self._reported_dropped = dropped
         try:
             prediction = self._predict(window)
             smoothed = self._smooth(prediction) if self._smooth else None
-        except InputError as refused:
-            error = str(refused)
-            self._model.observers.refused(refused)
+        except InputError as refusal:
+            error = str(refusal)
+            self._model.observers.refused(refusal)
             self._states = self._model.states()
         latency_ms = (perf_counter_ns() - window.arrived_ns) / 1e6
         return StreamAnswer(window.span, prediction, smoothed, latency_ms, dropped, error)
@@ -210,13 +217,13 @@ class Stream:
         return model.answer(raw, outputs, self._top_k, timing_ms, sample)
 
 
-def _hop(raw: RawSpec, asked: int | None, has_states: bool) -> int:
-    """What is asked for, else the declared stride, else half of a window; of a model with states, a whole one."""
+def _hop(raw: RawSpec, requested: int | None, has_states: bool) -> int:
+    """Return the requested hop, or the declared stride, or half a window (a whole one for a model with states)."""
     step = input_path.find_step(raw.steps, "windows")
-    usual = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
-    hop = usual if asked is None else _whole_number("hop", asked)
-    if has_states and hop != usual:
-        raise InputError(f"hop: got {hop}; the model has states, which go on every {usual}; leave it out")
+    default_hop = int(step["stride"]) if step else raw.shape[0] if has_states else max(1, raw.shape[0] // 2)
+    hop = default_hop if requested is None else _whole_number("hop", requested)
+    if has_states and hop != default_hop:
+        raise InputError(f"hop: got {hop}; the model has states, which go on every {default_hop}; leave it out")
     return hop
 
 
@@ -229,7 +236,7 @@ def _whole_number(name: str, value: int) -> int:
 def _parts(
     raw: RawSpec, source: Source, format: str | None, rate_hz: int | None, channels: int | None, on_note: Note
 ) -> Iterator[np.ndarray]:
-    """The stream's moments in parts; InputError at once for what can never fit the bundle."""
+    """Return the stream's moments in parts. Raises InputError at once for what can never match the bundle."""
     if raw.kind == "audio":
         return audio.AudioDecoder(raw, audio.parse_stream_format(format, rate_hz, channels), on_note).parts(source)
     if raw.kind != "window":
@@ -241,7 +248,7 @@ def _parts(
 
 
 def _windows(raw: RawSpec, source: Source, parts: Iterator[np.ndarray], hop: int, on_note: Note) -> Iterator[Window]:
-    """Every whole window, also where the stream ends with an InputError, which then comes last."""
+    """Yield every complete window, even if the stream ends with an InputError, which is then raised last."""
     step = input_path.find_step(raw.steps, "windows")
     cutter = WindowCutter(raw.shape, hop, step["fill"] if step else "none", raw.sample_rate_hz)
     problem: InputError | None = None
@@ -253,13 +260,13 @@ def _windows(raw: RawSpec, source: Source, parts: Iterator[np.ndarray], hop: int
     yield from cutter.finish(source.arrived_ns)
     if problem is not None:
         raise problem
-    what = "samples" if raw.kind == "audio" else "rows"
+    unit = "samples" if raw.kind == "audio" else "rows"
     if cutter.moments == 0:
         raise InputError("the stream: nothing came; see what the program before the pipe says")
     if cutter.number == 0:
-        raise InputError(f"the stream ended after {cutter.moments} {what}; a window has {raw.shape[0]}")
+        raise InputError(f"the stream ended after {cutter.moments} {unit}; a window has {raw.shape[0]}")
     if cutter.left:
-        on_note(f"the stream ended; its last {cutter.left} {what} fill no window")
+        on_note(f"the stream ended; its last {cutter.left} {unit} fill no window")
 
 
 def _ignore(text: str) -> None:
