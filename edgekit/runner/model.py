@@ -152,8 +152,9 @@ class Model:
             check_range(raw, self.manifest.raw)
 
     def execute(self, x: np.ndarray, states: States | None = None) -> np.ndarray:
-        """Run the model and return its outputs as float32 without the batch axis; several are joined
-        (`output_vector.py`).
+        """Run the model and return its outputs as float32 without the batch axis.
+
+        Several outputs are joined (`output_vector.py`).
 
         Parameters
         ----------
@@ -316,8 +317,7 @@ class Model:
             yield FileAnswer(prediction, sample.span)
 
     def stream(self, source: Any, format: str | None = None, **options: Any) -> Stream:
-        """Return answers for the windows of a stream of sound or sensor values, each as soon as its last sample
-        arrives.
+        """Return answers for the windows of a stream of sound or sensor values, each as soon as it is complete.
 
         A window's answer is, bit for bit, that of `predict_file` for the same samples.
 

@@ -35,7 +35,7 @@ def main(text: str) -> None:
     except MemoryError:
         answer = {"problem": f"needs more memory than the {asked['memory_mb']} MB that it may use"}
     except ImportError as error:
-        answer = {"problem": f"{error}; `edgerun doctor` says what to install", "kind": "MissingError"}
+        answer = {"problem": f"{error}; `edgerun doctor` says what to install", "kind": "MissingInterpreterError"}
     answers.write(json.dumps(answer))
     answers.flush()
 

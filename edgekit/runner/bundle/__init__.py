@@ -96,12 +96,24 @@ def read(path: str | os.PathLike[str]) -> Bundle:
     path : str or path-like
         The `.edge.zip` file.
 
+    Returns
+    -------
+    Bundle
+        Its `manifest` and the contents of its other files, `members`.
+
     Raises
     ------
     BundleError
         The file cannot be read, is not a bundle, or has another format version.
     TrustError
         A member was changed, added or removed. The message names it.
+
+    Examples
+    --------
+    >>> from edgekit.runner import bundle
+    >>> opened = bundle.read("digits-tflite-1.0.0.edge.zip")
+    >>> opened.manifest.raw.shape
+    (8, 8, 1)
     """
     try:
         with open(path, "rb") as stream:
