@@ -32,7 +32,7 @@ members = {path.name: path.read_bytes() for path in Path(sys.argv[4]).iterdir()}
 cut = next((step for step in raw.steps if step["step"] == "windows"), None)
 first_alone = cut is not None and cut["fill"] == "silence"
 found = []
-for path in inputs.files(sys.argv[3], raw):
+for path in inputs.input_files(sys.argv[3], raw):
     for sample in inputs.samples(path, raw, members=members):
         if not first_alone or sample.span.start == 0:
             found.append(hashlib.sha256(sample.raw.tobytes()).hexdigest())

@@ -163,7 +163,9 @@ def test_no_interpreter_at_all_names_the_preferred_one(made: dict[str, Made], tm
         (numpy_only / entry.name).symlink_to(entry)
     root = str(Path(backends.__file__).parents[3])
     done = subprocess.run([sys.executable, "-c", code, str(numpy_only)], capture_output=True, text=True, cwd=root)
-    told = f"MissingInterpreterError no interpreter for tflite models is installed; run: {sys.executable} -m pip install"
+    told = (
+        f"MissingInterpreterError no interpreter for tflite models is installed; run: {sys.executable} -m pip install"
+    )
     assert done.stdout.startswith(f"{told} ai-edge-litert "), done.stderr
 
 

@@ -12,7 +12,7 @@ from tests import requirements
 ROOT = Path(__file__).parents[2]
 SCRIPT = r"""
 import atexit, os, sys
-from edgekit.runner._start import leave
+from edgekit.runner._start import exit_process
 
 class Kept:
     def __del__(self, write=os.write):
@@ -23,7 +23,7 @@ atexit.register(print, "exit handler")
 print("answer" * 10_000)
 print("complaint", file=sys.stderr)
 {}
-leave(7)
+exit_process(7)
 """
 
 

@@ -269,7 +269,7 @@ from tests.runner.inputs.test_tensors import RAW
 from edgekit.runner.inputs import tensors
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
-    inputs.read(sys.argv[1], RAW)
+    inputs.read_first_sample(sys.argv[1], RAW)
 except InputError as error:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, error)
 """
