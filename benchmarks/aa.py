@@ -20,9 +20,9 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.networks import make
 from edgekit.device.measure import conditions, intervals
-from edgekit.device.measure.bench import growing, interleaved, machine
-from edgekit.device.measure.execution import execution
-from edgekit.device.measure.intervals import Ratio
+from edgekit.device.measure.bench import machine_facts, time_interleaved, timed_openings
+from edgekit.device.measure.execution import timed_call
+from edgekit.device.measure.intervals import RatioInterval
 from edgekit.report.formatting import faster
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
@@ -50,10 +50,10 @@ def main() -> None:
     opener = of_network(options.network, options.precision, options.target)
     config = Config()
     slowdowns = [float(word) / 100 for word in options.slowdowns.split(",")]
-    found: dict[float, list[tuple[Ratio, int]]] = {share: [] for share in slowdowns}
+    found: dict[float, list[tuple[RatioInterval, int]]] = {share: [] for share in slowdowns}
     p50s_ms: list[float] = []
     noises: list[float] = []
-    with conditions.Watch() as watch:
+    with conditions.ConditionsRecorder() as watch:
         for _ in range(options.repetitions):
             for share in slowdowns:
                 ratio, openings, samples_ms = compared(opener, slowed(opener, share) if share else opener, config)
@@ -61,7 +61,7 @@ def main() -> None:
                 p50s_ms.append(float(np.median(samples_ms)))
                 noises.append(conditions.noise(samples_ms, openings) or 0.0)
                 watch.sample()
-    known = machine()
+    known = machine_facts()
     what = f"{options.network}-{options.precision}-{options.target}"
     print(f"{what}, p50 {1000 * median(p50s_ms):.1f} µs, on {known['cpu']}, {known['cores']} cores, one thread")
     print(f"{'takes longer by':<16}{'said to differ':>15}   {'95 % interval':<18}{'median ratio':>13}{'openings':>10}")
@@ -69,7 +69,7 @@ def main() -> None:
         print(row(share, rows))
     seen = watch.result(median(noises))
     print(
-        f"noise {seen.noise:.1%}; disturbed: {'; '.join(conditions.disturbances(seen)) or 'by nothing that was seen'}"
+        f"noise {seen.noise:.1%}; disturbed: {'; '.join(conditions.noise_reasons(seen)) or 'by nothing that was seen'}"
     )
     if 0.0 in found and differing(found[0.0]) > ALLOWED * len(found[0.0]):
         raise SystemExit("A/A: a file was found different from itself too often")
@@ -87,7 +87,7 @@ def of_network(network: str, precision: str, target: str) -> Opener:
     def opened() -> Call:
         with quiet_native():
             backend = open_backend(manifest.target, files.model_files(), manifest.inputs, manifest.outputs)
-        return execution(backend, x)
+        return timed_call(backend, x)
 
     return opened
 
@@ -118,26 +118,26 @@ def _nothing() -> None:
     pass
 
 
-def compared(first: Opener, second: Opener, config: Config) -> tuple[Ratio, int, np.ndarray]:
+def compared(first: Opener, second: Opener, config: Config) -> tuple[RatioInterval, int, np.ndarray]:
     """p50 of the second over the first's, how many openings it took, and the first's milliseconds."""
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    for samples_ms, openings in growing({"first": first, "second": second}, *numbers):
-        ratio = intervals.ratio(samples_ms["second"], samples_ms["first"], openings, config.confidence)
-        if not intervals.too_wide(ratio.low, ratio.high, config.tie_margin):
+    for samples_ms, openings in timed_openings({"first": first, "second": second}, *numbers):
+        ratio = intervals.ratio_interval(samples_ms["second"], samples_ms["first"], openings, config.confidence)
+        if not intervals.is_too_wide(ratio.low, ratio.high, config.tie_margin):
             break
     return ratio, openings, samples_ms["first"]
 
 
-def differs(ratio: Ratio) -> bool:
+def differs(ratio: RatioInterval) -> bool:
     """What the stage's tables, its waterfall and its verdict say of such a ratio."""
     return faster(ratio.ratio, ratio.low, ratio.high) != NO_DIFFERENCE
 
 
-def differing(rows: list[tuple[Ratio, int]]) -> int:
+def differing(rows: list[tuple[RatioInterval, int]]) -> int:
     return sum(differs(ratio) for ratio, _ in rows)
 
 
-def row(share: float, rows: list[tuple[Ratio, int]]) -> str:
+def row(share: float, rows: list[tuple[RatioInterval, int]]) -> str:
     count = differing(rows)
     low, high = harness.share(count, len(rows))
     name = f"{share:.1%}" if share else "nothing (A/A)"
@@ -148,7 +148,7 @@ def row(share: float, rows: list[tuple[Ratio, int]]) -> str:
 
 
 def _p50_ns(call: Call) -> float:
-    samples_ms = interleaved({"call": call}, 1, CALIBRATING_CALLS, CALIBRATING_CALLS)["call"]
+    samples_ms = time_interleaved({"call": call}, 1, CALIBRATING_CALLS, CALIBRATING_CALLS)["call"]
     return 1e6 * float(np.median(samples_ms))
 
 

@@ -59,7 +59,7 @@ class Interval:
     @property
     def is_interval(self) -> bool:
         """Whether there were enough rounds for an interval."""
-        return self.rounds >= intervals.LEAST_ROUNDS
+        return self.rounds >= intervals.MIN_ROUNDS
 
     def text(self, form: str = "{:.3g}") -> str:
         """For a table: `112 (107 to 125)`."""
@@ -69,17 +69,17 @@ class Interval:
 
 def median(values: Sequence[float]) -> Interval:
     """The median of one value a round."""
-    if len(values) < intervals.LEAST_ROUNDS:
+    if len(values) < intervals.MIN_ROUNDS:
         return Interval(float(np.median(values)), float(min(values)), float(max(values)), len(values))
-    found = intervals.p50(np.asarray(values, float), len(values), CONFIDENCE)
+    found = intervals.p50_interval(np.asarray(values, float), len(values), CONFIDENCE)
     return Interval(found.p50_ms, found.low_ms, found.high_ms, len(values))
 
 
 def quotient(values: Sequence[float], by: Sequence[float]) -> Interval:
     """The median over rounds of one value divided by the other of the same round."""
-    if len(values) < intervals.LEAST_ROUNDS:
+    if len(values) < intervals.MIN_ROUNDS:
         return median([value / other if other else math.inf for value, other in zip(values, by, strict=True)])
-    found = intervals.ratio(np.asarray(values, float), np.asarray(by, float), len(values), CONFIDENCE)
+    found = intervals.ratio_interval(np.asarray(values, float), np.asarray(by, float), len(values), CONFIDENCE)
     return Interval(found.ratio, found.low, found.high, len(values))
 
 
@@ -153,7 +153,7 @@ class Finding:
 
 def conditions() -> dict[str, Any]:
     """The machine that figures were taken on, and its load now."""
-    return {**bench.machine(), "load_before": os.getloadavg()[0]}
+    return {**bench.machine_facts(), "load_before": os.getloadavg()[0]}
 
 
 def write(folder: Path, facts: dict[str, Any], findings: Sequence[Finding]) -> str:

@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks import harness
 from benchmarks.networks import make
 from edgekit.device import pyz
-from edgekit.device.measure.bench import interleaved
-from edgekit.device.measure.intervals import ratio
+from edgekit.device.measure.bench import time_interleaved
+from edgekit.device.measure.intervals import ratio_interval
 from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 
@@ -83,11 +83,11 @@ def one_call(path: Path, rounds: int) -> None:
     x = model.prepare(raw)
     [content] = found.model_files().values()
     calls = {"bare": bare_call(content, x), "execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
-    taken = interleaved(calls, rounds, CALLS, 40)
+    taken = time_interleaved(calls, rounds, CALLS, 40)
     p50 = {name: float(np.median(values)) * 1e3 for name, values in taken.items()}
     cells = [f"{path.name.split('.')[0]:<22} bare {p50['bare']:7.2f}"]
     for name in ("execute", "predict"):
-        share = ratio(taken[name], taken["bare"], rounds, 0.99)
+        share = ratio_interval(taken[name], taken["bare"], rounds, 0.99)
         cells.append(f"{name} {p50[name]:7.2f} = {share.ratio:.3f}x ({share.low:.3f}-{share.high:.3f})")
     print("   ".join(cells))
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.networks import bundled
-from edgekit.device.measure.bench import interleaved
-from edgekit.device.measure.intervals import ratio
+from edgekit.device.measure.bench import time_interleaved
+from edgekit.device.measure.intervals import ratio_interval
 from edgekit.runner import bundle
 from edgekit.runner.bundle.manifest import RawSpec
 from edgekit.runner.model import Model, open_model
@@ -51,10 +51,10 @@ def log_mel(sound: np.ndarray, rounds: int) -> None:
     anew = transform.pipeline([MEL])
     calls: dict[str, Callable[[], object]] = {"anew": lambda: anew(sound[:RATE_HZ])}
     calls |= {str(hop): _hopping(sound, hop) for hop in HOPS}
-    taken = interleaved(calls, rounds, CALLS, 2)
+    taken = time_interleaved(calls, rounds, CALLS, 2)
     print(f"\nlog-mel of a 1 s window, anew: p50 {np.median(taken['anew']):.3f} ms")
     for hop in HOPS:
-        share = ratio(taken["anew"], taken[str(hop)], rounds, 0.99)
+        share = ratio_interval(taken["anew"], taken[str(hop)], rounds, 0.99)
         cheaper = f"{share.ratio:.2f} times cheaper ({share.low:.2f}-{share.high:.2f})"
         print(f"hop {1000 * hop // RATE_HZ:>4} ms: p50 {np.median(taken[str(hop)]):.3f} ms, {cheaper}")
 
@@ -83,8 +83,8 @@ def real_time(sound: np.ndarray, rounds: int) -> None:
     print(f"\nreal-time factor over {seconds} s of sound in parts of {1000 * PART_SAMPLES // RATE_HZ} ms")
     for hop in HOPS[:3]:
         calls = {"reused": lambda hop=hop: streamed(model, pcm, hop), "anew": lambda hop=hop: alone(model, pcm, hop)}
-        taken = interleaved(calls, rounds, 1, 0)
-        share = ratio(taken["anew"], taken["reused"], rounds, 0.99)
+        taken = time_interleaved(calls, rounds, 1, 0)
+        share = ratio_interval(taken["anew"], taken["reused"], rounds, 0.99)
         factors = {name: np.percentile(values / 1000 / seconds, (50, 5, 95)) for name, values in taken.items()}
         cells = [f"{name} {p50:.4f} ({low:.4f}-{high:.4f})" for name, (p50, low, high) in factors.items()]
         cells.append(f"{share.ratio:.2f}x ({share.low:.2f}-{share.high:.2f})")

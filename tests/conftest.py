@@ -98,7 +98,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
             try:
                 stdout, stderr = (stream.decode() for stream in process.communicate(timeout=900))
             finally:
-                processes.kill(process)  # the run behind strace, where it takes too long
+                processes.kill_process(process)  # the run behind strace, where it takes too long
             assert process.returncode == 0, stderr
             said.write_text(json.dumps({"stdout": stdout, "stderr": stderr}))
     return FinishedRun(out / "tiny", out, user, trace if trace.is_file() else None, **json.loads(said.read_text()))

@@ -20,7 +20,7 @@ from benchmarks.peers.__main__ import HOME
 from benchmarks.peers.peer import RECORD
 from edgekit.core import artifacts
 from edgekit.core.errors import EdgekitError
-from edgekit.device.measure.intervals import Median, Ratio
+from edgekit.device.measure.intervals import MedianInterval, RatioInterval
 from edgekit.stages.benchmark.timings import Timings
 
 PAGE = ROOT / "docs" / "results" / "peers.md"
@@ -38,7 +38,7 @@ class Ours:
     accuracy_validation: float
     accuracy_test: float
     bytes: int
-    p50: Median
+    p50: MedianInterval
     wins: bool
 
 
@@ -49,7 +49,7 @@ class Beside:
     ours: Ours
     gain_pp: float
     bytes_ratio: float
-    slower: Ratio
+    slower: RatioInterval
 
     @property
     def ahead(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Theirs:
     accuracy_validation: float
     accuracy_test: float
     bytes: int
-    p50: Median
+    p50: MedianInterval
     seconds: float
     beside: tuple[Beside, ...]
 

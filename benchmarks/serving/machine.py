@@ -140,8 +140,8 @@ class Server:
         self.resume()
         started = tree(self.pid)
         self.process.terminate()
-        processes.ended(self.process, 10)
-        processes.end(self.process)
+        processes.has_ended(self.process, 10)
+        processes.end_process(self.process)
         for each in started:  # workers lead sessions of their own
             with suppress(psutil.NoSuchProcess):
                 each.kill()

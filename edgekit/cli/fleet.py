@@ -11,7 +11,7 @@ from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.cli.help import bare_switches
 
 if TYPE_CHECKING:
-    from edgekit.fleet.rollout.fleet import Chosen
+    from edgekit.fleet.rollout.selection import FleetSelection
 
 KEPT = "devices keep what they have"
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")]
@@ -59,7 +59,7 @@ def push(
 
         chosen = _chosen(to, only, class_, parallel)
         options = (canary, share, confirm, wait, wheels, trust, latency_ms, send_only)
-        request = command.Request(bundle, chosen, *options)
+        request = command.PushRequest(bundle, chosen, *options)
         _end(command.run(request, json_))
 
 
@@ -141,10 +141,10 @@ def doctor(
 bare_switches(app)
 
 
-def _chosen(to: Path, only: list[str] | None, class_: str | None, parallel: int) -> Chosen:
-    from edgekit.fleet.rollout.fleet import Chosen
+def _chosen(to: Path, only: list[str] | None, class_: str | None, parallel: int) -> FleetSelection:
+    from edgekit.fleet.rollout.selection import FleetSelection
 
-    return Chosen.read(to, tuple(only or ()), class_, parallel)
+    return FleetSelection.read(to, tuple(only or ()), class_, parallel)
 
 
 def _end(code: int) -> None:

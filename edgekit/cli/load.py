@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from edgekit.core.errors import ConfigError, StageError
 from edgekit.core.terminal_progress import watching
-from edgekit.device.autotune import prove
+from edgekit.device.autotune import run_selftest
 from edgekit.device.measure import bench
 from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
@@ -102,7 +102,7 @@ def run(request: Request, as_json: bool, say: Callable[[str], object]) -> None:
 def _prove(request: Request, bundle: bundles.Bundle) -> None:
     """Check the golden vectors first, on the interpreter under load: the speed of wrong answers is worthless."""
     interpreter = installed_interpreters(bundle.manifest.target)[0]
-    report = prove(request.bundle, bundle, request.threads, interpreter)
+    report = run_selftest(request.bundle, bundle, request.threads, interpreter)
     if not report.ok:
         raise SelftestError(
             f"{request.bundle}: the golden vectors did not come out as recorded on {report.interpreter} "
@@ -115,7 +115,7 @@ def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
         "bundle": str(request.bundle),
         "sha256": sha256,
         "threads": request.threads,
-        "machine": bench.machine(),
+        "machine": bench.machine_facts(),
         "runs": [result.to_json() for result in outcome.results],
         "rate": outcome.search.to_json() if outcome.search else None,
         "failed": outcome.failed,
@@ -123,7 +123,7 @@ def _record(request: Request, sha256: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def _report_lines(request: Request, outcome: Outcome) -> Iterator[str]:
-    machine = bench.machine()
+    machine = bench.machine_facts()
     yield f"{request.bundle.name}, threads: {request.threads}, one worker, raw sample to answer, driven by LoadGen"
     yield f"on {machine['host']} ({machine['cpu']}, {machine['cores']} cores), Python {machine['python']}"
     for result in outcome.results:

@@ -47,7 +47,7 @@ def sign(
 
         if oms is not None:
             model_signing.check_ready(oms)  # before anything is written
-        for line in release.sign(release.Request(bundle, key, trust, counter, days, cosign)):
+        for line in release.sign(release.SignRequest(bundle, key, trust, counter, days, cosign)):
             print(line)
         if oms is not None:
             print(model_signing.sign(bundle, oms))
@@ -100,7 +100,7 @@ def add(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.add(folder, root, name, key, options.date(until)))
+        _show(folder, policy_change.add(folder, root, name, key, options.parse_date(until)))
 
 
 @app.command()
@@ -117,7 +117,7 @@ def revoke(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.revoke(folder, root, *options.revoked(name or [], below or [])))
+        _show(folder, policy_change.revoke(folder, root, *options.parse_revocations(name or [], below or [])))
 
 
 @app.command()
@@ -136,7 +136,7 @@ def rotate(
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
-        _show(folder, policy_change.rotate(folder, root, options.keys(key or []), threshold, days))
+        _show(folder, policy_change.rotate(folder, root, options.parse_keys(key or []), threshold, days))
 
 
 @app.command()
@@ -152,10 +152,10 @@ bare_switches(app)
 
 
 def _show(folder: Path, made: Policy) -> None:
-    from edgekit.device.trust.signed_json import spelled
+    from edgekit.device.trust.signed_json import format_time
 
     names = ", ".join(sorted(made.signers)) or "nobody yet"
-    print(f"policy      {folder}, version {made.version}, epoch {made.epoch}, until {spelled(made.expires_s)}")
+    print(f"policy      {folder}, version {made.version}, epoch {made.epoch}, until {format_time(made.expires_s)}")
     print(f"signers     {names}; {made.threshold} must sign")
     if len(made.signers) < made.threshold:
         print(f"NOTE        too few signers to trust any bundle; `edgekit trust add {folder} NAME KEY.pub` adds one")

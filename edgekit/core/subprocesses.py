@@ -142,7 +142,7 @@ class Call:
     @property
     def has_ended(self) -> bool:
         """Whether the answer is there, or the child has gone without one."""
-        return processes.ended(self._process)
+        return processes.has_ended(self._process)
 
     def result(self) -> Any:
         """Of a call that has ended, what `call` would return or raise."""
@@ -150,7 +150,7 @@ class Call:
 
     def end(self) -> int:
         """End the child with all that it started; its exit code."""
-        return processes.end(self._process)
+        return processes.end_process(self._process)
 
 
 def run(
@@ -198,7 +198,7 @@ def run(
             started(process.pid)
         late = not _wait(process, time.monotonic() + timeout_s, look, listen)
     finally:
-        code = processes.end(process)
+        code = processes.end_process(process)
     listen(final=True)
     return Ended(code, late, log)
 
@@ -209,9 +209,11 @@ def start(
     environment: Mapping[str, str] | None = None,
     **how: Any,
 ) -> subprocess.Popen[bytes]:
-    """See `processes.start`; OpenMP's threads sleep while they wait, and its own children have this search path too."""
+    """See `processes.start_function`; OpenMP's threads sleep while they wait, and its own children have this search path too."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return processes.start(function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **how)
+    return processes.start_function(
+        function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **how
+    )
 
 
 def openmp_wait() -> dict[str, str]:
@@ -294,14 +296,14 @@ def _wait(
 ) -> bool:
     """Until the child has ended, or is no longer wanted; False when the time ran out."""
     while True:
-        ended, late = processes.ended(process), time.monotonic() > deadline
+        ended, late = processes.has_ended(process), time.monotonic() > deadline
         listen()
         if look is not None and look() and not ended:
             process.terminate()  # a run that is asked so ends its kernel, and gives its locks back
-            processes.ended(process, STOP_S)
+            processes.has_ended(process, STOP_S)
             return True
         if ended:
             return True
         if late:
             return False
-        processes.ended(process, processes.POLL_S)
+        processes.has_ended(process, processes.POLL_S)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.conversion import Agreement, LeftBehind
-from edgekit.device.measure.execution import execution
+from edgekit.device.measure.execution import timed_call
 from edgekit.runner.backends import Backend, open_backend
 from edgekit.runner.bundle.manifest import TensorSpec, combined_input
 from edgekit.runner.native_stderr import quiet_native
@@ -77,7 +77,7 @@ def open_variant(convert: Artifact, variant: Variant, threads: int = 1) -> Backe
 
 def one_call(convert: Artifact, variant: Variant, x: np.ndarray, threads: int = 1) -> Callable[[], np.ndarray]:
     """A call of the opened variant for `x`, the float32 input of one sample, to be timed."""
-    return execution(open_variant(convert, variant, threads), x)
+    return timed_call(open_variant(convert, variant, threads), x)
 
 
 def zipped_bytes(contents: Iterable[bytes]) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 from edgekit.core.config import suggest
 from edgekit.core.errors import DataError
 from edgekit.data import arrays
-from edgekit.device.monitor import kept
+from edgekit.device.monitor import sample_folder
 from edgekit.runner import input_vector
 from edgekit.runner.errors import bounded_recursion
 
@@ -76,8 +76,8 @@ def read(folder: Path, bundle: str | None = None) -> Kept:
     by_bundle: dict[str, list[Sample]] = {}
     described = {path.stem.partition("-")[2]: path for path in sorted(folder.glob("bundle-*.json"))}
     abouts = {identity: _about(path) for identity, path in described.items()}
-    for day in kept.days(folder):
-        for name in kept.names(day):
+    for day in sample_folder.day_folders(folder):
+        for name in sample_folder.sample_names(day):
             identity, sample = _sample(day / name, f"{day.name}/{name}", abouts)
             by_bundle.setdefault(identity, []).append(sample)
     if not by_bundle:

@@ -25,19 +25,21 @@ def read(path: str | os.PathLike[str]) -> Bundle:
 
     if sys.platform == "win32":
         trust.policy.check_private(Path(signed[0], device_home.POLICY_FOLDER))  # always refuses there
-    from edgekit.device.releases import current, records
+    from edgekit.device.releases import current_release, records
     from edgekit.device.releases.home import Home
 
     file = Path(os.path.realpath(path))
-    data = trust.contents(file)
+    data = trust.read_contents(file)
     digest = trust.digests.hexdigest(data)
     names = set()
     for home in map(Home, signed):
         try:
             home.exists()
             is_release = file.parent.parent == Path(os.path.realpath(home.releases))
-            floors = None if is_release else records.sound_floors(home)
-            names.add(trust.check(file, home.trust, floors, current.clock_floor(home), sha256=digest).name)
+            floors = None if is_release else records.checked_version_floors(home)
+            names.add(
+                trust.check_bundle(file, home.trust, floors, current_release.clock_floor(home), sha256=digest).name
+            )
         except TrustError as error:
             raise TrustError(f"{error}; this device is in signed mode, by {home.trust}") from None
         except OSError as error:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import argparse
     import os
 
-    from edgekit.device.monitor.doubtful import Doubtful
     from edgekit.device.monitor.monitor import Monitor
+    from edgekit.device.monitor.uncertain import UncertainSamples
     from edgekit.runner.bundle import Bundle
     from edgekit.runner.model import Model
     from edgekit.runner.selftest import SelftestReport
@@ -53,9 +53,9 @@ class DeviceExtension(Extension):
 
         release = None
         if path == "current":
-            from edgekit.device.releases import current
+            from edgekit.device.releases import current_release
 
-            release = current.find()
+            release = current_release.find_release()
             path = release.path
             bundle = read_bytes(release.read(), path)
         else:
@@ -86,16 +86,16 @@ class DeviceExtension(Extension):
         """See `Extension`; in a child process, as the tuning run chose, unless `trial` is False."""
         if not options.trial:
             return super().selftest(path, options)
-        from edgekit.device.autotune import prove
+        from edgekit.device.autotune import run_selftest
 
-        return prove(path, self.read(path), options.threads, options.interpreter, options.device)
+        return run_selftest(path, self.read(path), options.threads, options.interpreter, options.device)
 
     def add_predict_options(self, parser: argparse.ArgumentParser) -> None:
         """See `Extension`."""
         from edgekit.device.commands import _field, _metrics, _watch
 
         for module in (_metrics, _watch, _field):
-            module.arguments(parser)
+            module.add_arguments(parser)
 
     def check_predict_options(self, options: argparse.Namespace) -> None:
         """See `Extension`."""
@@ -108,7 +108,7 @@ class DeviceExtension(Extension):
         """See `Extension`."""
         from edgekit.device.commands import _field, _metrics
 
-        with _field.ending(options), _metrics.shown(options.metrics) as metrics:
+        with _field.handle_termination(options), _metrics.open_metrics(options.metrics) as metrics:
             yield {"metrics": metrics, "monitor": options.watch}
 
     @contextmanager
@@ -116,7 +116,7 @@ class DeviceExtension(Extension):
         """See `Extension`."""
         from edgekit.device.commands import _field, _watch
 
-        with _field.observed(model, options), _watch.said(model, options.watch):
+        with _field.observe(model, options), _watch.report_verdicts(model, options.watch):
             yield
 
     def add_verify_options(self, parser: argparse.ArgumentParser) -> None:
@@ -136,20 +136,20 @@ class DeviceExtension(Extension):
         from edgekit.device import trust
         from edgekit.runner import bundle
 
-        data = trust.contents(Path(options.bundle))
+        data = trust.read_contents(Path(options.bundle))
         sha256 = bundle.sha256.hexdigest(data)
-        trusted = trust.check(Path(options.bundle), Path(options.trust), {}, sha256=sha256, remember=False)
+        trusted = trust.check_bundle(Path(options.bundle), Path(options.trust), {}, sha256=sha256, remember=False)
         read = bundle.read_bytes(data, options.bundle)
         trust.check_name(trusted.name, read.manifest.name, options.bundle)
         return read, trusted
 
 
-def _samples(bundle: Bundle, keep: str | os.PathLike[str] | None) -> Doubtful | None:
+def _samples(bundle: Bundle, keep: str | os.PathLike[str] | None) -> UncertainSamples | None:
     if keep is None:
         return None
-    from edgekit.device.monitor.doubtful import Doubtful
+    from edgekit.device.monitor.uncertain import UncertainSamples
 
-    return Doubtful(bundle.manifest, bundle.identity, keep)
+    return UncertainSamples(bundle.manifest, bundle.identity, keep)
 
 
 def _monitor(bundle: Bundle, monitor: bool | Monitor | None) -> Monitor | None:

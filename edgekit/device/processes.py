@@ -27,11 +27,11 @@ POLL_S = 0.05
 PARENT_POLL_S = 0.5
 KILLED = -getattr(signal, "SIGKILL", 9)
 """Exit code of a process that was killed, as Linux does when memory runs out. Windows has no exit codes of signals."""
-LEFT = 3
+PARENT_GONE = 3
 """Exit code of a child that ended because its parent had gone, where it leads no session."""
 
 
-def start(
+def start_function(
     function: str,
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -94,7 +94,7 @@ def function_named(name: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
+def has_ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
     """Whether it has ended, or does so within so many seconds."""
     deadline, pause_s = time.monotonic() + within_s, 0.0005
     while not _has_ended(process):
@@ -106,9 +106,9 @@ def ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
     return True
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
+def end_process(process: subprocess.Popen[bytes]) -> int:
     """Kill what still runs of it and of all that it started; its exit code, a signal's as a negative number."""
-    kill(process)
+    kill_process(process)
     code = process.wait()
     if process.stdin:
         with suppress(BrokenPipeError):  # its input may be unread
@@ -116,7 +116,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill_process(process: subprocess.Popen[bytes]) -> None:
     """The same without asking for its exit code: `end` is still to come."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):  # it never led a session, or all of it has gone
@@ -148,7 +148,7 @@ def _leave_with_parent(parent: int | None) -> None:
             time.sleep(PARENT_POLL_S)
     if sys.platform != "win32" and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
-    os._exit(LEFT)
+    os._exit(PARENT_GONE)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

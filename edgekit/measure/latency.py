@@ -13,9 +13,9 @@ import numpy as np
 from edgekit.core import progress
 from edgekit.core.variants import zipped_bytes
 from edgekit.device.measure import conditions
-from edgekit.device.measure.bench import interleaved
-from edgekit.device.measure.execution import execution
-from edgekit.device.measure.intervals import p50
+from edgekit.device.measure.bench import time_interleaved
+from edgekit.device.measure.execution import timed_call
+from edgekit.device.measure.intervals import p50_interval
 from edgekit.measure import lane
 from edgekit.measure.references import References
 from edgekit.runner.backends import open_backend
@@ -84,7 +84,7 @@ def measure(
     timeout_s: float,
     warmup_per_round: int = 5,
     threads: int = 1,
-    watch: conditions.Watch | None = None,
+    watch: conditions.ConditionsRecorder | None = None,
     beside: References | None = None,
 ) -> Times:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
@@ -107,10 +107,10 @@ def measure(
         with (
             progress.step("timing", "round", rounds) as shown,
             lane.measuring(),
-            watch or conditions.Watch() as seeing,
+            watch or conditions.ConditionsRecorder() as seeing,
         ):
             on_round = progress.both(seeing.sample, shown.at)
-            samples_ms = interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
+            samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
             _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
             for key, one in made.items()
@@ -150,7 +150,7 @@ class Converted:
         with quiet_native():
             content = {path.name: path.read_bytes() for path in self.paths}
             backend = open_backend(self.job.target, content, self.files.inputs, self.files.outputs, threads)
-        return execution(backend, inputs)
+        return timed_call(backend, inputs)
 
 
 def convert_plainly(
@@ -197,7 +197,7 @@ def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratc
 
 def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:
     """`what`: model, target and precision."""
-    median = p50(samples_ms, rounds, CONFIDENCE)
+    median = p50_interval(samples_ms, rounds, CONFIDENCE)
     model, target, precision = what
     return Timed(
         model=model,

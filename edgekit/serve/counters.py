@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms, place
+from edgekit.device.monitor.histogram import BOUNDS_MS, bucket_index, percentile_ms
 from edgekit.runner.errors import InputError
 from edgekit.serve.batcher import SIZES
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
@@ -103,7 +103,7 @@ def took(row: memoryview, kind: str, ns: int) -> None:
     at = FIELDS[f"{kind}_count"]
     row[at] += 1
     row[at + 1] += ns
-    row[FIRST[kind] + place(ns / 1e6)] += 1
+    row[FIRST[kind] + bucket_index(ns / 1e6)] += 1
 
 
 def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[int]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from edgekit.device.monitor.exposition import Family
-from edgekit.device.monitor.histogram import buckets
-from edgekit.device.monitor.machine import Machine
+from edgekit.device.monitor.histogram import exposed_buckets
+from edgekit.device.monitor.machine import MachineMetrics
 from edgekit.serve.batcher import SIZES
 from edgekit.serve.counters import FIELDS, NO_MODEL, PARTS
 from edgekit.serve.errors import Reason
@@ -38,7 +38,7 @@ COUNTS = {
 }
 NAMED = ("busy", "late", "cancelled")
 """Reasons that Triton's counter of failures names here; all others are `other` there."""
-MACHINE = Machine()
+MACHINE = MachineMetrics()
 CACHE = {"edgekit_cache_bytes": "Bytes that the cache holds", "edgekit_cache_entries": "Answers that the cache holds"}
 
 
@@ -110,7 +110,7 @@ def _triton(sums: dict[tuple[str, str], dict[str, int]]) -> Iterator[Any]:
 
 
 def _add(family: Any, labels: Sequence[str], counts: Iterable[int], ns: int) -> None:
-    family.add_metric(labels, [(bound, float(count)) for bound, count in buckets(counts)], ns / 1e9)
+    family.add_metric(labels, [(bound, float(count)) for bound, count in exposed_buckets(counts)], ns / 1e9)
 
 
 def _batches(sums: dict[tuple[str, str], dict[str, int]]) -> Any:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.device.autotune import choices
+from edgekit.device.autotune import choice_cache
 from edgekit.runner import bundle as bundles
 from edgekit.runner._start import cache_folder, is_private
 from edgekit.runner.batch import BatchedModel, open_batch
@@ -114,7 +114,9 @@ def _measured(model: Model) -> tuple[dict[int, float], dict[int, str]]:
 
 
 def _place(model: Model) -> str:
-    key = choices.key(model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads))
+    key = choice_cache.choice_key(
+        model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads)
+    )
     return os.path.join(cache_folder(), f"curve-{key}.json")
 
 

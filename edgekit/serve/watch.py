@@ -15,10 +15,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from edgekit.device.monitor import figures
+from edgekit.device.monitor import health_metrics
 from edgekit.device.monitor.exposition import Family
 from edgekit.device.monitor.monitor import Monitor
-from edgekit.device.monitor.reference import read
+from edgekit.device.monitor.reference import read_reference
 from edgekit.device.monitor.verdict import Verdict
 from edgekit.runner import bundle as bundles
 from edgekit.runner.errors import BackendError, InputError, RunnerError
@@ -170,7 +170,7 @@ class _Model:
         self.name, self.version, self.manifest = entry.names[0], entry.bundle.version, bundle.manifest
         if bundle.manifest.reference is None or bundle.identity != entry.bundle.identity:
             raise InputError("its bundle has no reference.json; make it again")
-        self.reference = read(bundle.members[bundle.manifest.reference], bundle.manifest)
+        self.reference = read_reference(bundle.members[bundle.manifest.reference], bundle.manifest)
         self.sketches: dict[int, dict[str, Any]] = {}
         self.lives: dict[int, int] = {}
         self.before = self.judged = dict.fromkeys(COUNTED, 0)
@@ -194,7 +194,7 @@ class _Model:
             canary = merged["canary"]
             merged["canary"] = {**canary, **{name: canary[name] + counts[name] for name in ("runs", "failures")}}
         told = replace(verdict, samples=verdict.samples + counts["samples"])
-        return figures.families(told, merged, model=self.name, version=self.version)
+        return health_metrics.health_families(told, merged, model=self.name, version=self.version)
 
     def evaluate(self) -> dict[str, Any] | None:
         """For the workers; None where nobody has seen anything yet."""

@@ -59,7 +59,7 @@ Outcome = Converted | LeftOut
 
 def parallel() -> int:
     """How many conversions run at once here."""
-    available = health.memory()[1]
+    available = health.memory_bytes()[1]
     return min(MOST_PARALLEL, cores(), max(1, (available or MOST_PARALLEL * GIGABYTE) // GIGABYTE))
 
 

@@ -62,11 +62,11 @@ def check_deciding(plan: Plan, folder: Path | None = None, ask: bool = False) ->
     benchmark: Any = plan.stages["benchmark"]
     if not benchmark.where or (folder is not None and "benchmark" in replay.check(folder)):
         return ""
-    from edgekit.fleet.devices.deciding import deciding_hosts  # all that SSH needs, and most runs do without
+    from edgekit.fleet.devices.benchmark_hosts import hosts_of_class  # all that SSH needs, and most runs do without
 
-    found = deciding_hosts(benchmark.hosts, benchmark.where)
+    found = hosts_of_class(benchmark.hosts, benchmark.where)
     if ask:
-        from edgekit.fleet.devices.turns import greet
+        from edgekit.fleet.devices.remote_benchmark import check_hosts
 
-        greet(found)
+        check_hosts(found)
     return f"the slowest of class {benchmark.where}: {', '.join(host.name for host in found)}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import aa
-from edgekit.device.measure.intervals import Ratio
+from edgekit.device.measure.intervals import RatioInterval
 from edgekit.runner.backends import open_backend
 from edgekit.stages.benchmark import Config
 from tests.runner.conftest import NCHW, SCORES, onnx_model
@@ -53,4 +53,4 @@ def test_a_slowed_call_takes_so_much_longer() -> None:
     ("ends", "different"), [((0.99, 1.01), False), ((1.0, 1.02), False), ((1.01, 1.05), True), ((0.9, 0.98), True)]
 )
 def test_a_difference_is_what_the_tables_call_one(ends: tuple[float, float], different: bool) -> None:
-    assert aa.differs(Ratio(sum(ends) / 2, *ends)) is different
+    assert aa.differs(RatioInterval(sum(ends) / 2, *ends)) is different

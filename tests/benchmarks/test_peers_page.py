@@ -18,20 +18,20 @@ from benchmarks.peers.page import Beside, Ours, Table, Theirs
 from benchmarks.peers.peer import RECORD, File, Made, Record, record_row
 from benchmarks.peers.toolkits import PEERS
 from edgekit.core import artifacts
-from edgekit.device.measure.intervals import Median, Ratio
+from edgekit.device.measure.intervals import MedianInterval, RatioInterval
 from tests.conftest import ROOT
 from tests.stages.benchmark.made import CALLS, ROUNDS, decided, row, timings
 
 CONDITIONS = {"cpu": "a processor", "threads": 1, "protocol": "10 rounds, in turns", "disturbed": []}
-WINNER = Ours("student-int8-tflite", 0.81, 0.80, 50_000, Median(0.044, 0.043, 0.045), wins=True)
-SAME = Ours("baseline-int8-tflite", 0.80, 0.80, 86_000, Median(0.088, 0.087, 0.089), wins=False)
+WINNER = Ours("student-int8-tflite", 0.81, 0.80, 50_000, MedianInterval(0.044, 0.043, 0.045), wins=True)
+SAME = Ours("baseline-int8-tflite", 0.80, 0.80, 86_000, MedianInterval(0.088, 0.087, 0.089), wins=False)
 
 
-def theirs(name: str, accuracy: float, size: int, slower: Ratio) -> Theirs:
+def theirs(name: str, accuracy: float, size: int, slower: RatioInterval) -> Theirs:
     beside = tuple(
         Beside(ours, 100 * (accuracy - ours.accuracy_test), size / ours.bytes, slower) for ours in (WINNER, SAME)
     )
-    p50 = Median(0.044 * slower.ratio, 0.044 * slower.low, 0.044 * slower.high)
+    p50 = MedianInterval(0.044 * slower.ratio, 0.044 * slower.low, 0.044 * slower.high)
     return Theirs("tensorflow", name, "dynamic range", "tflite", accuracy, accuracy, size, p50, 12.34, beside)
 
 
@@ -45,8 +45,8 @@ def table_of(*rows: Theirs) -> Table:
 
 
 def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
-    behind = theirs("behind.tflite", 0.79, 90_000, Ratio(2.0, 1.9, 2.1))
-    ahead = theirs("ahead.tflite", 0.81, 40_000, Ratio(1.0, 0.9, 1.1))
+    behind = theirs("behind.tflite", 0.79, 90_000, RatioInterval(2.0, 1.9, 2.1))
+    ahead = theirs("ahead.tflite", 0.81, 40_000, RatioInterval(1.0, 0.9, 1.1))
     text = page.text(table_of(behind, ahead), "cifar10")
     assert "| TFLite | the winner, `student-int8-tflite` | 2 | `ahead.tflite` | 1.00 to 1.00 |" in text
     assert "| OpenVINO | the winner | 0 | – | – |" in text
@@ -60,19 +60,21 @@ def test_who_is_ahead_is_told_and_so_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("accuracy", "size", "slower", "beats"),
     [
-        (0.80, 49_999, Ratio(1.0, 0.9, 1.1), True),
-        (0.80, 50_000, Ratio(0.9, 0.85, 0.95), True),
-        (0.80, 50_000, Ratio(0.9, 0.85, 1.05), False),  # not surely faster
-        (0.799, 40_000, Ratio(0.5, 0.4, 0.6), False),  # for less accuracy
-        (0.90, 60_000, Ratio(1.5, 1.4, 1.6), False),  # accuracy alone, which is another trade
+        (0.80, 49_999, RatioInterval(1.0, 0.9, 1.1), True),
+        (0.80, 50_000, RatioInterval(0.9, 0.85, 0.95), True),
+        (0.80, 50_000, RatioInterval(0.9, 0.85, 1.05), False),  # not surely faster
+        (0.799, 40_000, RatioInterval(0.5, 0.4, 0.6), False),  # for less accuracy
+        (0.90, 60_000, RatioInterval(1.5, 1.4, 1.6), False),  # accuracy alone, which is another trade
     ],
 )
-def test_a_file_beats_ours_where_it_gives_up_nothing(accuracy: float, size: int, slower: Ratio, beats: bool) -> None:
+def test_a_file_beats_ours_where_it_gives_up_nothing(
+    accuracy: float, size: int, slower: RatioInterval, beats: bool
+) -> None:
     assert theirs("x.tflite", accuracy, size, slower).beside[0].beats is beats
 
 
 def test_the_page_reads_as_the_docs_do(tmp_path: Path) -> None:
-    rows = [theirs(f"olive-{number}.onnx", 0.9, 40_000, Ratio(0.5, 0.4, 0.6)) for number in range(40)]
+    rows = [theirs(f"olive-{number}.onnx", 0.9, 40_000, RatioInterval(0.5, 0.4, 0.6)) for number in range(40)]
     path = tmp_path / "peers.md"
     disturbed = {**CONDITIONS, "disturbed": ["another process took 12 % of the processor"]}
     path.write_text(page.text(replace(table_of(*rows), conditions=disturbed), "cifar10"))

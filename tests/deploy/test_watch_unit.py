@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.releases import alone, home, proof, watch
+from edgekit.device.releases import home, single_instance, validation, watcher
 from edgekit.runner import cli, device_home
 from tests.deploy.conftest import DEPLOY
 from tests.deploy.test_unit import MOST_EXPOSED, analyze
@@ -50,8 +50,8 @@ def test_it_watches_the_folder_that_systemd_makes() -> None:
 def test_its_times_fit_those_of_the_watch() -> None:
     """A sign of life is sent twice in `WatchdogSec`, also while a command waits for the lock."""
     assert SETTINGS["Type"] == "notify" and SETTINGS["NotifyAccess"] == "main"
-    assert int(SETTINGS["WatchdogSec"]) / 2 > home.PATIENCE_S
-    assert int(SETTINGS["TimeoutStopSec"]) > alone.STOP_S + 5
-    assert int(SETTINGS["TimeoutStartSec"]) > watch.FAILURES * proof.DEFAULT.wall_s
+    assert int(SETTINGS["WatchdogSec"]) / 2 > home.LOCK_TIMEOUT_S
+    assert int(SETTINGS["TimeoutStopSec"]) > single_instance.STOP_S + 5
+    assert int(SETTINGS["TimeoutStartSec"]) > watcher.FAILURES_IN_A_ROW * validation.DEFAULT.wall_s
     assert SETTINGS["Restart"] == "on-failure"
     assert SETTINGS["StartLimitIntervalSec"] == "0", "nobody is there to start it again"

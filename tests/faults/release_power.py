@@ -60,7 +60,7 @@ def wrong(device: Device) -> str:
     found = device.run("boot")
     if found.returncode:
         return found.stderr
-    if records.current(device.home) is None:
+    if records.current_number(device.home) is None:
         return "no release is current"
     return device.fault()
 

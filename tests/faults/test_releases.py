@@ -165,7 +165,7 @@ def test_the_next_policy(signed: Device, desk: Desk, counted: Kills) -> None:
     """The old one or the new one holds, never none."""
     desk.add("bert")
     every(signed, counted, "trust", desk.trust)
-    assert policy.read(signed.root / "trust").version == 3
+    assert policy.read_policy(signed.root / "trust").version == 3
 
 
 def test_there_were_enough(counted: Kills, count: dict[str, int]) -> None:

@@ -245,4 +245,4 @@ def test_what_is_signed_is_what_devices_read(desk: Desk) -> None:
     parsed = trust.statement.parsed(text, "here")
     from edgekit.fleet.signing import statement as provenance
 
-    assert provenance.build(desk.bundle, bundle.read(desk.bundle), parsed) == text
+    assert provenance.build_statement(desk.bundle, bundle.read(desk.bundle), parsed) == text

@@ -54,19 +54,19 @@ def test_a_policy_goes_through_its_life(desk: Desk) -> None:
     assert "version 2" in said(0, "trust", "add", "trust", "anna", "anna.pub", "--root", "root")
     out = said(0, "trust", "add", "trust", "carla", "carla.pub", "--root", "root", "--until", "2999-01-31")
     assert "version 3" in out and "signers     anna, carla" in out and "NOTE" not in out
-    before = policy.read(desk.trust)
+    before = policy.read_policy(desk.trust)
     assert before.signers["carla"].expires_s and before.signers["anna"].expires_s is None
     out = said(0, "trust", "rotate", "trust", "anna=anna-2.pub", "--root", "root", "--threshold", "2")
     assert "version 4, epoch 2" in out and "2 must sign" in out
     out = said(0, "trust", "revoke", "trust", "carla", "--below", "digits=7", "--root", "root")
     assert "version 5, epoch 2" in out and "NOTE" in out
     assert "version 6" in said(0, "trust", "renew", "trust", "--days", "730", "--root", "root")
-    found = policy.read(desk.trust)
+    found = policy.read_policy(desk.trust)
     assert (found.version, found.epoch, found.threshold, found.minimum) == (6, 2, 2, {"digits": 7})
     assert list(found.signers) == ["anna"] and found.signers["anna"].key == policy_key(desk, "anna-2")
     assert found.revoked == (policy_key(desk, "anna"), policy_key(desk, "carla"))
     assert abs(found.expires_s - found.time_s - 2 * YEAR_S) < 1 and found.time_s >= before.time_s
-    assert said(0, "trust", "rotate", "trust", "--root", "root") and policy.read(desk.trust).minimum == {}
+    assert said(0, "trust", "rotate", "trust", "--root", "root") and policy.read_policy(desk.trust).minimum == {}
 
 
 def policy_key(desk: Desk, name: str) -> str:

@@ -43,7 +43,7 @@ def write_bundle(path: Path) -> None:
     made = Made("onnx", {"model.onnx": onnx_model()}, NCHW, SCORES, 1e-4)
     seen = pictures(1000, 1, 1.0)
     manifest = manifest_for(made, name="camera", version="1.0.0", reference="reference.json")
-    known = reference.encoded(reference.record(manifest, seen, scores(seen).astype(np.float32)))
+    known = reference.encode(reference.build_reference(manifest, seen, scores(seen).astype(np.float32)))
     bundle.write(path, manifest, {**members_for(made, seen[:8], scores(seen[:8])), "reference.json": known})
 
 

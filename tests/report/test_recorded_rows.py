@@ -16,7 +16,7 @@ from edgekit.core.schema import by_class, conditions, conversion, pruning, quant
 from edgekit.core.schema import profile as profiles
 from edgekit.core.tasks.accuracy_drop import Drop
 from edgekit.device.measure import conditions as measured
-from edgekit.device.measure.bench import machine
+from edgekit.device.measure.bench import machine_facts
 from tests.conftest import FinishedRun
 
 
@@ -60,9 +60,9 @@ def recorded(folder: Path) -> Iterable[tuple[Any, Iterable[Mapping[str, Any]]]]:
 
 
 def test_where_a_latency_was_taken_and_beside_what_has_the_keys_of_its_types() -> None:
-    with measured.Watch() as watch:
+    with measured.ConditionsRecorder() as watch:
         pass
-    assert set(machine()) == set(get_type_hints(conditions.Machine))
+    assert set(machine_facts()) == set(get_type_hints(conditions.Machine))
     assert set(measured.to_record(watch.result(0.0))) == set(get_type_hints(conditions.Disturbances))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.device.autotune import prove
+from edgekit.device.autotune import run_selftest
 from edgekit.runner import bundle, load
 from edgekit.runner.backends import INTERPRETERS
 from edgekit.runner.bundle.manifest import TensorSpec
@@ -41,7 +41,7 @@ def crashing(tmp_path: Path) -> Path:
 
 def test_the_same_model_is_sound_where_it_tells_the_truth(tmp_path: Path) -> None:
     path = write(tmp_path / "sound.edge.zip", broken.tflite())
-    assert prove(path, bundle.read(path)).ok
+    assert run_selftest(path, bundle.read(path)).ok
     assert main(["selftest", str(path)]) == 0
 
 

@@ -195,7 +195,7 @@ def test_the_table_is_what_litert_does() -> None:
     """A sample of the table, probed: the highest version opens, the next one does not."""
     from ai_edge_litert.interpreter import Interpreter
 
-    table = tflite_versions.highest("ai-edge-litert", (2, 3, 0))
+    table = tflite_versions.highest_versions("ai-edge-litert", (2, 3, 0))
     assert table is not None
     names = tflite.BUILTIN_NAMES.split()
     for name in ("ADD", "CONV_2D", "FULLY_CONNECTED", "TRANSPOSE", "GELU", "STABLEHLO_COMPOSITE"):
@@ -215,21 +215,21 @@ def test_the_names_are_those_of_the_schema() -> None:
 
 def test_the_table_knows_what_tflite_runtime_refuses() -> None:
     old, new = (
-        tflite_versions.highest("tflite-runtime", (2, 14, 0)),
-        tflite_versions.highest("ai-edge-litert", (2, 3, 0)),
+        tflite_versions.highest_versions("tflite-runtime", (2, 14, 0)),
+        tflite_versions.highest_versions("ai-edge-litert", (2, 3, 0)),
     )
     assert old is not None and new is not None
     assert old["FULLY_CONNECTED"] < 12 <= new["FULLY_CONNECTED"]
     assert all(new[name] >= version for name, version in old.items())
-    assert tflite_versions.highest("ai-edge-litert", (2, 9, 0)) is None
+    assert tflite_versions.highest_versions("ai-edge-litert", (2, 9, 0)) is None
 
 
 def test_the_table_is_what_onnxruntime_does() -> None:
     import onnxruntime
 
-    from edgekit.device.hardware.facts import release
+    from edgekit.device.hardware.facts import version_numbers
 
-    found = release(onnxruntime.__version__)
+    found = version_numbers(onnxruntime.__version__)
     limits = onnx.newest_supported(found)
     assert limits is not None, f"measure onnxruntime {onnxruntime.__version__} and add it to the table"
     assert probe_operators.onnx("onnxruntime") == {"opset": limits[0], "ir": limits[1]}

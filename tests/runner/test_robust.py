@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from edgekit.device import pyz
-from edgekit.device.autotune import choices
+from edgekit.device.autotune import choice_cache
 from edgekit.runner import load
 from edgekit.runner.errors import BundleError, InputError
 
@@ -70,12 +70,12 @@ def test_a_cache_that_others_can_write_is_not_used(bundles: dict[str, Path], cac
     load(bundles["onnx"], threads=1)
     (path,) = cache.glob("*.json")
     cache.chmod(0o777)
-    assert choices.get(path.stem) is None
+    assert choice_cache.load_choice(path.stem) is None
     cache.chmod(0o700)
-    assert choices.get(path.stem) is not None
+    assert choice_cache.load_choice(path.stem) is not None
     if os.getuid() == 0:
         os.chown(cache, 54321, 54321)
-        assert choices.get(path.stem) is None
+        assert choice_cache.load_choice(path.stem) is None
 
 
 def runner_in(folder: Path) -> tuple[Path, dict[str, str]]:

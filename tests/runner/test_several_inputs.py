@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.autotune import choices, prove
+from edgekit.device.autotune import choice_cache, run_selftest
 from edgekit.runner import bundle, load
 from edgekit.runner.backends import open_backend, openvino
 from edgekit.runner.batch import open_batch
@@ -181,7 +181,7 @@ def test_the_first_load_measures_and_the_second_follows(
     for model in (first, second):
         np.testing.assert_allclose(model.predict(sample).output, several.answer(THREE, sample), atol=1e-4)
     assert len(list((tmp_path / "edgerun").glob("*.json"))) == 1
-    assert prove(packed[target], bundle.read(packed[target])).ok
+    assert run_selftest(packed[target], bundle.read(packed[target])).ok
 
 
 @pytest.mark.parametrize("target", ["onnx", "openvino"])
@@ -195,7 +195,7 @@ def test_what_openvino_compiled_keeps_its_inputs_apart(
     found = bundle.read(packed[target])
     blob = openvino.export_compiled(found.model_files(), found.manifest.inputs, 1)
     kept = {**json.loads(record.read_text()), "blob": bundle.sha256.hexdigest(blob)}
-    choices.put(record.stem, choices.Choice(**kept), blob)
+    choice_cache.store_choice(record.stem, choice_cache.Choice(**kept), blob)
     model = load(packed[target], threads=1, interpreter="openvino")
     assert record.with_suffix(".blob").exists()
     for sample in several.samples(THREE):

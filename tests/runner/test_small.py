@@ -68,8 +68,8 @@ def test_what_needs_the_device_package_is_refused(small: Path, bundles: dict[str
     )
     done = run("-c", code)
     assert done.stdout.splitlines() == [
-        "current: this small runner has no releases; use the whole edgerun.pyz, or leave it out",
-        "monitor: this small runner has no monitoring; use the whole edgerun.pyz, or leave it out",
+        "current: this runner has no releases; use the complete edgerun.pyz, or leave the option out",
+        "monitor: this runner has no monitoring; use the complete edgerun.pyz, or leave the option out",
     ], done.stderr
 
 
@@ -84,7 +84,7 @@ def test_a_device_in_signed_mode_is_left_to_the_whole_runner(
     (tmp_path / "trust").mkdir()
     done = run(small, "selftest", bundles["onnx"], EDGERUN_HOME=str(tmp_path))
     assert done.returncode == 8
-    assert "signed mode" in done.stderr and "use the whole edgerun.pyz" in done.stderr
+    assert "signed mode" in done.stderr and "use the complete edgerun.pyz" in done.stderr
 
 
 @pytest.mark.parametrize("extension", [None, "raise ImportError('broken')"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.autotune import prove
+from edgekit.device.autotune import run_selftest
 from edgekit.runner import bundle, load
 from edgekit.runner.backends import open_backend
 from edgekit.runner.batch import open_batch
@@ -105,7 +105,7 @@ def test_the_first_load_measures_and_proves_it(target: str, packed: dict[str, Pa
     windows = stepped.steps()
     found = [answer.prediction for answer in load(packed[target], threads=1).stream(iter(windows))]
     np.testing.assert_allclose(values(found), stepped.offline(windows), atol=1e-5)
-    assert prove(packed[target], bundle.read(packed[target])).ok
+    assert run_selftest(packed[target], bundle.read(packed[target])).ok
 
 
 def test_what_openvino_compiled_keeps_its_states(packed: dict[str, Path]) -> None:
@@ -141,7 +141,7 @@ def test_a_stream_waits_and_takes_no_other_hop(packed: dict[str, Path]) -> None:
     assert (stream.hop, stream.when_slow) == (stepped.TIME, "wait")
     with pytest.raises(InputError, match="hop: got 1; the model has states, which go on every 2"):
         model.stream(iter(stepped.steps()), hop=1)
-    with pytest.raises(InputError, match="when_slow: the model has states, which want every window"):
+    with pytest.raises(InputError, match="when_slow: the model has states, which need every window"):
         model.stream(iter(stepped.steps()), when_slow="drop")
 
 

@@ -108,7 +108,7 @@ def added(**options: Any) -> bytes:
         (b"\xff\xfe", "no JSON in UTF-8"),
         (b"[1, 2]", "it has no object 'model'"),
         (b"{" * 100_000, "no JSON"),
-        (model(BERT, type="Unigram"), "got 'Unigram'; this reader knows WordPiece and BPE"),
+        (model(BERT, type="Unigram"), "got 'Unigram'; bundles support WordPiece and BPE"),
         (model(BERT, unk_token="nothing"), "unk_token: got 'nothing'"),
         (model(BERT, vocab={}), "no tokens"),
         (model(BERT, vocab={"[UNK]": -1}), "every id must be a whole number from 0"),

@@ -237,7 +237,7 @@ def test_each_process_shows_its_cpu_and_memory(server: Server) -> None:
 
 
 def test_the_machine_shows_what_its_kernel_shows(server: Server) -> None:
-    found, now = {name for name, _ in scraped(server)}, health.read()
+    found, now = {name for name, _ in scraped(server)}, health.read_health()
     assert ("edgekit_temperature_celsius" in found) == (now.temperature_c is not None)
     assert ("edgekit_clock_hertz" in found) == (now.frequency_mhz is not None)
     assert ("edgekit_throttled" in found) == (now.throttled is not None)

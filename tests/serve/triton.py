@@ -80,7 +80,7 @@ def server(
             _wait(process, running, ready_s, "live" if any_model else "ready")
             yield running
         finally:
-            processes.end(process)
+            processes.end_process(process)
             for left in Path("/dev/shm").glob(f"*{prefix}*"):
                 left.unlink(missing_ok=True)  # it was killed, so it could not tidy up
 

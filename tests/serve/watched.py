@@ -23,8 +23,8 @@ def with_reference(source: Path, **changes: Any) -> Path:
     """A bundle of the tiny network, or of one with its scores, that says what validation looked like; in its place."""
     found, validation = bundle.read(source), sound(2000, 1)
     manifest = dataclasses.replace(found.manifest, reference=references.MEMBER, **changes)
-    made = references.record(manifest, validation, reference(validation).astype(np.float32))
+    made = references.build_reference(manifest, validation, reference(validation).astype(np.float32))
     path = source.with_name(f"{manifest.name}-watched.edge.zip")
     source.unlink()
-    bundle.write(path, manifest, {**found.members, references.MEMBER: references.encoded(made)})
+    bundle.write(path, manifest, {**found.members, references.MEMBER: references.encode(made)})
     return path

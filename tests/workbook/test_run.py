@@ -97,7 +97,9 @@ def test_the_verdict_and_every_gain_follow_from_the_times_of_the_same_run(
 
     def ratio(name: str, to: str) -> list[float]:
         rounds = len(samples_ms[name]) // config["calls_per_round"]
-        return list(vars(intervals.ratio(samples_ms[name], samples_ms[to], rounds, config["confidence"])).values())
+        return list(
+            vars(intervals.ratio_interval(samples_ms[name], samples_ms[to], rounds, config["confidence"])).values()
+        )
 
     def told(record: dict[str, Any], name: str) -> list[float]:
         return [record[name], record[f"{name}_low"], record[f"{name}_high"]]

@@ -49,7 +49,7 @@ class Seen(Record):
 
 
 class Machine(Record):
-    """Where a latency was taken: `device.measure.bench.machine`."""
+    """Where a latency was taken: `device.measure.bench.machine_facts`."""
 
     host: Annotated[str, Field(description="name of the machine")]
     cpu: Annotated[str, Field(description="name of its processor")]

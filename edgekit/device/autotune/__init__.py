@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from edgekit.device.autotune import choices
-from edgekit.device.autotune.choices import Choice
+from edgekit.device.autotune import choice_cache
+from edgekit.device.autotune.choice_cache import Choice
 from edgekit.runner.errors import BackendError, InputError
 
 if TYPE_CHECKING:
-    from edgekit.device.autotune.launch import OnProgress
+    from edgekit.device.autotune.tuning_process import OnProgress
     from edgekit.runner.bundle import Bundle
     from edgekit.runner.model import Model
     from edgekit.runner.selftest import SelftestReport
@@ -31,20 +31,20 @@ def open_best(
     on_progress: OnProgress | None = None,
 ) -> Model:
     """Open a verified bundle the fastest way; the first time, measure which that is."""
-    name = choices.key(bundle.identity, (interpreter, threads, device))
-    choice = choices.get(name)
+    name = choice_cache.choice_key(bundle.identity, (interpreter, threads, device))
+    choice = choice_cache.load_choice(name)
     if choice is not None:
         try:
             return _open(bundle, name, choice)
         except (BackendError, InputError):  # what was proven once no longer opens: numpy or a library has changed
-            choices.remove(name)
-    from edgekit.device.autotune import compare
+            choice_cache.remove_choice(name)
+    from edgekit.device.autotune import comparison
 
-    winner = compare.find(path, bundle, threads, interpreter, device, on_progress)
-    return _open(bundle, name, compare.store(path, name, winner, bundle, device, on_progress))
+    winner = comparison.find_best(path, bundle, threads, interpreter, device, on_progress)
+    return _open(bundle, name, comparison.store_winner(path, name, winner, bundle, device, on_progress))
 
 
-def prove(
+def run_selftest(
     path: str | os.PathLike[str],
     bundle: Bundle,
     threads: int | None = None,
@@ -57,49 +57,49 @@ def prove(
 
     bundles.check_architecture(bundle.manifest)
     check_threads(1 if threads is None else threads)
-    choice = choices.get(choices.key(bundle.identity, (interpreter, threads, device)))
+    choice = choice_cache.load_choice(choice_cache.choice_key(bundle.identity, (interpreter, threads, device)))
     if choice is not None:
-        return _proof(path, bundle.identity, choice)
+        return _selftest_in_child(path, bundle.identity, choice)
     faults: list[str] = []
     for usual in installed_interpreters(bundle.manifest.target, interpreter):
         try:
-            return _proof(path, bundle.identity, Choice(usual, threads or 1, device, {}))
+            return _selftest_in_child(path, bundle.identity, Choice(usual, threads or 1, device, {}))
         except BackendError as error:
             faults.append(str(error))
     raise BackendError("; ".join(faults))
 
 
-def _proof(path: str | os.PathLike[str], identity: str, choice: Choice) -> SelftestReport:
-    from edgekit.device.autotune.launch import Child, name_fault
+def _selftest_in_child(path: str | os.PathLike[str], identity: str, choice: Choice) -> SelftestReport:
+    from edgekit.device.autotune.tuning_process import TuningProcess, prefix_fault
     from edgekit.runner.selftest import SelftestReport
 
-    with Child(path, identity, limit_s=LONGEST_SELFTEST_S) as child:
+    with TuningProcess(path, identity, limit_s=LONGEST_SELFTEST_S) as child:
         try:
             child.ask("open", interpreter=choice.interpreter, threads=choice.threads, device=choice.device)
             return SelftestReport(**child.ask("selftest"))
         except BackendError as error:
-            raise BackendError(name_fault(choice.interpreter, str(error))) from None
+            raise BackendError(prefix_fault(choice.interpreter, str(error))) from None
 
 
 def _open(bundle: Bundle, name: str, choice: Choice) -> Model:
     from edgekit.runner.model import Model, open_model
 
     if choice.blob:
-        restored = _restored(bundle, name, choice)
+        restored = _import_compiled(bundle, name, choice)
         if restored is not None:
             return Model(bundle, restored, choice.threads, choice.device)
-        choices.remove(name)
+        choice_cache.remove_choice(name)
     return open_model(bundle, choice.threads, choice.interpreter, choice.device)
 
 
-def _restored(bundle: Bundle, name: str, choice: Choice) -> Any:
+def _import_compiled(bundle: Bundle, name: str, choice: Choice) -> Any:
     """The model from its compiled form, if that still gives the first golden answer."""
     import numpy as np
 
     from edgekit.runner.backends import openvino
     from edgekit.runner.model import Model
 
-    blob = choices.compiled(name, choice)
+    blob = choice_cache.load_compiled(name, choice)
     if blob is None:
         return None
     manifest = bundle.manifest

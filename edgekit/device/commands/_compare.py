@@ -6,8 +6,8 @@ import argparse
 import sys
 
 from edgekit.device.admission import read
-from edgekit.device.autotune import choices, compare
-from edgekit.device.commands import _device
+from edgekit.device.autotune import choice_cache, comparison
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 
@@ -15,31 +15,39 @@ def run(options: argparse.Namespace) -> None:
     """A row for each interpreter and number of threads; the winner is what the next load takes."""
     found = read(options.bundle)
     device = options.device or "CPU"
-    ways = compare.candidates(found.manifest.target, options.threads, options.interpreter, device, all_of_them=True)
+    ways = comparison.list_candidates(
+        found.manifest.target, options.threads, options.interpreter, device, all_of_them=True
+    )
     if not options.json:
         print(f"trying {len(ways)} ways to run {options.bundle}", file=sys.stderr)
     from edgekit.device.measure import conditions, intervals
 
-    with conditions.Watch(children=True) as watch:
-        tried = compare.compare(options.bundle, found.identity, ways, device)
-    spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.LEAST_ROUNDS]
+    with conditions.ConditionsRecorder(children=True) as watch:
+        tried = comparison.time_candidates(options.bundle, found.identity, ways, device)
+    spreads = [conditions.spread(way.p50_ms) for way in tried if len(way.p50_ms) >= intervals.MIN_ROUNDS]
     seen = conditions.to_record(watch.result(sorted(spreads)[len(spreads) // 2] if spreads else None))
-    winner = compare.best(tried)
-    name = choices.key(found.identity, (options.interpreter, options.threads, device))
-    kept = compare.store(options.bundle, name, winner, found, device, _shared.warn)
+    winner = comparison.select_best(tried)
+    name = choice_cache.choice_key(found.identity, (options.interpreter, options.threads, device))
+    kept = comparison.store_winner(options.bundle, name, winner, found, device, _shared.warn)
     if options.json:
-        from edgekit.device.measure.bench import machine
+        from edgekit.device.measure.bench import machine_facts
 
         rows = [{**vars(way), "chosen": way is winner} for way in tried]
-        report = {"bundle": options.bundle, "ways": rows, "machine": machine(), "compiled": bool(kept.blob), **seen}
+        report = {
+            "bundle": options.bundle,
+            "ways": rows,
+            "machine": machine_facts(),
+            "compiled": bool(kept.blob),
+            **seen,
+        }
         _shared.print_json(report)
         return
     for line in table(tried, winner):
         print(line)
-    _device.print_disturbed(seen["disturbed"])
+    _options.print_noise_reasons(seen["disturbed"])
 
 
-def table(tried: list[compare.Candidate], winner: compare.Candidate) -> list[str]:
+def table(tried: list[comparison.Candidate], winner: comparison.Candidate) -> list[str]:
     """Aligned lines, in the order they were tried."""
     lines = [f"  {'interpreter':<16}{'version':<12}{'threads':>8}{'open_ms':>10}{'p50_ms':>12}"]
     for way in tried:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is kept and reported; nothing is unless it is asked for."""
     group = parser.add_argument_group("from the field back to the desk")
     group.add_argument("--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled")
@@ -40,7 +40,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def ending(options: argparse.Namespace) -> Iterator[None]:
+def handle_termination(options: argparse.Namespace) -> Iterator[None]:
     """Of what observes: SIGTERM, which stops services, ends like Ctrl-C, and warnings are lines as all others are."""
     wanted = options.metrics or options.watch or options.keep or options.report
     if not wanted or threading.current_thread() is not threading.main_thread():
@@ -60,7 +60,7 @@ def ending(options: argparse.Namespace) -> Iterator[None]:
 
 
 @contextmanager
-def observed(model: Model, options: argparse.Namespace) -> Iterator[None]:
+def observe(model: Model, options: argparse.Namespace) -> Iterator[None]:
     """Observe what is asked for, and write the last of it in the end."""
     try:
         _attach(model, options)
@@ -72,14 +72,14 @@ def observed(model: Model, options: argparse.Namespace) -> Iterator[None]:
 def _attach(model: Model, options: argparse.Namespace) -> None:
     """Add what is asked for to the model's observers."""
     if options.keep is not None:
-        from edgekit.device.monitor import doubtful
+        from edgekit.device.monitor import uncertain
 
         model.observers.add(
-            doubtful.Doubtful.of(
+            uncertain.UncertainSamples.of(
                 model,
                 options.keep,
-                per_day=options.keep_per_day or doubtful.PER_DAY,
-                most_bytes=options.keep_bytes or doubtful.MOST_BYTES,
+                per_day=options.keep_per_day or uncertain.PER_DAY,
+                most_bytes=options.keep_bytes or uncertain.MOST_BYTES,
             )
         )
     if options.report is not None:

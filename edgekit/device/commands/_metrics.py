@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from edgekit.device.monitor.metrics import Metrics
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where they go."""
     parser.add_argument(
         "--metrics",
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def shown(where: str | None) -> Iterator[Metrics | None]:
+def open_metrics(where: str | None) -> Iterator[Metrics | None]:
     """Metrics for a model to be loaded, closed behind it; None where none are asked for."""
     if where is None:
         yield None

@@ -7,12 +7,12 @@ import textwrap
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 if TYPE_CHECKING:
-    from edgekit.device.measure.drift import Finding
-    from edgekit.device.measure.soak import Soak, Window
+    from edgekit.device.measure.drift import SoakFinding
+    from edgekit.device.measure.soak import Soak, SoakWindow
 
 HIGHEST_RATE_PER_S = 1000.0
 """Of what is chosen here: faster, this process would do little but watch the clock."""
@@ -32,17 +32,17 @@ def run(options: argparse.Namespace) -> None:
     model = _shared.load(options)
     samples = cycle(model.golden()[0])
     call = lambda: model.predict(next(samples))  # noqa: E731
-    capacity = soak.capacity(call)
+    capacity = soak.measure_capacity(call)
     rate = options.rate or min(HIGHEST_RATE_PER_S, _rounded(capacity / 2))
-    planned = soak.plan(rate, options.minutes * 60, options.window)
-    known = _device.facts(options, model)
+    planned = soak.plan_soak(rate, options.minutes * 60, options.window)
+    known = _options.measurement_facts(options, model)
     if options.json:
-        soak.run(call, planned)
+        soak.run_soak(call, planned)
     else:
-        _device.print_facts(known)
+        _options.print_facts(known)
         _print_head(planned, capacity, options.rate is None)
-        soak.run(call, planned, on_window=_print_row)
-    found = drift.findings(planned.windows, rate) if planned.windows else {}
+        soak.run_soak(call, planned, on_window=_print_row)
+    found = drift.soak_findings(planned.windows, rate) if planned.windows else {}
     reasons = known["why"] + [found[key].words for key in FALSIFIERS if key in found and found[key].found]
     if options.json:
         known.update(comparable=not reasons, why=reasons)
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt
 
 
-def _soaked(done: Soak, found: dict[str, Finding]) -> dict[str, Any]:
+def _soaked(done: Soak, found: dict[str, SoakFinding]) -> dict[str, Any]:
     return {
         "rate_per_s": done.rate_per_s,
         "minutes": done.seconds / 60,
@@ -73,7 +73,7 @@ def _print_head(planned: Soak, capacity: float, chosen: bool) -> None:
     print("".join(f"{word:>{width}}" for word, width in zip(COLUMNS, WIDTHS)), flush=True)
 
 
-def _print_row(window: Window) -> None:
+def _print_row(window: SoakWindow) -> None:
     times = (window.p50_ms, window.p90_ms, window.p95_ms, window.p99_ms, window.max_ms, window.service_p50_ms)
     resident_mb = None if window.resident_bytes is None else window.resident_bytes / 1e6
     words = (
@@ -88,7 +88,7 @@ def _print_row(window: Window) -> None:
     print("".join(f"{word:>{width}}" for word, width in zip(words, WIDTHS)) + flag, flush=True)
 
 
-def _print_findings(done: Soak, found: dict[str, Finding], reasons: list[str]) -> None:
+def _print_findings(done: Soak, found: dict[str, SoakFinding], reasons: list[str]) -> None:
     if done.cut_short:
         print(f"cut short after {len(done.windows)} of {round(done.seconds / done.window_s)} windows")
     names = {"saturated": "load", "throttled": "throttling", "drifted": "latency", "grew": "memory"}

@@ -17,7 +17,7 @@ EVERY = 64
 """Answers between two looks."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Whether it is wanted."""
     parser.add_argument(
         "--watch",
@@ -27,12 +27,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def said(model: Model, wanted: bool) -> Iterator[None]:
+def report_verdicts(model: Model, wanted: bool) -> Iterator[None]:
     """Watch a model that was loaded with a monitor; the last verdict, with its golden vectors, comes at the end."""
     if not wanted:
         yield
         return
-    watcher = Watcher(model.monitor)
+    watcher = VerdictReporter(model.monitor)
     model.observers.add(watcher)
     try:
         yield
@@ -42,7 +42,7 @@ def said(model: Model, wanted: bool) -> Iterator[None]:
         watcher.say(model.monitor.verdict())
 
 
-class Watcher:
+class VerdictReporter:
     """An observer that says what changes in a monitor's verdict."""
 
     def __init__(self, monitor: Any) -> None:

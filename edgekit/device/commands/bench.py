@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 HELP = "time the model on this device"
@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> None:
     if len(options.bundle) > 1 or options.rounds:
         if options.compare or options.minutes or options.rate or options.window:
             options.misuse("bundles that take turns have rounds; leave out --compare, --minutes, --rate and --window")
-        from edgekit.device.commands import _turns
+        from edgekit.device.commands import _interleaved
 
-        _turns.run(options)
+        _interleaved.run(options)
         return
     if options.samples:
         options.misuse("--samples is for bundles that take turns; name several, or give --rounds")
@@ -76,22 +76,22 @@ def _calls(options: argparse.Namespace) -> None:
     wanted, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
     rounds = min(ROUNDS, wanted)
     calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
-    with conditions.Watch() as watch:
-        samples = bench.interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.sample)
-    figures = {name: bench.summary(taken) for name, taken in samples.items()}
-    known = _device.facts(options, model)
+    with conditions.ConditionsRecorder() as watch:
+        samples = bench.time_interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.sample)
+    figures = {name: bench.latency_summary(taken) for name, taken in samples.items()}
+    known = _options.measurement_facts(options, model)
     seen = conditions.to_record(watch.result(conditions.noise(samples["execute"], rounds)))
     reasons = known["why"] + seen["disturbed"]
     known.update(seen, comparable=not reasons, why=reasons)
     if options.json:
         _shared.print_json({**known, **figures})
         return
-    _device.print_facts(known)
+    _options.print_facts(known)
     columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
     print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
     for name, row in figures.items():
         print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
-    _device.print_disturbed(seen["disturbed"])
+    _options.print_noise_reasons(seen["disturbed"])
 
 
 def _above_zero(text: str) -> float:

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.errors import BackendError, ReleaseError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HELP = "spend a try of a release on trial, then print its path or start a progra
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    _device.home(parser)
+    _options.add_home_argument(parser)
     parser.usage = "%(prog)s [options] [-- PROGRAM ...]"
     parser.set_defaults(program=[])
 
@@ -29,7 +29,7 @@ def _begin(home: Home) -> int:
     from edgekit.runner.files import READ_ONLY_ERRORS
 
     if home.exists() and not home.is_mine():
-        number = transitions.untried(home)
+        number = transitions.release_without_attempt(home)
         if number is None:
             raise ReleaseError(
                 f"{home.root}: no release is confirmed, and its owner alone can try one; run as its owner"
@@ -37,9 +37,9 @@ def _begin(home: Home) -> int:
         return number
     try:
         with home.locked():
-            return transitions.begin(home, transitions.boot_id())
+            return transitions.begin_attempt(home, transitions.boot_id())
     except OSError as error:
-        number = transitions.untried(home) if error.errno in READ_ONLY_ERRORS else None
+        number = transitions.release_without_attempt(home) if error.errno in READ_ONLY_ERRORS else None
         if number is None:
             raise
         return number
@@ -47,12 +47,12 @@ def _begin(home: Home) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """The path of its bundle; with a program, that takes the place of this process."""
-    from edgekit.device.releases import current
-    from edgekit.device.releases.home import locate
+    from edgekit.device.releases import current_release
+    from edgekit.device.releases.home import find_home
 
-    home = locate(options.home)
+    home = find_home(options.home)
     number = _begin(home)
-    release = current.Release.at(home, number)
+    release = current_release.Release.at(home, number)
     release.read()
     if not options.program:
         print(release.path)

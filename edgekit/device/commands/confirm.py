@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 HELP = "keep the release that is on trial"
@@ -13,13 +13,15 @@ HELP = "keep the release that is on trial"
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
-    _device.home(parser)
+    _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """What is current then."""
     from edgekit.device.releases import summary, transitions
-    from edgekit.device.releases.home import locate
+    from edgekit.device.releases.home import find_home
 
-    summary.change(locate(options.home), options.json, lambda home: transitions.confirm(home, options.release))
+    summary.change_and_print(
+        find_home(options.home), options.json, lambda home: transitions.confirm(home, options.release)
+    )

@@ -9,7 +9,7 @@ from edgekit.runner.commands import _shared
 from edgekit.runner.errors import DoctorError
 
 if TYPE_CHECKING:
-    from edgekit.device.trust.ssh_keygen import Fault
+    from edgekit.device.trust.ssh_keygen import VerifierFault
 
 HELP = "report what would keep a bundle from running here, with the command that fixes it"
 
@@ -33,23 +33,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print facts and findings; DoctorError when one of them blocks."""
     from edgekit.device import doctor
-    from edgekit.device.doctor import report, subject
+    from edgekit.device.doctor import bundle_requirements, report
     from edgekit.device.hardware import facts
 
-    wanted = subject.read(options.bundle) if options.bundle else None
-    case = doctor.Case(facts.gather(), wanted, options.interpreter, options.device, options.input, _verifier())
+    wanted = bundle_requirements.read_requirements(options.bundle) if options.bundle else None
+    case = doctor.DoctorCase(
+        facts.gather_facts(), wanted, options.interpreter, options.device, options.input, _verifier()
+    )
     findings = doctor.examine(case)
     if options.json:
         _shared.print_json(report.to_dict(case, findings))
     else:
-        for line in report.text(case, findings):
+        for line in report.text_lines(case, findings):
             print(line)
     if doctor.blocks(findings):
         codes = ", ".join(sorted({each.code for each in findings if each.severity == doctor.ERROR}))
         raise DoctorError(f"doctor: it would not run here ({codes}); see the fixes above")
 
 
-def _verifier() -> Fault | None:
+def _verifier() -> VerifierFault | None:
     """What keeps signatures from being verified here; None where nothing does, or releases need not be signed."""
     from edgekit.runner import device_home
 
@@ -57,4 +59,4 @@ def _verifier() -> Fault | None:
         return None
     from edgekit.device.trust import ssh_keygen
 
-    return ssh_keygen.fault()
+    return ssh_keygen.find_fault()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 HELP = "remove old releases, and files that belong to none"
@@ -16,19 +16,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", metavar="N", type=_shared.non_negative, default=2,
         help="besides the current release and the one before (default: 2)",
     )  # fmt: skip
-    _device.home(parser)
+    _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """What was removed."""
-    from edgekit.device.releases import cleaning, transitions
-    from edgekit.device.releases.home import locate
+    from edgekit.device.releases import cleanup, transitions
+    from edgekit.device.releases.home import find_home
 
-    home = locate(options.home)
+    home = find_home(options.home)
     with home.locked():
         transitions.recover(home)
-        removed, freed = cleaning.clean(home, options.keep)
+        removed, freed = cleanup.remove_old_releases(home, options.keep)
     if options.json:
         _shared.print_json({"removed": removed, "bytes": freed})
     else:

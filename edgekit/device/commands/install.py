@@ -6,7 +6,7 @@ import argparse
 import re
 from pathlib import Path
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 from edgekit.runner.errors import InputError
 
@@ -18,29 +18,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a file, or the sha256 of one that was received")
     parser.add_argument(
-        "--tries", metavar="N", type=_device.within(1, 1000), default=3, help="starts it has (default: 3)"
+        "--tries",
+        metavar="N",
+        type=_options.whole_number_between(1, 1000),
+        default=3,
+        help="starts it has (default: 3)",
     )
-    parser.add_argument("--statement", metavar="SHA256", type=_device.sha256, help="that was signed, received too")
+    parser.add_argument("--statement", metavar="SHA256", type=_options.sha256, help="that was signed, received too")
     parser.add_argument(
-        "--signature", metavar="SHA256", type=_device.sha256, action="append", default=[], help="of it; may be repeated"
+        "--signature",
+        metavar="SHA256",
+        type=_options.sha256,
+        action="append",
+        default=[],
+        help="of it; may be repeated",
     )
-    _device.proof(parser)
-    _device.home(parser)
+    _options.add_validation_arguments(parser)
+    _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """What is current then; an error leaves the device as it was."""
     from edgekit.device.releases import summary
-    from edgekit.device.releases.home import locate
-    from edgekit.device.releases.installing import Wanted, from_file, install
+    from edgekit.device.releases.home import find_home
+    from edgekit.device.releases.installation import BundleFiles, install, store_bundle
 
-    home, path = locate(options.home), Path(options.bundle)
+    home, path = find_home(options.home), Path(options.bundle)
     if SHA256.fullmatch(options.bundle):
-        wanted = Wanted(options.bundle, options.statement, tuple(options.signature))
+        wanted = BundleFiles(options.bundle, options.statement, tuple(options.signature))
     elif path.is_file():
-        wanted = from_file(home, path)
+        wanted = store_bundle(home, path)
     else:
         raise InputError(f"{path}: no such file, and no sha256 of 64 hex digits")
-    install(home, wanted, options.tries, _device.limits(options), options.interpreter, _shared.warn)
-    summary.show(home, options.json)
+    install(home, wanted, options.tries, _options.validation_limits(options), options.interpreter, _shared.warn)
+    summary.print_summary(home, options.json)

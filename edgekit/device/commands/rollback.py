@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 HELP = "go back to the release that was confirmed before"
@@ -16,15 +16,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
     )
-    _device.home(parser)
+    _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """What is current then; ReleaseError where there is nothing to go back to."""
     from edgekit.device.releases import summary, transitions
-    from edgekit.device.releases.home import locate
+    from edgekit.device.releases.home import find_home
 
-    summary.change(
-        locate(options.home), options.json, lambda home: transitions.roll_back(home, options.why, options.release)
+    summary.change_and_print(
+        find_home(options.home), options.json, lambda home: transitions.roll_back(home, options.why, options.release)
     )

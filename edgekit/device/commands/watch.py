@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from edgekit.device.commands import _device
+from edgekit.device.commands import _options
 from edgekit.runner.commands import _shared
 
 HELP = "start a program with the current release, check that, and confirm it or take it back"
@@ -13,22 +13,26 @@ HELP = "start a program with the current release, check that, and confirm it or 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
-        "--confirm-after", metavar="S", type=_device.amount, default=60.0,
+        "--confirm-after", metavar="S", type=_options.non_negative_number, default=60.0,
         help="a release on trial is kept when it was healthy so long (default: 60)",
     )  # fmt: skip
     parser.add_argument(
-        "--every", metavar="S", type=_device.amount, default=300.0, help="between two checks (default: 300)"
+        "--every",
+        metavar="S",
+        type=_options.non_negative_number,
+        default=300.0,
+        help="between two checks (default: 300)",
     )
-    _device.proof(parser)
-    _device.home(parser)
+    _options.add_validation_arguments(parser)
+    _options.add_home_argument(parser)
     parser.usage = "%(prog)s [options] [-- PROGRAM ...]"
     parser.set_defaults(program=[])
 
 
 def run(options: argparse.Namespace) -> None:
     """Until it is stopped, or its program ends by itself with code 0."""
-    from edgekit.device.releases.home import locate
-    from edgekit.device.releases.watch import Options, Watcher
+    from edgekit.device.releases.home import find_home
+    from edgekit.device.releases.watcher import Watcher, WatchOptions
 
-    how = (options.confirm_after, options.every, _device.limits(options), options.interpreter)
-    Watcher(locate(options.home), Options(tuple(options.program), *how), _shared.warn).run()
+    how = (options.confirm_after, options.every, _options.validation_limits(options), options.interpreter)
+    Watcher(find_home(options.home), WatchOptions(tuple(options.program), *how), _shared.warn).run()

@@ -15,16 +15,16 @@ from edgekit.device.doctor import wheels
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from edgekit.device.doctor.subject import Subject
-    from edgekit.device.hardware.facts import Facts
-    from edgekit.device.trust.ssh_keygen import Fault
+    from edgekit.device.doctor.bundle_requirements import BundleRequirements
+    from edgekit.device.hardware.facts import DeviceFacts
+    from edgekit.device.trust.ssh_keygen import VerifierFault
 
 FAMILIES = ("packages", "platforms", "model", "accelerators", "state")
 ERROR, WARNING = "error", "warning"
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """Something that blocks ("error") or costs ("warning"). `interpreter`: it concerns that one alone."""
 
     code: str
@@ -39,15 +39,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Case:
+class DoctorCase:
     """What is examined: the device, and what is wanted of it. `verifier` is what is wrong with ssh-keygen."""
 
-    facts: Facts
-    subject: Subject | None = None
+    facts: DeviceFacts
+    subject: BundleRequirements | None = None
     interpreter: str | None = None
     device: str | None = None
     input: str | None = None
-    verifier: Fault | None = None
+    verifier: VerifierFault | None = None
 
     @property
     def target(self) -> str | None:
@@ -57,17 +57,17 @@ class Case:
     @property
     def interpreters(self) -> list[str]:
         """Interpreters that come into question, the advised one first; no other than OpenVINO has a GPU or an NPU."""
-        known = wheels.for_target(self.target) if self.target else list(wheels.PREFERENCE)
+        known = wheels.interpreters_for(self.target) if self.target else list(wheels.PREFERENCE)
         wanted = self.interpreter or ("openvino" if self.device in ("GPU", "NPU") else None)
         return [name for name in known if wanted in (None, name)]
 
     @property
     def installed(self) -> list[str]:
         """Those of `interpreters` that pip has installed."""
-        return [name for name in self.interpreters if self.facts.has(wheels.of(name))]
+        return [name for name in self.interpreters if self.facts.has(wheels.distribution_of(name))]
 
 
-def examine(case: Case) -> list[Finding]:
+def examine(case: DoctorCase) -> list[DoctorFinding]:
     """Every finding, errors first. What ails one interpreter only warns where another can do the work."""
     found = [finding for check in checks() for finding in check(case)]
     ailing = {finding.interpreter for finding in found if finding.severity == ERROR and finding.interpreter}
@@ -76,12 +76,12 @@ def examine(case: Case) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.severity != ERROR)
 
 
-def checks() -> list[Callable[[Case], Iterator[Finding]]]:
+def checks() -> list[Callable[[DoctorCase], Iterator[DoctorFinding]]]:
     """Every check of every family."""
     modules = [importlib.import_module(f"{__name__}.{family}") for family in FAMILIES]
     return [check for module in modules for check in module.CHECKS]
 
 
-def blocks(findings: list[Finding]) -> bool:
+def blocks(findings: list[DoctorFinding]) -> bool:
     """Whether any of them keeps the model from running."""
     return any(finding.severity == ERROR for finding in findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.device.doctor import ERROR, Case, Finding, advice
+from edgekit.device.doctor import ERROR, DoctorCase, DoctorFinding, advice
 
 DEVICES = ("CPU", "GPU", "NPU")
 OPENVINO_PICKS = ("AUTO", "HETERO", "MULTI", "BATCH")  # it chooses among the others itself
@@ -14,35 +14,39 @@ DRIVERS = {
 }
 
 
-def known_device(case: Case) -> Iterator[Finding]:
+def known_device(case: DoctorCase) -> Iterator[DoctorFinding]:
     known = (*DEVICES, *OPENVINO_PICKS)
     if case.device and case.device.partition(":")[0].partition(".")[0] not in known:
-        yield Finding("device-unknown", ERROR, f"--device {case.device}: no such device", f"use {', '.join(DEVICES)}")
+        yield DoctorFinding(
+            "device-unknown", ERROR, f"--device {case.device}: no such device", f"use {', '.join(DEVICES)}"
+        )
 
 
-def device_needs_openvino(case: Case) -> Iterator[Finding]:
+def device_needs_openvino(case: DoctorCase) -> Iterator[DoctorFinding]:
     device = _pinned(case)
     if not device:
         return
     if case.interpreter not in (None, "openvino"):
         cause = f"--device {device} works with openvino only, not with {case.interpreter}"
-        yield Finding("device-interpreter", ERROR, cause, "leave --interpreter away, or leave --device away")
+        yield DoctorFinding("device-interpreter", ERROR, cause, "leave --interpreter away, or leave --device away")
     elif case.target == "tflite":
         cause = f"--device {device} is for openvino and onnx bundles; this one is tflite"
-        yield Finding("device-interpreter", ERROR, cause, "use the openvino bundle of the same run, or --device CPU")
+        yield DoctorFinding(
+            "device-interpreter", ERROR, cause, "use the openvino bundle of the same run, or --device CPU"
+        )
 
 
-def plugin(case: Case) -> Iterator[Finding]:
+def plugin(case: DoctorCase) -> Iterator[DoctorFinding]:
     device, found = _pinned(case), case.facts.has("openvino")
     if not device or not found or device in case.facts.plugins:
         return
     cause, fix = f"the installed openvino {found.version} has no plug-in for the {device}", "use --device CPU"
     if case.facts.machine == "x86_64":  # elsewhere there is none to install
-        fix = advice.install(case.facts, "--force-reinstall", "openvino")
-    yield Finding(f"{device.lower()}-plugin", ERROR, cause, fix)
+        fix = advice.install_command(case.facts, "--force-reinstall", "openvino")
+    yield DoctorFinding(f"{device.lower()}-plugin", ERROR, cause, fix)
 
 
-def driver(case: Case) -> Iterator[Finding]:
+def driver(case: DoctorCase) -> Iterator[DoctorFinding]:
     """The kernel's device node, for a GPU also an OpenCL driver."""
     device, facts = _pinned(case), case.facts
     if not device:
@@ -50,20 +54,20 @@ def driver(case: Case) -> Iterator[Finding]:
     nodes, place = (facts.render_nodes, "/dev/dri/renderD*") if device == "GPU" else (facts.accel_nodes, "/dev/accel/*")
     closed = [node for node in nodes if node in facts.closed_nodes]
     if not nodes:
-        yield Finding(
+        yield DoctorFinding(
             f"{device.lower()}-driver", ERROR, f"no {device} driver is loaded: there is no {place}", DRIVERS[device]
         )
     elif device == "GPU" and not facts.opencl_drivers:
         cause = "the GPU has no OpenCL driver: /etc/OpenCL/vendors names none"
-        yield Finding("gpu-opencl", ERROR, cause, DRIVERS["GPU"])
+        yield DoctorFinding("gpu-opencl", ERROR, cause, DRIVERS["GPU"])
     elif len(closed) == len(nodes):
         cause = f"this user may not open {closed[0]}"
-        yield Finding(
+        yield DoctorFinding(
             f"{device.lower()}-permission", ERROR, cause, 'sudo usermod -aG render "$USER", then log in again'
         )
 
 
-def _pinned(case: Case) -> str | None:
+def _pinned(case: DoctorCase) -> str | None:
     first = (case.device or "").partition(".")[0]  # GPU.1 is the second of them
     return first if first in ("GPU", "NPU") else None
 

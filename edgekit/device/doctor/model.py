@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.device.doctor import ERROR, Case, Finding, advice, tflite_versions, wheels
+from edgekit.device.doctor import ERROR, DoctorCase, DoctorFinding, advice, tflite_versions, wheels
 from edgekit.runner.bundle import manifest
 from edgekit.runner.operators import ModelRequirements, Operator, onnx
 from edgekit.runner.operators.tflite import FLEX
@@ -14,28 +14,30 @@ MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.trai
 CONVERT = "convert the model with builtin operators only, and build the bundle again"
 
 
-def newer_format(case: Case) -> Iterator[Finding]:
+def newer_format(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.subject and case.subject.format > manifest.FORMAT:
         cause = f"the bundle has format {case.subject.format}; this runner knows {manifest.FORMAT}"
-        yield Finding(
+        yield DoctorFinding(
             "bundle-format", ERROR, cause, "update the runner: copy the edgerun.pyz that lies beside the bundle"
         )
 
 
-def unsupported_interpreter(case: Case) -> Iterator[Finding]:
+def unsupported_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
     name = case.interpreter
-    known = wheels.for_target(case.target) if case.target else list(wheels.PREFERENCE)
+    known = wheels.interpreters_for(case.target) if case.target else list(wheels.PREFERENCE)
     if name and name not in known:
         what = f"{case.target} models" if case.target else "a bundle"
         cause = f"--interpreter {name}: it does not open {what}"
-        yield Finding("interpreter-unknown", ERROR, cause, f"use --interpreter {known[0]}; known: {', '.join(known)}")
+        yield DoctorFinding(
+            "interpreter-unknown", ERROR, cause, f"use --interpreter {known[0]}; known: {', '.join(known)}"
+        )
 
 
-def tflite_operators(case: Case) -> Iterator[Finding]:
+def tflite_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Builtin operators that the installed release lacks, or has in an older version only."""
     for name, needs in _pairs(case, "tflite"):
-        found = case.facts.has(wheels.of(name))
-        known = tflite_versions.highest(wheels.of(name), found.release) if found else None
+        found = case.facts.has(wheels.distribution_of(name))
+        known = tflite_versions.highest_versions(wheels.distribution_of(name), found.release) if found else None
         newer = [] if known is None else [each for each in needs.operators if _too_new(each, known)]
         if not found or not newer:
             continue
@@ -45,35 +47,37 @@ def tflite_operators(case: Case) -> Iterator[Finding]:
         cause = f"the model needs {worst.name} version {worst.version}{more}; {found.name} {found.version} "
         cause += f"has version {has}" if has else "lacks it"
         line = _upgrade(case, name, "litert") or CONVERT
-        yield Finding("operator-too-new", ERROR, cause, line, name)
+        yield DoctorFinding("operator-too-new", ERROR, cause, line, name)
 
 
-def flex_operators(case: Case) -> Iterator[Finding]:
+def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     """TensorFlow's own operators in a tflite file, which no bundle may have: `operators/tflite.py` says why."""
     names = _custom(case, flex=True)
     if names:
         cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), and such can open any file"
-        yield Finding("operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again")
+        yield DoctorFinding(
+            "operator-flex", ERROR, cause, "convert it with TFLITE_BUILTINS only, and build the bundle again"
+        )
 
 
-def custom_operators(case: Case) -> Iterator[Finding]:
+def custom_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
     names = _custom(case, flex=False)
     if names:
         cause = f"the model uses custom operators that no interpreter has: {_some(names)}"
-        yield Finding("operator-custom", ERROR, cause, CONVERT)
+        yield DoctorFinding("operator-custom", ERROR, cause, CONVERT)
 
 
-def onnx_opset(case: Case) -> Iterator[Finding]:
+def onnx_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
     for name, needs in _pairs(case, "onnx"):
         limits, version = _onnx_limits(case, name)
         opset = dict(needs.opsets).get("ai.onnx", 0)
         if limits and opset > limits[0]:
             cause = f"the model is of ONNX opset {opset}; onnxruntime {version} opens up to {limits[0]}"
             fix = _upgrade(case, name, name) or f"export the model with opset {limits[0]}, and build the bundle again"
-            yield Finding("onnx-opset", ERROR, cause, fix, name)
+            yield DoctorFinding("onnx-opset", ERROR, cause, fix, name)
 
 
-def onnx_ir(case: Case) -> Iterator[Finding]:
+def onnx_ir(case: DoctorCase) -> Iterator[DoctorFinding]:
     for name, needs in _pairs(case, "onnx"):
         limits, version = _onnx_limits(case, name)
         if limits and (needs.ir_version or 0) > limits[1]:
@@ -81,21 +85,23 @@ def onnx_ir(case: Case) -> Iterator[Finding]:
             fix = (
                 _upgrade(case, name, name) or f"save the model with ir_version={limits[1]}, and build the bundle again"
             )
-            yield Finding("onnx-ir", ERROR, cause, fix, name)
+            yield DoctorFinding("onnx-ir", ERROR, cause, fix, name)
 
 
-def onnx_domains(case: Case) -> Iterator[Finding]:
+def onnx_domains(case: DoctorCase) -> Iterator[DoctorFinding]:
     for name, needs in _pairs(case, "onnx"):
         foreign = {each.domain for each in needs.operators if each.domain != "ai.onnx"}
         foreign -= set(MICROSOFT) if name == "onnxruntime" else set()
         if foreign:
-            cause = f"the model uses operators of {', '.join(sorted(foreign))}, which {wheels.of(name)} lacks"
+            cause = (
+                f"the model uses operators of {', '.join(sorted(foreign))}, which {wheels.distribution_of(name)} lacks"
+            )
             known = _upgrade(case, name, "onnxruntime") if foreign <= set(MICROSOFT) else None
             fix = known or "export the model with standard ONNX operators only, and build the bundle again"
-            yield Finding("operator-custom", ERROR, cause, fix, name)
+            yield DoctorFinding("operator-custom", ERROR, cause, fix, name)
 
 
-def openvino_opset(case: Case) -> Iterator[Finding]:
+def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
     """The package's own folders say which operator sets it defines."""
     for name, needs in _pairs(case, "openvino"):
         found, newest = case.facts.has("openvino"), max(case.facts.opsets, default=0)
@@ -106,17 +112,17 @@ def openvino_opset(case: Case) -> Iterator[Finding]:
                 f"the model needs {worst.name} of opset{worst.version}; openvino {found.version} ends at opset{newest}"
             )
             fix = _upgrade(case, name, name) or "build the bundle with an older openvino"
-            yield Finding("openvino-opset", ERROR, cause, fix, name)
+            yield DoctorFinding("openvino-opset", ERROR, cause, fix, name)
 
 
-def _pairs(case: Case, target: str) -> list[tuple[str, ModelRequirements]]:
+def _pairs(case: DoctorCase, target: str) -> list[tuple[str, ModelRequirements]]:
     """(interpreter, what the model needs) of each that is installed, for bundles of one target."""
     if not case.subject or case.subject.target != target or case.subject.needs is None:
         return []
     return [(name, case.subject.needs) for name in case.installed]
 
 
-def _custom(case: Case, flex: bool) -> list[str]:
+def _custom(case: DoctorCase, flex: bool) -> list[str]:
     if not case.subject or case.subject.target != "tflite" or case.subject.needs is None:
         return []
     names = [each.name for each in case.subject.needs.operators if each.domain == "custom"]
@@ -127,22 +133,22 @@ def _too_new(operator: Operator, known: dict[str, int]) -> bool:
     return operator.domain == "builtin" and operator.version > known.get(operator.name, 0)
 
 
-def _onnx_limits(case: Case, name: str) -> tuple[tuple[int, int] | None, str]:
-    found = case.facts.has(wheels.of(name))
+def _onnx_limits(case: DoctorCase, name: str) -> tuple[tuple[int, int] | None, str]:
+    found = case.facts.has(wheels.distribution_of(name))
     return (onnx.newest_supported(found.release), found.version) if found and name == "onnxruntime" else (None, "")
 
 
-def _upgrade(case: Case, name: str, better: str) -> str | None:
+def _upgrade(case: DoctorCase, name: str, better: str) -> str | None:
     """The line that installs `better`, where it is another interpreter or a newer release than the installed one."""
-    from edgekit.device.hardware.facts import release
+    from edgekit.device.hardware.facts import version_numbers
 
-    facts, found = case.facts, case.facts.has(wheels.of(name))
-    wheel = wheels.newest(wheels.of(better), facts.python, facts.architecture, facts.glibc)
-    if not wheel or not found or (name == better and found.release >= release(wheel.version)):
+    facts, found = case.facts, case.facts.has(wheels.distribution_of(name))
+    wheel = wheels.newest_wheel(wheels.distribution_of(better), facts.python, facts.architecture, facts.glibc)
+    if not wheel or not found or (name == better and found.release >= version_numbers(wheel.version)):
         return None
     if name == better:
-        return advice.install(facts, "--upgrade", f"{wheel.distribution}=={wheel.version}")
-    return advice.interpreter(facts, better)
+        return advice.install_command(facts, "--upgrade", f"{wheel.distribution}=={wheel.version}")
+    return advice.interpreter_command(facts, better)
 
 
 def _some(names: list[str], most: int = 3) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from edgekit.device.doctor import ERROR, WARNING, Case, Finding, advice, wheels
+from edgekit.device.doctor import ERROR, WARNING, DoctorCase, DoctorFinding, advice, wheels
 from edgekit.runner.inputs import READERS
 
 OLDEST_PYTHON, OLDEST_NUMPY = (3, 9), (1, 22)
@@ -15,145 +15,150 @@ TEXTS = tuple(suffix for suffix, reader in READERS.items() if reader in ("text",
 ANOTHER_PYTHON = "sudo apt install -y python3 python3-venv"
 
 
-def python_too_old(case: Case) -> Iterator[Finding]:
+def python_too_old(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.facts.python < OLDEST_PYTHON:
         cause = f"Python {_dotted(case.facts.python)} is older than the 3.9 that the runner needs"
-        yield Finding("python-too-old", ERROR, cause, f"{ANOTHER_PYTHON}, on a system that has 3.9 or newer")
+        yield DoctorFinding("python-too-old", ERROR, cause, f"{ANOTHER_PYTHON}, on a system that has 3.9 or newer")
 
 
-def numpy_missing(case: Case) -> Iterator[Finding]:
+def numpy_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
     if not case.facts.has("numpy"):
         fix = _with_numpy(case)
         if not case.installed:
-            fix = advice.best(case.facts, case.interpreters) or fix
+            fix = advice.first_install_command(case.facts, case.interpreters) or fix
         elif advice.makes_venv(case.facts) and case.facts.apt:
             fix = "sudo apt install -y python3-numpy"
-        yield Finding("numpy-missing", ERROR, "numpy is not installed", fix)
+        yield DoctorFinding("numpy-missing", ERROR, "numpy is not installed", fix)
 
 
-def numpy_too_old(case: Case) -> Iterator[Finding]:
+def numpy_too_old(case: DoctorCase) -> Iterator[DoctorFinding]:
     numpy = case.facts.has("numpy")
     if numpy and numpy.release and numpy.release < OLDEST_NUMPY:
         cause = f"numpy {numpy.version} is older than the 1.22 that the runner needs"
-        yield Finding("numpy-too-old", ERROR, cause, _with_numpy(case, ">=1.22"))
+        yield DoctorFinding("numpy-too-old", ERROR, cause, _with_numpy(case, ">=1.22"))
 
 
-def numpy_2(case: Case) -> Iterator[Finding]:
+def numpy_2(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Interpreters built against numpy 1 import beside numpy 2, and then crash or give wrong outputs."""
     numpy = case.facts.has("numpy")
     for name in case.installed if numpy and numpy.release >= (2,) else []:
-        found = case.facts.has(wheels.of(name))
+        found = case.facts.has(wheels.distribution_of(name))
         if found and found.release < wheels.NUMPY_2_FROM.get(found.name, ()):
             cause = f"{found.name} {found.version} was built for numpy 1 and fails with numpy {numpy.version}"  # type: ignore[union-attr]
-            yield Finding(f"numpy-2-{found.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
+            yield DoctorFinding(f"numpy-2-{found.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
 
 
-def no_interpreter(case: Case) -> Iterator[Finding]:
+def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
     """None of those that would do is installed; the fix is the first that has a wheel here."""
     if case.installed or not case.interpreters or case.facts.python < OLDEST_PYTHON:
         return
-    line = advice.best(case.facts, case.interpreters)
+    line = advice.first_install_command(case.facts, case.interpreters)
     if not line:
         yield from _no_wheel(case)
     elif case.interpreters == ["openvino"]:
-        yield Finding("openvino-missing", ERROR, f"openvino is not installed; {_wanted(case)} needs it", line)
+        yield DoctorFinding("openvino-missing", ERROR, f"openvino is not installed; {_purpose(case)} needs it", line)
     else:
-        cause = f"no interpreter for {_wanted(case)} is installed"
-        yield Finding("no-interpreter", ERROR, cause, line)
+        cause = f"no interpreter for {_purpose(case)} is installed"
+        yield DoctorFinding("no-interpreter", ERROR, cause, line)
 
 
-def _no_wheel(case: Case) -> Iterator[Finding]:
+def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
     """Why none of the interpreters can be installed: the Python, the C library or the processor."""
     facts = case.facts
     for name in case.interpreters:
-        distribution = wheels.of(name)
-        rows = wheels.rows(distribution, facts.architecture)
-        first, last = wheels.pythons(distribution)
+        distribution = wheels.distribution_of(name)
+        rows = wheels.wheels_of(distribution, facts.architecture)
+        first, last = wheels.python_range(distribution)
         if facts.musl or not rows:
             continue  # platforms.py says so, once for all of them
         if not first <= facts.python[1] <= last:
             age = "newer" if facts.python[1] > last else "older"
             cause = f"Python {_dotted(facts.python)} is {age} than any {distribution} wheel (3.{first} to 3.{last})"
-            yield Finding("python-without-wheel", ERROR, cause, _other_python(case, name, first, last), name)
+            yield DoctorFinding("python-without-wheel", ERROR, cause, _other_python(case, name, first, last), name)
         elif fitting := [row for row in rows if row.first <= facts.python[1] <= row.last]:
             least = min(row.glibc[facts.architecture] for row in fitting)
             cause = (
                 f"{distribution} needs glibc 2.{least} on {facts.architecture}; this system has {_dotted(facts.glibc)}"
             )
             fix = "install Raspberry Pi OS 12 (bookworm), Debian 12, Ubuntu 22.04 or newer on the device"
-            yield Finding("glibc-too-old", ERROR, cause, fix, name)
+            yield DoctorFinding("glibc-too-old", ERROR, cause, fix, name)
 
 
-def installed_glibc(case: Case) -> Iterator[Finding]:
+def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
     """An installed wheel that asks for a newer C library than the system has: an upgrade gone back, a copied card."""
     for name in case.installed if case.facts.glibc else []:
-        found = case.facts.has(wheels.of(name))
+        found = case.facts.has(wheels.distribution_of(name))
         needed = [need for tag in (found.tags if found else ()) if (need := _glibc_of(tag))]
         if found and needed and min(needed) > case.facts.glibc[:2]:
             has = _dotted(case.facts.glibc)
             cause = f"{found.name} {found.version} needs glibc {_dotted(min(needed))}; this system has {has}"
-            fix = advice.interpreter(case.facts, name) or "install Raspberry Pi OS 12 (bookworm) or newer on the device"
-            yield Finding("glibc-too-old", ERROR, cause, fix, name)
+            fix = (
+                advice.interpreter_command(case.facts, name)
+                or "install Raspberry Pi OS 12 (bookworm) or newer on the device"
+            )
+            yield DoctorFinding("glibc-too-old", ERROR, cause, fix, name)
 
 
-def foreign_wheel(case: Case) -> Iterator[Finding]:
+def foreign_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
     """A wheel for another processor or another Python: an environment copied from a PC, or left by an upgrade."""
     for name in ["numpy", *case.installed]:
-        distribution = "numpy" if name == "numpy" else wheels.of(name)
+        distribution = "numpy" if name == "numpy" else wheels.distribution_of(name)
         found = case.facts.has(distribution)
         if not found or not found.tags or case.facts.system != "Linux":
             continue
-        again = advice.install(case.facts, "--force-reinstall", "--no-cache-dir", distribution)
+        again = advice.install_command(case.facts, "--force-reinstall", "--no-cache-dir", distribution)
         whose = None if name == "numpy" else name
         platforms = {tag.rpartition("-")[2] for tag in found.tags}
         if not any(each == "any" or each.endswith(f"_{case.facts.architecture}") for each in platforms):
             cause = f"the installed {distribution} is for {min(platforms)}; this machine is {case.facts.architecture}"
-            yield Finding("wheel-architecture", ERROR, cause, again, whose)
+            yield DoctorFinding("wheel-architecture", ERROR, cause, again, whose)
         elif not any(_fits_python(tag, case.facts.python) for tag in found.tags):
             theirs, mine = found.tags[0].partition("-")[0], _dotted(case.facts.python)
             cause = f"the installed {distribution} is for {theirs}; this is Python {mine}"
-            yield Finding("wheel-python", ERROR, cause, again, whose)
+            yield DoctorFinding("wheel-python", ERROR, cause, again, whose)
 
 
-def only_tensorflow(case: Case) -> Iterator[Finding]:
+def only_tensorflow(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.installed == ["tensorflow"] and case.target == "tflite" and not case.interpreter:
-        line = advice.best(case.facts, ["litert", "tflite_runtime"])
+        line = advice.first_install_command(case.facts, ["litert", "tflite_runtime"])
         if line:
             cause = "only tensorflow is installed for tflite: it works, but is slow to start"
-            yield Finding("only-tensorflow", WARNING, cause, line)
+            yield DoctorFinding("only-tensorflow", WARNING, cause, line)
 
 
-def slow_tflite_runtime(case: Case) -> Iterator[Finding]:
-    line = advice.interpreter(case.facts, "litert")
+def slow_tflite_runtime(case: DoctorCase) -> Iterator[DoctorFinding]:
+    line = advice.interpreter_command(case.facts, "litert")
     if line and case.installed == ["tflite_runtime"] and not case.interpreter:
         cause = "tflite-runtime is several times slower at int8 than ai-edge-litert"
-        yield Finding("slow-interpreter", WARNING, cause, line)
+        yield DoctorFinding("slow-interpreter", WARNING, cause, line)
 
 
-def pillow_missing(case: Case) -> Iterator[Finding]:
+def pillow_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
     """An error when a picture was given, a warning when the bundle takes pictures."""
     picture = case.input is not None and PurePath(case.input).suffix.lower() in PICTURES
     if not case.facts.has("pillow") and (picture or (case.subject and case.subject.kind == "image")):
         what = f"{case.input} is a picture" if picture else "the bundle takes pictures"
         rest = "" if picture else " (.npy works)"
-        fix = advice.install(case.facts, "pillow")
+        fix = advice.install_command(case.facts, "pillow")
         if case.installed and advice.makes_venv(case.facts) and case.facts.apt:
             fix = "sudo apt install -y python3-pil"
-        yield Finding("pillow-missing", ERROR if picture else WARNING, f"{what} and Pillow is not installed{rest}", fix)
+        yield DoctorFinding(
+            "pillow-missing", ERROR if picture else WARNING, f"{what} and Pillow is not installed{rest}", fix
+        )
 
 
-def tokenizers_missing(case: Case) -> Iterator[Finding]:
+def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
     """An error when a text was given, a warning when the bundle takes texts."""
     text = case.input is not None and PurePath(case.input).suffix.lower() in TEXTS
     if case.subject and case.subject.kind == "text" and not case.facts.has("tokenizers"):
         what = f"{case.input} is a text" if text else "the bundle takes texts"
         rest = "" if text else " (.npy of token ids works)"
         cause = f"{what} and the package tokenizers is not installed{rest}"
-        fix = advice.install(case.facts, "tokenizers")
-        yield Finding("tokenizers-missing", ERROR if text else WARNING, cause, fix)
+        fix = advice.install_command(case.facts, "tokenizers")
+        yield DoctorFinding("tokenizers-missing", ERROR if text else WARNING, cause, fix)
 
 
-def unreadable_input(case: Case) -> Iterator[Finding]:
+def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
     """A file whose ending nothing here reads, or not as a sample of this bundle."""
     if case.input is None:
         return
@@ -163,40 +168,42 @@ def unreadable_input(case: Case) -> Iterator[Finding]:
         cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
         made = [f"OUT{ending}" for ending in (".png", ".wav") if ending in known]
         fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(made)}{')' * (len(made) - 1)}"
-        yield Finding("input-unreadable", ERROR, cause, fix if made else f"save it as {known[-1]}")
+        yield DoctorFinding("input-unreadable", ERROR, cause, fix if made else f"save it as {known[-1]}")
 
 
-def _wanted(case: Case) -> str:
+def _purpose(case: DoctorCase) -> str:
     if case.interpreter:
         return f"--interpreter {case.interpreter}"
     return f"--device {case.device}" if case.device in ("GPU", "NPU") else f"{case.target or 'any'} models"
 
 
-def _with_numpy(case: Case, bound: str = "", only: str | None = None) -> str:
+def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> str:
     """The line that puts numpy right; where that takes a new environment, the interpreters go along."""
     facts = case.facts
-    kept = [found for name in ([only] if only else case.installed) if (found := facts.has(wheels.of(name)))]
+    kept = [
+        found for name in ([only] if only else case.installed) if (found := facts.has(wheels.distribution_of(name)))
+    ]
     if kept and all(found.release < wheels.NUMPY_2_FROM.get(found.name, ()) for found in kept) and "<2" not in bound:
         bound = f"{bound},<2" if bound else "<2"
     along = [f"{found.name}=={found.version}" for found in kept] if advice.makes_venv(facts) else []
-    return advice.install(facts, f"numpy{bound}", *along)
+    return advice.install_command(facts, f"numpy{bound}", *along)
 
 
-def _other_python(case: Case, name: str, first: int, last: int) -> str:
+def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
     """What to do where a pinned interpreter has no wheel: the sibling that has one, else another Python."""
-    others = [each for each in wheels.for_target(case.target or wheels.INTERPRETERS[name][1][0]) if each != name]
-    line = advice.best(case.facts, others)
+    others = [each for each in wheels.interpreters_for(case.target or wheels.INTERPRETERS[name][1][0]) if each != name]
+    line = advice.first_install_command(case.facts, others)
     if line:
-        sibling = next(each for each in others if advice.interpreter(case.facts, each))
+        sibling = next(each for each in others if advice.interpreter_command(case.facts, each))
         return f"{line}  # and use --interpreter {sibling}"
-    return advice.other_python(case.facts, name, last)
+    return advice.other_python_command(case.facts, name, last)
 
 
-def ssh_keygen(case: Case) -> Iterator[Finding]:
+def ssh_keygen(case: DoctorCase) -> Iterator[DoctorFinding]:
     """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
     if case.verifier:
         cause, _, fix = case.verifier.message.rpartition("; ")
-        yield Finding("ssh-keygen", ERROR if case.verifier.blocks else WARNING, cause, fix)
+        yield DoctorFinding("ssh-keygen", ERROR if case.verifier.blocks else WARNING, cause, fix)
 
 
 def _glibc_of(tag: str) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgekit.device.doctor import ERROR, WARNING, Case, Finding, advice, wheels
+from edgekit.device.doctor import ERROR, WARNING, DoctorCase, DoctorFinding, advice, wheels
 from edgekit.runner import cpu
 
 ARM_32 = ("armv6l", "armv7l", "armv8l", "arm")
@@ -17,14 +17,14 @@ COPIES = 3  # of the model: as read, as the interpreter keeps it, and repacked f
 SYSTEM_64 = "put the 64-bit Raspberry Pi OS on the card (aarch64; any Pi 3 or newer runs it)"
 
 
-def musl(case: Case) -> Iterator[Finding]:
+def musl(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.facts.musl and not case.installed:
         cause = "the C library is musl (Alpine); no interpreter has wheels for it"
         fix = "use a system with glibc: Raspberry Pi OS, Debian, Ubuntu, or the image python:3.11-slim-bookworm"
-        yield Finding("musl", ERROR, cause, fix)
+        yield DoctorFinding("musl", ERROR, cause, fix)
 
 
-def bits_32(case: Case) -> Iterator[Finding]:
+def bits_32(case: DoctorCase) -> Iterator[DoctorFinding]:
     """32-bit Arm has wheels of tflite-runtime 2.14 only, for Python 3.8 to 3.11 and glibc 2.34 or newer."""
     facts = case.facts
     if facts.machine in ARM_32:
@@ -34,42 +34,51 @@ def bits_32(case: Case) -> Iterator[Finding]:
     else:
         return
     fix = "install a 64-bit Python" if facts.machine == X86_64 else SYSTEM_64
-    lite = wheels.newest("tflite-runtime", facts.python, facts.architecture, facts.glibc)
+    lite = wheels.newest_wheel("tflite-runtime", facts.python, facts.architecture, facts.glibc)
     if case.installed or (lite and "tflite_runtime" in case.interpreters):
-        yield Finding(code, WARNING, f"{what}: only tflite-runtime has wheels, and its int8 is slow", fix)
+        yield DoctorFinding(code, WARNING, f"{what}: only tflite-runtime has wheels, and its int8 is slow", fix)
     else:
-        yield Finding(code, ERROR, f"{what}: no interpreter that would do has wheels for it", fix)
+        yield DoctorFinding(code, ERROR, f"{what}: no interpreter that would do has wheels for it", fix)
 
 
-def unknown_machine(case: Case) -> Iterator[Finding]:
+def unknown_machine(case: DoctorCase) -> Iterator[DoctorFinding]:
     facts = case.facts
     known = {machine for wheel in wheels.WHEELS for machine in wheel.glibc}
     if facts.system == "Linux" and facts.machine not in (*known, *ARM_32) and not case.installed:
         cause = f"no interpreter has wheels for {facts.machine}"
-        yield Finding("architecture-unknown", ERROR, cause, "use a device with an Arm (aarch64) or x86-64 processor")
+        yield DoctorFinding(
+            "architecture-unknown", ERROR, cause, "use a device with an Arm (aarch64) or x86-64 processor"
+        )
 
 
-def bundle_architecture(case: Case) -> Iterator[Finding]:
+def bundle_architecture(case: DoctorCase) -> Iterator[DoctorFinding]:
     made_for = case.subject.architectures if case.subject else ()
     mine = cpu.ARCHITECTURE_ALIASES.get(case.facts.machine.lower(), case.facts.machine)
     if made_for and mine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in made_for}:
         cause = f"the bundle was made for {', '.join(made_for)}; this machine is {case.facts.machine}"
-        yield Finding("bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}")
+        yield DoctorFinding(
+            "bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}"
+        )
 
 
-def instructions(case: Case) -> Iterator[Finding]:
+def instructions(case: DoctorCase) -> Iterator[DoctorFinding]:
     if case.facts.machine != X86_64 or not case.facts.instructions:
         return  # where the kernel does not say, nothing can be said
     for name in case.installed:
-        lacking = [each for each in NEEDED.get(wheels.of(name), ()) if each not in case.facts.instructions]
-        if lacking:
-            cause = f"this processor lacks {', '.join(lacking)}, which the {wheels.of(name)} wheel is built with"
-            others = [each for each in wheels.for_target(case.target or "tflite") if not NEEDED.get(wheels.of(each))]
-            line = advice.best(case.facts, others) or "run the bundle on a newer processor"
-            yield Finding("instructions-missing", ERROR, cause, line, name)
+        distribution = wheels.distribution_of(name)
+        missing = [each for each in NEEDED.get(distribution, ()) if each not in case.facts.instructions]
+        if missing:
+            cause = f"this processor lacks {', '.join(missing)}, which the {distribution} wheel is built with"
+            others = [
+                each
+                for each in wheels.interpreters_for(case.target or "tflite")
+                if not NEEDED.get(wheels.distribution_of(each))
+            ]
+            line = advice.first_install_command(case.facts, others) or "run the bundle on a newer processor"
+            yield DoctorFinding("instructions-missing", ERROR, cause, line, name)
 
 
-def memory(case: Case) -> Iterator[Finding]:
+def memory(case: DoctorCase) -> Iterator[DoctorFinding]:
     """What the model and the lightest interpreter that would do need, against what the machine has."""
     reading = case.facts.reading
     names = case.installed or case.interpreters
@@ -83,7 +92,7 @@ def memory(case: Case) -> Iterator[Finding]:
             fix = "prune or quantize the model, or use a device with more memory"
             if severity == WARNING:
                 fix = "close other programs, or: sudo apt install -y zram-tools"
-            yield Finding("memory", severity, cause, fix)
+            yield DoctorFinding("memory", severity, cause, fix)
             return
 
 

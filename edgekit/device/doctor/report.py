@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from edgekit.device.doctor import ERROR, Case, Finding, blocks, wheels
+from edgekit.device.doctor import ERROR, DoctorCase, DoctorFinding, blocks, wheels
 
 NAMES = {"asimddp": "dotprod", "asimdhp": "fp16"}
 
 
-def to_dict(case: Case, findings: list[Finding]) -> dict[str, Any]:
+def to_dict(case: DoctorCase, findings: list[DoctorFinding]) -> dict[str, Any]:
     """The device, the findings and what each interpreter could do, for JSON."""
     facts, subject = case.facts, case.subject
     return {
@@ -38,15 +38,15 @@ def to_dict(case: Case, findings: list[Finding]) -> dict[str, Any]:
             "pillow": _version(case, "pillow"),
             "tokenizers": _version(case, "tokenizers"),
         },
-        "interpreters": [interpreter(case, name, findings) for name in wheels.PREFERENCE],
+        "interpreters": [interpreter_state(case, name, findings) for name in wheels.PREFERENCE],
         "bundle": subject and {"path": subject.path, "target": subject.target, "model_bytes": subject.model_bytes},
     }
 
 
-def interpreter(case: Case, name: str, findings: list[Finding]) -> dict[str, Any]:
+def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]) -> dict[str, Any]:
     """What one interpreter could do here. `state`: ready, blocked, not asked, installable or no wheel."""
-    facts, distribution = case.facts, wheels.of(name)
-    wheel = wheels.newest(distribution, facts.python, facts.architecture, facts.glibc)
+    facts, distribution = case.facts, wheels.distribution_of(name)
+    wheel = wheels.newest_wheel(distribution, facts.python, facts.architecture, facts.glibc)
     installed = _version(case, distribution)
     ailing = any(each.interpreter == name and not each.code.startswith("slow") for each in findings)
     general = any(each.severity == ERROR and each.interpreter is None for each in findings)
@@ -67,14 +67,14 @@ def interpreter(case: Case, name: str, findings: list[Finding]) -> dict[str, Any
     }
 
 
-def text(case: Case, findings: list[Finding]) -> Iterator[str]:
+def text_lines(case: DoctorCase, findings: list[DoctorFinding]) -> Iterator[str]:
     """Lines for a person."""
     yield "device"
     yield from _rows(_device(case))
     yield "python"
     yield from _rows(_python(case))
     yield "interpreters"
-    for row in (interpreter(case, name, findings) for name in wheels.PREFERENCE):
+    for row in (interpreter_state(case, name, findings) for name in wheels.PREFERENCE):
         has = row["installed"] or "-"
         notes = {
             "installable": f"installable ({row['wheel']})",
@@ -101,7 +101,7 @@ def text(case: Case, findings: list[Finding]) -> Iterator[str]:
     )
 
 
-def _device(case: Case) -> Iterator[tuple[str, str]]:
+def _device(case: DoctorCase) -> Iterator[tuple[str, str]]:
     facts, reading = case.facts, case.facts.reading
     yield "machine", ", ".join(each for each in (facts.machine, facts.system, _libc(case)) if each)
     yield "processor", facts.processor or "the kernel does not say"
@@ -124,7 +124,7 @@ def _device(case: Case) -> Iterator[tuple[str, str]]:
         yield "accelerators", ", ".join((*facts.render_nodes, *facts.accel_nodes))
 
 
-def _python(case: Case) -> Iterator[tuple[str, str]]:
+def _python(case: DoctorCase) -> Iterator[tuple[str, str]]:
     facts = case.facts
     yield "version", f"{'.'.join(map(str, facts.python))}, {facts.bits} bits, {facts.executable}"
     if facts.externally_managed and not facts.in_venv:
@@ -133,7 +133,7 @@ def _python(case: Case) -> Iterator[tuple[str, str]]:
         yield name, _version(case, name) or "not installed"
 
 
-def _bundle(case: Case) -> Iterator[tuple[str, str]]:
+def _bundle(case: DoctorCase) -> Iterator[tuple[str, str]]:
     subject = case.subject
     if subject is None:
         return
@@ -165,13 +165,13 @@ def _wrapped(head: str, value: str, width: int = 80) -> Iterator[str]:
     yield line.rstrip()
 
 
-def _libc(case: Case) -> str:
+def _libc(case: DoctorCase) -> str:
     if case.facts.glibc:
         return "glibc " + ".".join(map(str, case.facts.glibc))
     return "musl" if case.facts.musl else ""
 
 
-def _version(case: Case, distribution: str) -> str | None:
+def _version(case: DoctorCase, distribution: str) -> str | None:
     found = case.facts.has(distribution)
     return found.version if found else None
 

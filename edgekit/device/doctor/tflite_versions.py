@@ -42,7 +42,7 @@ VERSIONS: dict[str, tuple[tuple[int, ...], str]] = {
 """Distribution -> (release, versions by the operator's number)."""
 
 
-def highest(distribution: str, release: tuple[int, ...]) -> dict[str, int] | None:
+def highest_versions(distribution: str, release: tuple[int, ...]) -> dict[str, int] | None:
     """Highest version of every operator that a release has, at most; None for one newer than was measured.
 
     An older release has what the measured one has, or less: what the table refuses, it refuses as well.

@@ -56,30 +56,30 @@ NUMPY_2_FROM: dict[str, tuple[int, ...]] = {
 """Distribution -> first release built against numpy 2; an older one dies beside it (openvino 2024.0 reads rubbish)."""
 
 
-def of(interpreter: str) -> str:
+def distribution_of(interpreter: str) -> str:
     """The distribution that pip knows an interpreter by."""
     return INTERPRETERS[interpreter][0]
 
 
-def for_target(target: str) -> list[str]:
+def interpreters_for(target: str) -> list[str]:
     """Interpreters that open a target's models, the advised one first."""
     return [name for name in PREFERENCE if target in INTERPRETERS[name][1]]
 
 
-def newest(distribution: str, python: tuple[int, ...], machine: str, glibc: tuple[int, ...]) -> Wheel | None:
+def newest_wheel(distribution: str, python: tuple[int, ...], machine: str, glibc: tuple[int, ...]) -> Wheel | None:
     """The newest release with a wheel for this Python, architecture and C library; None: there is none."""
-    for wheel in rows(distribution, machine):
+    for wheel in wheels_of(distribution, machine):
         if wheel.first <= python[1] <= wheel.last and glibc >= (2, wheel.glibc[machine]):
             return wheel
     return None
 
 
-def rows(distribution: str, machine: str) -> list[Wheel]:
+def wheels_of(distribution: str, machine: str) -> list[Wheel]:
     """Releases with wheels for an architecture, newest first."""
     return [each for each in WHEELS if each.distribution == distribution and machine in each.glibc]
 
 
-def pythons(distribution: str) -> tuple[int, int]:
+def python_range(distribution: str) -> tuple[int, int]:
     """(first, last) minor version of Python 3 that any listed release has wheels for."""
     mine = [each for each in WHEELS if each.distribution == distribution]
     return min(each.first for each in mine), max(each.last for each in mine)

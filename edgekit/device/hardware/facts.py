@@ -29,7 +29,7 @@ OTHER_NAMES = {
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledDistribution:
     """A distribution as pip left it: `tags` are those of its WHEEL file, such as cp311-cp311-manylinux_2_27_x86_64."""
 
     name: str
@@ -40,11 +40,11 @@ class Installed:
     @property
     def release(self) -> tuple[int, ...]:
         """The version's leading numbers; () where it has none."""
-        return release(self.version)
+        return version_numbers(self.version)
 
 
 @dataclass(frozen=True)
-class Facts:
+class DeviceFacts:
     """One device and one Python. `glibc` and `musl` are () where the system is not built on them."""
 
     python: tuple[int, ...]
@@ -58,7 +58,7 @@ class Facts:
     externally_managed: bool = False
     can_make_venv: bool = True
     apt: bool = False  # this Python is the system's, and apt installs for it
-    distributions: dict[str, Installed] = field(default_factory=dict)
+    distributions: dict[str, InstalledDistribution] = field(default_factory=dict)
     opsets: tuple[int, ...] = ()  # that the installed openvino defines
     plugins: tuple[str, ...] = ()  # devices that the installed openvino has a plug-in for, beside the CPU
     processor: str = ""
@@ -70,7 +70,7 @@ class Facts:
     closed_nodes: tuple[str, ...] = ()  # device nodes that this user may not open
     accel_nodes: tuple[str, ...] = ()
     opencl_drivers: tuple[str, ...] = ()
-    reading: health.Reading | None = None
+    reading: health.HealthReading | None = None
 
     @property
     def architecture(self) -> str:
@@ -78,20 +78,20 @@ class Facts:
         narrow = {"aarch64": "armv7l", "x86_64": "i686"}
         return narrow.get(self.machine, self.machine) if self.bits == 32 else self.machine
 
-    def has(self, distribution: str) -> Installed | None:
+    def has(self, distribution: str) -> InstalledDistribution | None:
         """The installed distribution of that name, or None."""
         names = (distribution, *OTHER_NAMES.get(distribution, ()))
         return next((self.distributions[name] for name in names if name in self.distributions), None)
 
 
-def gather(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/") -> Facts:
+def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/") -> DeviceFacts:
     """Facts of this process; `paths` stand in for `sys.path`, `root` for the file system's root."""
     base = Path(root)
     stdlib = Path(sysconfig.get_path("stdlib"))
     found = distributions(sys.path if paths is None else paths)
     package = Path(found["openvino"].folder) / "openvino" if "openvino" in found else None
     render, accel = _nodes(base, "dev/dri", "renderD"), _nodes(base, "dev/accel", "accel")
-    return Facts(
+    return DeviceFacts(
         python=tuple(sys.version_info[:3]),
         executable=sys.executable or "python3",
         bits=struct.calcsize("P") * 8,
@@ -110,18 +110,18 @@ def gather(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/
         instructions=tuple(cpu.instruction_sets()),
         emulator=emulation.emulator() or _other_kernel(base),
         frequency_driver=health.frequency_driver(base),
-        cores=health.cores(base),
+        cores=health.usable_cores(base),
         render_nodes=render,
         accel_nodes=accel,
         closed_nodes=tuple(node for node in (*render, *accel) if not os.access(node, os.R_OK | os.W_OK)),
         opencl_drivers=_nodes(base, "etc/OpenCL/vendors", ""),
-        reading=health.read(base),
+        reading=health.read_health(base),
     )
 
 
-def distributions(paths: Sequence[str]) -> dict[str, Installed]:
+def distributions(paths: Sequence[str]) -> dict[str, InstalledDistribution]:
     """Installed distributions by their normalised name; the first on the path wins, as it does for an import."""
-    found: dict[str, Installed] = {}
+    found: dict[str, InstalledDistribution] = {}
     for path in paths:
         try:
             names = sorted(os.listdir(path or "."))
@@ -134,11 +134,13 @@ def distributions(paths: Sequence[str]) -> dict[str, Installed]:
             name, version = stem.split("-")[:2]
             name = name.lower().replace("_", "-").replace(".", "-")
             if name not in found:
-                found[name] = Installed(name, version, _tags(Path(path or ".") / entry / "WHEEL"), str(path or "."))
+                found[name] = InstalledDistribution(
+                    name, version, _tags(Path(path or ".") / entry / "WHEEL"), str(path or ".")
+                )
     return found
 
 
-def release(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version: (2, 14, 0) of "2.14.0rc1"."""
     numbers = []
     for part in version.split("+")[0].split("."):
@@ -170,7 +172,7 @@ def glibc() -> tuple[int, ...]:
         name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
     except (ValueError, OSError):
         return ()
-    return release(version) if name == "glibc" else ()
+    return version_numbers(version) if name == "glibc" else ()
 
 
 def _tags(path: Path) -> tuple[str, ...]:

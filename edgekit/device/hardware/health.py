@@ -29,7 +29,7 @@ PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 
 @dataclass(frozen=True)
-class Reading:
+class HealthReading:
     """One look at the machine. Frequencies are means over the cores this process may use."""
 
     temperature_c: float | None
@@ -49,14 +49,14 @@ class Reading:
         return asdict(self)
 
 
-def read(root: str | os.PathLike[str] = "/") -> Reading:
+def read_health(root: str | os.PathLike[str] = "/") -> HealthReading:
     """Everything at once; raises nothing."""
     base = Path(root)
     bits = _firmware_bits(base)
     governors = {text for each in _cores(base) if (text := _text(each / "cpufreq/scaling_governor"))}
     events = _throttle_events(base)
-    total, available = memory(base)
-    return Reading(
+    total, available = memory_bytes(base)
+    return HealthReading(
         temperature_c=temperature_c(base),
         frequency_mhz=_frequency_mhz(base, "scaling_cur_freq") or _cpuinfo_mhz(base),
         frequency_max_mhz=_frequency_mhz(base, "cpuinfo_max_freq"),
@@ -71,7 +71,7 @@ def read(root: str | os.PathLike[str] = "/") -> Reading:
     )
 
 
-def throttled_between(before: Reading, after: Reading) -> bool | None:
+def throttled_between(before: HealthReading, after: HealthReading) -> bool | None:
     """Whether the machine throttled (or starved for voltage) at either reading or in between; None: nobody knows."""
     now = [flag for one in (before, after) for flag in (one.throttled, one.under_voltage) if flag is not None]
     if before.throttle_events is not None and after.throttle_events is not None:
@@ -104,7 +104,7 @@ def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
         return None
 
 
-def memory(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
+def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
     """(total, available) bytes: the machine's, or what this process's cgroup leaves of it."""
     base = Path(root)
     table = {}
@@ -121,7 +121,7 @@ def memory(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
     return total, available
 
 
-def cores(root: str | os.PathLike[str] = "/") -> float | None:
+def usable_cores(root: str | os.PathLike[str] = "/") -> float | None:
     """Cores that this process may use: its affinity, less where a cgroup grants fewer (then maybe a fraction)."""
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quotas: list[float] = []

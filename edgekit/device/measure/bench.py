@@ -24,13 +24,13 @@ from edgekit.runner import cpu
 from edgekit.runner.errors import InputError
 
 PERCENTILES = (50, 90, 95, 99)
-LEAST_OPENINGS = 10
+MIN_OPENINGS = 10
 """As many as an interval needs of what it resamples."""
 FRESH_CALLS = 10
 """Untimed, of what was just opened: its first calls touch memory for the first time and choose kernels."""
 
 
-def interleaved(
+def time_interleaved(
     calls: Mapping[str, Callable[[], object]],
     rounds: int,
     calls_per_round: int,
@@ -66,7 +66,7 @@ def interleaved(
     return {name: nanoseconds[:done].ravel() / 1e6 for name, nanoseconds in taken.items()}
 
 
-def growing(
+def timed_openings(
     openers: Mapping[str, Callable[[], Callable[[], object]]],
     rounds: int,
     most_rounds: int,
@@ -89,14 +89,14 @@ def growing(
     fewer of them, and there are more openings while the time lasts. `LEAST_OPENINGS` of one round each there are in
     any case. `cpu_ms` is filled as by `interleaved`, before each time that something is given.
     """
-    first = openings_of(rounds)
+    first = opening_count(rounds)
     each_has, target, began = rounds // first, rounds, perf_counter()
     timed = dict(openers)
     taken: dict[str, list[np.ndarray]] = {name: [] for name in openers}
     spent: dict[str, list[np.ndarray]] = {name: [] for name in openers}
     opened, late = 0, False
     while True:
-        while opened * each_has < target and not (late and opened >= min(LEAST_OPENINGS, first)):
+        while opened * each_has < target and not (late and opened >= min(MIN_OPENINGS, first)):
             share_s = (limit_s - (perf_counter() - began)) / (first - opened) if opened < first else math.inf
             some, cpu, had = _opening(timed, opened, each_has, calls_per_round, warmup_per_round, share_s)
             each_has = next(count for count in range(had, 0, -1) if each_has % count == 0)  # so `rounds` still come out
@@ -151,12 +151,12 @@ def _opening(
         return now - began + (now - timed_from) / done > share_s
 
     cpu_ms: dict[str, np.ndarray] = {}
-    return interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough, cpu_ms=cpu_ms), cpu_ms, had
+    return time_interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough, cpu_ms=cpu_ms), cpu_ms, had
 
 
-def openings_of(rounds: int) -> int:
+def opening_count(rounds: int) -> int:
     """How many times each is opened anew for so many rounds: at least `LEAST_OPENINGS`, all with as many rounds."""
-    return next(count for count in range(min(LEAST_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
+    return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
@@ -179,7 +179,7 @@ def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[in
     return nanoseconds, spent
 
 
-def summary(samples_ms: np.ndarray) -> dict[str, float]:
+def latency_summary(samples_ms: np.ndarray) -> dict[str, float]:
     """Percentiles (linear interpolation), mean, and the throughput of calls made one after another."""
     if len(samples_ms) == 0:
         raise InputError("samples_ms: got no sample; time at least one call")
@@ -189,7 +189,7 @@ def summary(samples_ms: np.ndarray) -> dict[str, float]:
     return {**figures, "mean_ms": mean_ms, "throughput_per_s": 1000.0 / max(mean_ms, 1e-9), "calls": len(samples_ms)}
 
 
-def machine() -> dict[str, Any]:
+def machine_facts() -> dict[str, Any]:
     """What a figure must carry with it: where it was taken."""
     import platform
 

@@ -23,21 +23,21 @@ from edgekit.device.hardware import emulation, health
 from edgekit.device.measure import counters, intervals
 from edgekit.runner import cpu
 
-OTHERS = 0.05
+MAX_OTHERS_SHARE = 0.05
 """Share of the cores' time that others may take: an idle system's own services stay below one hundredth."""
-STEAL = 0.02
+MAX_STEAL_SHARE = 0.02
 """Share that the hypervisor may withhold: as much moves one call in fifty, and no median."""
-PREEMPTED_PER_S = 50.0
+MAX_PREEMPTED_PER_S = 50.0
 """Someone on the same core interrupts several hundred times a second, an idle system's services a few times."""
-CLOCK = 0.05
+MAX_CLOCK_CHANGE = 0.05
 """By how much the clock may change: steps are 100 MHz of 2 to 4 GHz, so one is allowed and two are not."""
-PACE = 0.10
+MAX_PACE_CHANGE = 0.10
 """By how much the yardstick may: its own looks differ by a few hundredths on a quiet machine."""
-NOISE = 0.05
+MAX_NOISE = 0.05
 """By how much the rounds of one variant may spread: 0.005 to 0.02 is usual where nothing else runs."""
 SHORTEST_S = 0.5
 """The kernel counts in hundredths of a second: of a shorter time, shares would be made of rounding."""
-MACHINE = {
+COMPARED_KEYS = {
     "host": "host",
     "cpu": "processor",
     "cores": "cores",
@@ -85,7 +85,7 @@ class Conditions:
         return asdict(self)
 
 
-class Watch:
+class ConditionsRecorder:
     """A context manager around a measurement. `root` is for tests.
 
     `children`: the work is done by child processes, which have ended by then. Else they are strangers like any other.
@@ -96,16 +96,16 @@ class Watch:
         self._paces_ms: list[float] = []
         self._clocks_mhz: list[float] = []
 
-    def __enter__(self) -> Watch:
-        self._before, self._load_before = health.read(self._root), counters.load()
+    def __enter__(self) -> ConditionsRecorder:
+        self._before, self._load_before = health.read_health(self._root), counters.load_average()
         self.sample()
-        self._started = counters.read(self._children, self._root)
+        self._started = counters.read_counters(self._children, self._root)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended = counters.read(self._children, self._root)
+        self._ended = counters.read_counters(self._children, self._root)
         self.sample()
-        self._after, self._load_after = health.read(self._root), counters.load()
+        self._after, self._load_after = health.read_health(self._root), counters.load_average()
 
     def sample(self, _round: int = 0) -> None:
         """Between two rounds: the clock and the yardstick, a few milliseconds."""
@@ -147,9 +147,9 @@ class Watch:
 def noise(samples_ms: np.ndarray, rounds: int) -> float | None:
     """How much the rounds' p50s spread, as a share: 1.4826 times their median absolute deviation, over their median.
 
-    `samples_ms` (rounds * calls,) as `bench.interleaved` gives them; None of fewer rounds than an interval needs.
+    `samples_ms` (rounds * calls,) as `bench.time_interleaved` gives them; None of fewer rounds than an interval needs.
     """
-    if rounds < intervals.LEAST_ROUNDS:
+    if rounds < intervals.MIN_ROUNDS:
         return None
     return spread(intervals.round_p50s(samples_ms, rounds))
 
@@ -160,19 +160,25 @@ def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
     return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - middle)) / middle)
 
 
-def disturbances(seen: Conditions) -> list[str]:
+def noise_reasons(seen: Conditions) -> list[str]:
     """Reasons not to rely on a measurement, in words with the figures; empty if there is none."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
     reasons = {
-        f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(seen.others_share, OTHERS),
-        f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _over(seen.steal_share, STEAL),
-        f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, PREEMPTED_PER_S),
+        f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(
+            seen.others_share, MAX_OTHERS_SHARE
+        ),
+        f"the hypervisor withheld {seen.steal_share or 0:.0%} of the processor's time": _over(
+            seen.steal_share, MAX_STEAL_SHARE
+        ),
+        f"interrupted {seen.preempted_per_s or 0:.0f} times a second": _over(seen.preempted_per_s, MAX_PREEMPTED_PER_S),
         f"stopped {seen.quota_stops} times by the quota of its cgroup": _over(seen.quota_stops, 0),
-        f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, CLOCK),
+        f"{changed} (around {seen.clock_mhz or 0:,.0f} MHz)": _over(seen.clock_change, MAX_CLOCK_CHANGE),
         f"it was {seen.temperature_after_c or 0:.0f} °C hot": (seen.temperature_after_c or 0) >= health.HOT_C,
         "the processor throttled, or was short of voltage": bool(seen.throttled),
-        f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(seen.pace_change, PACE),
-        f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, NOISE),
+        f"the same work took up to {seen.pace_change:.0%} longer at some times": _over(
+            seen.pace_change, MAX_PACE_CHANGE
+        ),
+        f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, MAX_NOISE),
     }
     return [words for words, true in reasons.items() if true]
 
@@ -180,7 +186,7 @@ def disturbances(seen: Conditions) -> list[str]:
 def to_record(seen: Conditions) -> dict[str, Any]:
     """The conditions as a result stores them, beside `bench.machine()`."""
     known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
-    return {**known, "seen": seen.to_dict(), "disturbed": disturbances(seen)}
+    return {**known, "seen": seen.to_dict(), "disturbed": noise_reasons(seen)}
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
@@ -190,7 +196,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
     """
     found = [
         f"{words}: {_named(first.get(key))} and {_named(second.get(key))}"
-        for key, words in MACHINE.items()
+        for key, words in COMPARED_KEYS.items()
         if first.get(key) != second.get(key)
     ]
     versions = [each.get("interpreters") or {} for each in (first, second)]
@@ -200,7 +206,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
         if versions[0][name] != versions[1][name]
     ]
     paces_ms = [each["seen"]["pace_ms"] for each in (first, second) if each.get("seen")]
-    if len(paces_ms) == 2 and max(paces_ms) > (1 + PACE) * min(paces_ms):
+    if len(paces_ms) == 2 and max(paces_ms) > (1 + MAX_PACE_CHANGE) * min(paces_ms):
         found.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
     for which, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
@@ -222,7 +228,7 @@ def _change(values: Sequence[float]) -> float | None:
     """How far the high values lie above the low ones; of many, a tenth at either end is left out."""
     if not values:
         return None
-    low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.LEAST_ROUNDS else (min(values), max(values))
+    low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.MIN_ROUNDS else (min(values), max(values))
     return float(high / low - 1)
 
 

@@ -31,7 +31,7 @@ class Counters:
     quota_stops: int | None
 
 
-def read(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters:
+def read_counters(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters:
     """All of them now. Of `children` only those that have ended count, see times(2) and getrusage(2)."""
     times = os.times()
     busy_s, steal_s = _machine_seconds(root)
@@ -45,7 +45,7 @@ def read(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters
     )
 
 
-def load() -> float | None:
+def load_average() -> float | None:
     """Load average of one minute."""
     try:
         return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from edgekit.device.measure import intervals
-from edgekit.device.measure.soak import Window
+from edgekit.device.measure.soak import SoakWindow
 
-LEAST_WINDOWS = 9
+MIN_WINDOWS = 9
 """Three for each third: of fewer, any two thirds lie apart by chance once in three times."""
 MARGIN = 0.05
 """A change of p50 by less is no drift."""
 CONFIDENCE = 0.95
 SLOWEST_CLOCK = 0.9
 """Below this share of the first window's frequency, two windows running, the processor was slowed down."""
-LEAST_GROWTH_BYTES = 1_000_000
-LEAST_GROWTH = 0.01
+MIN_GROWTH_BYTES = 1_000_000
+MIN_GROWTH = 0.01
 
 
 @dataclass(frozen=True)
-class Finding:
+class SoakFinding:
     """An answer to a yes-or-no question, None where it cannot be given."""
 
     found: bool | None
@@ -38,20 +38,20 @@ class Finding:
         return {"found": self.found, "words": self.words, **self.figures}
 
 
-def findings(windows: Sequence[Window], rate_per_s: float) -> dict[str, Finding]:
+def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str, SoakFinding]:
     """The four questions, in the order in which one should read the answers."""
     return {
-        "saturated": saturated(windows, rate_per_s),
-        "throttled": throttled(windows),
-        "drifted": drifted(windows),
-        "grew": memory_growth(windows),
+        "saturated": check_saturation(windows, rate_per_s),
+        "throttled": check_throttling(windows),
+        "drifted": check_drift(windows),
+        "grew": check_memory_growth(windows),
     }
 
 
-def saturated(windows: Sequence[Window], rate_per_s: float) -> Finding:
+def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFinding:
     """Whether calls came faster than they were answered: many wait at the end, or ever more from third to third."""
     if not windows:
-        return Finding(None, "nothing was measured")
+        return SoakFinding(None, "nothing was measured")
     calls, seconds = sum(each.calls for each in windows), sum(each.seconds for each in windows)
     left = windows[-1].waiting
     figures = {"answered_per_s": calls / seconds, "waiting": left}
@@ -65,31 +65,31 @@ def saturated(windows: Sequence[Window], rate_per_s: float) -> Finding:
             f"the device cannot keep up with {rate_per_s:,.5g} per s: it answered {calls / seconds:,.5g} per s, and "
             f"{left:,} calls were waiting at the end"
         )
-        return Finding(True, words, figures)
-    return Finding(False, f"it kept up with {rate_per_s:,.5g} per s", figures)
+        return SoakFinding(True, words, figures)
+    return SoakFinding(False, f"it kept up with {rate_per_s:,.5g} per s", figures)
 
 
-def drifted(windows: Sequence[Window]) -> Finding:
+def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Whether p50 in the last third of the windows differs from the first third's by more than the margin.
 
     Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
     not if it lies within.
     """
-    if len(windows) < LEAST_WINDOWS:
-        return Finding(None, f"too short to say: {len(windows)} windows, {LEAST_WINDOWS} are needed")
+    if len(windows) < MIN_WINDOWS:
+        return SoakFinding(None, f"too short to say: {len(windows)} windows, {MIN_WINDOWS} are needed")
     third = len(windows) // 3
     first, last = (np.array([max(each.p50_ms, 1e-9) for each in part]) for part in (windows[:third], windows[-third:]))
     ratio, low, high = _ratio(last, first)
     figures = {"p50_ratio": ratio, "p50_ratio_low": low, "p50_ratio_high": high}
     figure = f"p50 of the last third is {ratio:.3f} times the first's ({low:.3f} to {high:.3f})"
     if low > 1 + MARGIN or high < 1 - MARGIN:
-        return Finding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {figure}", figures)
+        return SoakFinding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {figure}", figures)
     if low > 1 - MARGIN and high < 1 + MARGIN:
-        return Finding(False, f"it stayed the same: {figure}", figures)
-    return Finding(None, f"too uneven to say: {figure}", figures)
+        return SoakFinding(False, f"it stayed the same: {figure}", figures)
+    return SoakFinding(None, f"too uneven to say: {figure}", figures)
 
 
-def throttled(windows: Sequence[Window]) -> Finding:
+def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Whether the processor was slowed down, by what the kernel says of it or by its clock."""
     warmest = max((each.temperature_c for each in windows if each.temperature_c is not None), default=None)
     clocks = [each.frequency_mhz for each in windows if each.frequency_mhz is not None and each.governor]
@@ -100,18 +100,18 @@ def throttled(windows: Sequence[Window]) -> Finding:
     flagged = [each for each in windows if each.throttled]
     if flagged:
         words = f"it throttled, or lacked voltage, in {len(flagged)} of {len(windows)} windows, first after "
-        return Finding(True, f"{words}{flagged[0].start_s:.0f} s{heat}", figures)
+        return SoakFinding(True, f"{words}{flagged[0].start_s:.0f} s{heat}", figures)
     slow = [mhz < SLOWEST_CLOCK * clocks[0] for mhz in clocks]
     if any(one and two for one, two in zip(slow, slow[1:])):
         governor = next(each.governor for each in windows if each.governor)
         words = f"its clock fell from {clocks[0]:,.0f} to {min(clocks):,.0f} MHz (governor {governor}){heat}"
-        return Finding(True, words, figures)
+        return SoakFinding(True, words, figures)
     if not clocks and all(each.throttled is None for each in windows):
-        return Finding(None, f"the kernel shows neither throttling nor a governed clock{heat}", figures)
-    return Finding(False, f"no throttling{heat}", figures)
+        return SoakFinding(None, f"the kernel shows neither throttling nor a governed clock{heat}", figures)
+    return SoakFinding(False, f"no throttling{heat}", figures)
 
 
-def memory_growth(windows: Sequence[Window]) -> Finding:
+def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
     """Whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of that half.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
@@ -120,9 +120,9 @@ def memory_growth(windows: Sequence[Window]) -> Finding:
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:
-        return Finding(None, "the kernel does not show resident memory")
-    if len(known) < LEAST_WINDOWS:
-        return Finding(None, f"too short to say: {len(known)} windows, {LEAST_WINDOWS} are needed")
+        return SoakFinding(None, "the kernel does not show resident memory")
+    if len(known) < MIN_WINDOWS:
+        return SoakFinding(None, f"too short to say: {len(known)} windows, {MIN_WINDOWS} are needed")
     half = known[len(known) // 2 :]
     at_s, held = (np.array(column, float) for column in zip(*half))
     one, two = np.triu_indices(len(half), 1)
@@ -132,9 +132,9 @@ def memory_growth(windows: Sequence[Window]) -> Finding:
     figures = {"resident_mb": last / 1e6, "mb_per_hour": slope * 3600 / 1e6}
     figure = f"{last / 1e6:,.1f} MB at the end, {slope * 3600 / 1e6:+,.1f} MB per hour in the second half"
     steps = min(middle - first, last - middle)
-    if growth > max(LEAST_GROWTH_BYTES, LEAST_GROWTH * first) and steps > 0.1 * growth:
-        return Finding(True, f"it grows: {figure}", figures)
-    return Finding(False, f"steady: {figure}", figures)
+    if growth > max(MIN_GROWTH_BYTES, MIN_GROWTH * first) and steps > 0.1 * growth:
+        return SoakFinding(True, f"it grows: {figure}", figures)
+    return SoakFinding(False, f"steady: {figure}", figures)
 
 
 def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:
@@ -144,6 +144,6 @@ def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:
         np.median(part[generator.integers(0, len(part), (intervals.RESAMPLES, len(part)))], axis=1)
         for part in (last, first)
     ]
-    tail = intervals.tail(CONFIDENCE, len(first))
+    tail = intervals.tail_probability(CONFIDENCE, len(first))
     low, high = np.quantile(drawn[0] / drawn[1], (tail, 1 - tail))
     return float(np.median(last) / np.median(first)), float(low), float(high)

@@ -14,7 +14,7 @@ EXECUTED = "execute only (the model's own type in, float32 out)"
 """What was timed, in the words of a protocol."""
 
 
-def execution(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
+def timed_call(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
     """Return a function that does what `Model.execute` does: it takes the model's own dtype and returns float32.
 
     `x` is one input as `Backend.run` takes it: float32, or int32 token IDs. If the model takes another dtype, the

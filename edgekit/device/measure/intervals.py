@@ -1,7 +1,7 @@
-"""How sure a measured latency is: bootstrap intervals over the rounds of `bench.interleaved`.
+"""How sure a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
 Rounds are resampled, for the calls of one round share its conditions (frequency, neighbours, caches). Two variants are
-compared round by round, so whatever slows a whole round cancels. Of `bench.growing` a round is all that one opening
+compared round by round, so whatever slows a whole round cancels. Of `bench.timed_openings` a round is all that one opening
 has: its calls share the place of its memory too. Each interval is the percentile interval of a median (Efron &
 Tibshirani 1993, chapter 13), its ends further out where rounds are few (the expanded percentile interval of Hesterberg
 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279): the plain one is too narrow then.
@@ -17,7 +17,7 @@ import numpy as np
 
 from edgekit.runner.errors import InputError
 
-LEAST_ROUNDS = 10
+MIN_ROUNDS = 10
 """Of fewer, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
 """How far from the ratio, as a share, the ends of its interval may lie for a difference of 3 % to be found surely."""
@@ -28,7 +28,7 @@ _AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
-class Ratio:
+class RatioInterval:
     """How many times slower one is than the other, with the ends of its interval."""
 
     ratio: float
@@ -37,7 +37,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Median:
+class MedianInterval:
     """The median of the rounds' p50, with the ends of its interval; milliseconds."""
 
     p50_ms: float
@@ -45,17 +45,17 @@ class Median:
     high_ms: float
 
 
-def ratio(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: float) -> Ratio:
+def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: float) -> RatioInterval:
     """p50 of `samples_ms` over p50 of `to_ms`: the median over rounds of the two p50s' ratio within the round.
 
-    Both as `bench.interleaved` gives them, (rounds * calls,), in one run.
+    Both as `bench.time_interleaved` gives them, (rounds * calls,), in one run.
     """
     logs = np.log(round_p50s(samples_ms, rounds)) - np.log(round_p50s(to_ms, rounds))
-    low, high = ends(logs, confidence)
-    return Ratio(*(float(np.exp(value)) for value in (np.median(logs), low, high)))
+    low, high = interval_bounds(logs, confidence)
+    return RatioInterval(*(float(np.exp(value)) for value in (np.median(logs), low, high)))
 
 
-def too_wide(low: float, high: float, margin: float) -> bool:
+def is_too_wide(low: float, high: float, margin: float) -> bool:
     """Whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
 
     To continue while it is too wide does not turn noise into differences, as continuing until one is found would. The
@@ -66,13 +66,13 @@ def too_wide(low: float, high: float, margin: float) -> bool:
     return near and high > low * (1 + RESOLUTION) ** 2
 
 
-def p50(samples_ms: np.ndarray, rounds: int, confidence: float) -> Median:
+def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> MedianInterval:
     """p50 of one variant, `samples_ms` (rounds * calls,)."""
     values_ms = round_p50s(samples_ms, rounds)
-    return Median(float(np.median(values_ms)), *ends(values_ms, confidence))
+    return MedianInterval(float(np.median(values_ms)), *interval_bounds(values_ms, confidence))
 
 
-def standings(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
+def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
     """How slow each is among all: the median over rounds of its p50 over the round's. Orders what `ratio` compares.
 
     p50s of the whole run would order less well: in a machine that changes its pace half-way, they fall on either side.
@@ -84,15 +84,17 @@ def standings(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, fl
 
 def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
     """The p50 of each round, (rounds,)."""
-    if rounds < LEAST_ROUNDS:
-        raise InputError(f"rounds: got {rounds}; an interval needs at least {LEAST_ROUNDS}")
+    if rounds < MIN_ROUNDS:
+        raise InputError(f"rounds: got {rounds}; an interval needs at least {MIN_ROUNDS}")
     if len(samples_ms) == 0 or len(samples_ms) % rounds:
         raise InputError(f"samples_ms: got {len(samples_ms)}; give as many for each of the {rounds} rounds")
     p50s: np.ndarray = np.median(np.reshape(samples_ms, (rounds, -1)), axis=1)
     return np.maximum(p50s, 1e-9)  # a clock may stand still during a call, and a logarithm is taken
 
 
-def ends(values: np.ndarray, confidence: float, of: Callable[..., np.ndarray] = np.median) -> tuple[float, float]:
+def interval_bounds(
+    values: np.ndarray, confidence: float, of: Callable[..., np.ndarray] = np.median
+) -> tuple[float, float]:
     """Ends of the interval of the median of `values` (rounds,), or of their mean: `of=np.mean`."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence: got {confidence:g}; use a fraction between 0 and 1, such as 0.99")
@@ -103,12 +105,12 @@ def ends(values: np.ndarray, confidence: float, of: Callable[..., np.ndarray] = 
         of(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
         for done in range(0, RESAMPLES, at_once)
     ]
-    share = tail(confidence, rounds)
+    share = tail_probability(confidence, rounds)
     low, high = np.quantile(np.concatenate(found), (share, 1 - share))
     return float(low), float(high)
 
 
-def tail(confidence: float, rounds: int) -> float:
+def tail_probability(confidence: float, rounds: int) -> float:
     """The share to cut off at either end: less than half of 1 - `confidence`, and the less the fewer rounds."""
     expanded = (rounds / (rounds - 1)) ** 0.5 * _student(1 - (1 - confidence) / 2, rounds - 1)
     return NormalDist().cdf(-expanded)

@@ -22,7 +22,7 @@ import numpy as np
 from edgekit.device.hardware import health
 from edgekit.runner.errors import InputError
 
-LEAST_CALLS = 20
+MIN_CALLS_PER_WINDOW = 20
 """Of fewer calls in a window, percentiles mean nothing."""
 SPIN_S = 200e-6
 """How long before a call is due the sleep ends and the waiting begins: a sleep ends some 60 µs late."""
@@ -34,7 +34,7 @@ Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Window:
+class SoakWindow:
     """Calls that ended between two looks at the machine. `waiting` of them were due at its end and had not begun."""
 
     start_s: float
@@ -69,15 +69,15 @@ class Soak:
     rate_per_s: float
     seconds: float
     window_s: float
-    windows: list[Window] = field(default_factory=list)
+    windows: list[SoakWindow] = field(default_factory=list)
     cut_short: bool = False
 
 
-def capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time.perf_counter) -> float:
+def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time.perf_counter) -> float:
     """Calls a second in a closed loop, after a few to warm up."""
     call()
     begun, calls = clock(), 0
-    while calls < LEAST_CALLS and clock() - begun < seconds:
+    while calls < MIN_CALLS_PER_WINDOW and clock() - begun < seconds:
         call()
         calls += 1
     begun, calls = clock(), 0
@@ -87,28 +87,28 @@ def capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time
     return calls / taken
 
 
-def plan(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
+def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
     """A soak to `run`, in windows of equal length: of `window_s`, or else a twentieth of the time, a minute at most."""
     for what, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{what}: got {value:g}; use a number above 0")
-    least_s = LEAST_CALLS / rate_per_s
+    least_s = MIN_CALLS_PER_WINDOW / rate_per_s
     length_s = min(max(seconds / 20, 1.0, least_s), max(60.0, least_s)) if window_s is None else window_s
     if length_s < least_s * (1 - 1e-9):
         raise InputError(
             f"window: {length_s:g} s at {rate_per_s:g} per s hold {length_s * rate_per_s:.3g} calls, percentiles need "
-            f"{LEAST_CALLS}; use windows of {least_s:.3g} s or more, or a higher rate"
+            f"{MIN_CALLS_PER_WINDOW}; use windows of {least_s:.3g} s or more, or a higher rate"
         )
     if length_s > seconds * (1 + 1e-9):
         raise InputError(f"window: {length_s:.3g} s do not fit into {seconds:g} s; measure longer")
     return Soak(rate_per_s, seconds, seconds / round(seconds / length_s))
 
 
-def run(
+def run_soak(
     call: Call,
     soak: Soak,
-    on_window: Callable[[Window], object] | None = None,
-    look: Callable[[], health.Reading] = health.read,
+    on_window: Callable[[SoakWindow], object] | None = None,
+    look: Callable[[], health.HealthReading] = health.read_health,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Soak:
@@ -170,11 +170,11 @@ def _window(
     waiting: int,
     latencies: array[float],
     services: array[float],
-    before: health.Reading,
-    after: health.Reading,
-) -> Window:
+    before: health.HealthReading,
+    after: health.HealthReading,
+) -> SoakWindow:
     p50, p90, p95, p99, most = np.percentile(np.array(latencies) * 1e3, PERCENTILES).tolist()
-    return Window(
+    return SoakWindow(
         start_s=start_s,
         seconds=end_s - start_s,
         calls=len(latencies),

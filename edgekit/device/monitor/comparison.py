@@ -16,15 +16,15 @@ ALARM = 1.0
 """Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
 FAR_WORTH = 32
 """Independent samples that a longer window is worth, most of whose values are far outside of the reference."""
-ENOUGH = 64
+MIN_SAMPLES = 64
 """Samples from which on something is said."""
-UNKNOWN, KNOWN = 512, 8
+EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
 """Samples, and windows of a length, until which nobody knows how long a stream's neighbours stay alike."""
-LOOKS = 2
+OVERLAPS = 2
 """Windows that begin within the length of one: each overlaps with half of the one before."""
 
 
-class Latest(NamedTuple):
+class LatestWindow(NamedTuple):
     """The last full window of a level: its samples, mean values, ranks, spreads of ranks, classes, and evidence.
 
     `evidence` is of the location and the spread of each statistic (2, statistics), `class_evidence` of each class.
@@ -45,8 +45,8 @@ class Comparison:
 
     def __init__(self, reference: Reference, per: int) -> None:
         self.reference, self.per = reference, per
-        self.latest: list[Latest | None] = [None] * LEVELS
-        self.places, self.labels = _kept(reference)
+        self.latest: list[LatestWindow | None] = [None] * LEVELS
+        self.places, self.labels = _tested_classes(reference)
         counts = np.array(list((reference.classes or {}).values()), np.float64)
         self.shares = self._pooled(counts[None])[0] / reference.samples
         quantiles = reference.quantiles
@@ -85,7 +85,7 @@ class Comparison:
             if self._count == FIRST:
                 whole = np.concatenate(self._rows)
                 self._rows, self._count = [], 0
-                self._push(windows.first(whole, 2 * values.shape[1] + said.shape[1], 2 * values.shape[1]))
+                self._push(windows.first_window(whole, 2 * values.shape[1] + said.shape[1], 2 * values.shape[1]))
         return ranks
 
     def _push(self, window: Window) -> None:
@@ -97,7 +97,7 @@ class Comparison:
             self._ended[level] += 1
             if before is None or level + 1 == LEVELS:
                 return
-            window, level = windows.joined(before, window), level + 1
+            window, level = windows.join_windows(before, window), level + 1
             if self._ended[level - 1] % 2:
                 self._test(level, window)
                 return
@@ -106,7 +106,7 @@ class Comparison:
         self.latest[level] = self.test(window, self._history[level])
         self._history[level].append(window.past)
 
-    def test(self, window: Window, history: Sequence[Past] = ()) -> Latest:
+    def test(self, window: Window, history: Sequence[Past] = ()) -> LatestWindow:
         """What a window says; `history` is of windows of this length before it."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(
@@ -118,23 +118,23 @@ class Comparison:
             worth[:names] = np.where(far > 0.5, np.maximum(worth[:names], FAR_WORTH), worth[:names])
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
         slack = two_sample.SLACK + np.array([[0.0], [0.5 / n]])
-        logs = two_sample.log10_of_mean(off, worth[:-1].reshape(2, names), n, slack)
-        said = two_sample.log10_of_share(classes, worth[-1:], self.shares, n)
-        correction = np.log10(max(1, self.tests) * LEVELS * LOOKS * self.per / window.n)
+        logs = two_sample.log10_p_of_mean_rank(off, worth[:-1].reshape(2, names), n, slack)
+        said = two_sample.log10_p_of_share(classes, worth[-1:], self.shares, n)
+        correction = np.log10(max(1, self.tests) * LEVELS * OVERLAPS * self.per / window.n)
         found, found_classes = (np.maximum(0, -each - correction) for each in (logs, said))
-        return Latest(window.n, values, ranks, spreads, classes, found, found_classes, worth)
+        return LatestWindow(window.n, values, ranks, spreads, classes, found, found_classes, worth)
 
     def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
         """That of each series, none below that of the classes: a class explains a part of each statistic."""
         found = windows.inflation(window, history)
-        new = self._ended[0] * FIRST <= UNKNOWN or len(history) < KNOWN
-        if new and window.n < UNKNOWN:  # what looks like a drift may be a run of a class, or a slow walk
+        new = self._ended[0] * FIRST <= EARLY_SAMPLES or len(history) < EARLY_WINDOWS
+        if new and window.n < EARLY_SAMPLES:  # what looks like a drift may be a run of a class, or a slow walk
             names = 2 * len(self.reference.names)
             past = np.array([each.means[names : names + len(classes)] for each in history] or [classes])
             apart = np.median(np.square(past - self.shares).sum(axis=1))
             apart /= max(1e-9, (self.shares * (1 - self.shares)).sum())
             found[-1] = max(found[-1], window.n * apart)
-            found = np.maximum(found, found.max() if window.n >= ENOUGH else window.n)
+            found = np.maximum(found, found.max() if window.n >= MIN_SAMPLES else window.n)
         return np.maximum(found, found[-1]) if len(classes) else found
 
     def _pooled(self, classes: np.ndarray) -> np.ndarray:
@@ -163,15 +163,15 @@ class Comparison:
         )
 
 
-MOST_CLASSES = 32
-OTHERS = "other classes"
+MAX_CLASSES = 32
+OTHER_CLASSES = "other classes"
 
 
-def _kept(reference: Reference) -> tuple[list[int], list[str]]:
+def _tested_classes(reference: Reference) -> tuple[list[int], list[str]]:
     """Places and names of the classes that are tested each; what is over is one class."""
     classes = reference.classes or {}
     labels = list(classes)
-    if len(labels) <= MOST_CLASSES:
+    if len(labels) <= MAX_CLASSES:
         return list(range(len(labels))), labels
-    places = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MOST_CLASSES - 1])
-    return places, [*(labels[place] for place in places), OTHERS]
+    places = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MAX_CLASSES - 1])
+    return places, [*(labels[place] for place in places), OTHER_CLASSES]

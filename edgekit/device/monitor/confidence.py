@@ -11,7 +11,7 @@ DELTA = 1e-7
 """The confidence of ADWIN: at most one false alarm in 100,000 sound, independent samples."""
 
 
-class Confidence:
+class ConfidenceMonitor:
     """ADWIN on one confidence after another; `change` describes the change that was found last."""
 
     def __init__(self) -> None:

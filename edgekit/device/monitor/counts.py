@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from edgekit.device.monitor.exposition import Family, distribution
+from edgekit.device.monitor.exposition import Family, histogram_samples
 from edgekit.device.monitor.histogram import BOUNDS_MS
 from edgekit.runner.errors import InputError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PARTS = {"wait": "queue", "preprocess": "preprocess", "execute": "execute", "postprocess": "postprocess"}
 """A part of `timing_ms`, and what it is called in the metrics, as the server calls it."""
-WHOLE = "whole"
+TOTAL = "whole"
 SIZES = tuple(1 << bit for bit in range(11))
 """Upper bounds of batch sizes, 1 to 1024."""
 
@@ -32,9 +32,9 @@ class Counts:
                  "lists", "refusals")  # fmt: skip
 
     def __init__(self, closed: Callable[[Counts], None] | None = None) -> None:
-        self.lists = {name: [0] * (len(BOUNDS_MS) + 1) for name in (*PARTS, WHOLE)}
+        self.lists = {name: [0] * (len(BOUNDS_MS) + 1) for name in (*PARTS, TOTAL)}
         self._preprocess, self._execute = self.lists["preprocess"], self.lists["execute"]
-        self._postprocess, self._whole = self.lists["postprocess"], self.lists[WHOLE]
+        self._postprocess, self._whole = self.lists["postprocess"], self.lists[TOTAL]
         self._totals_ms = [0.0] * len(self.lists)  # in the same order
         self.batches = [0] * (len(SIZES) + 2)  # the last one: samples
         self.refusals = {"invalid": 0, "failed": 0}
@@ -67,7 +67,7 @@ class Counts:
         """Those that there are, such as a stream's wait; what is no part counts in the whole alone."""
         whole = sum(times_ms.values())
         for place, (name, counts) in enumerate(self.lists.items()):
-            ms = whole if name == WHOLE else times_ms.get(name)
+            ms = whole if name == TOTAL else times_ms.get(name)
             if ms is not None:
                 counts[bisect_left(BOUNDS_MS, ms)] += 1
                 self._totals_ms[place] += ms
@@ -110,10 +110,10 @@ class Counts:
         *parts, (_, whole, whole_ms) = zip(self.lists, self.lists.values(), self._totals_ms)
         families = [
             Family("edgekit_request_duration_seconds", "histogram", "From a raw sample to its answer",
-                   distribution(labels, whole, whole_ms)),
+                   histogram_samples(labels, whole, whole_ms)),
             Family("edgekit_part_duration_seconds", "histogram", "The parts of it", [
                 sample for name, counts, total_ms in parts if any(counts)
-                for sample in distribution({**labels, "part": PARTS[name]}, counts, total_ms)]),
+                for sample in histogram_samples({**labels, "part": PARTS[name]}, counts, total_ms)]),
             Family("edgekit_refused_total", "counter", "Samples without an answer",
                    [("", {**labels, "reason": reason}, count) for reason, count in self.refusals.items()]),
             Family("edgekit_dropped_total", "counter", "Windows of streams that came too fast to be answered",

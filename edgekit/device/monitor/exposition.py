@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from edgekit.device.monitor import histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MOST_VALUES = 100
+MAX_LABEL_VALUES = 100
 """Different values of a label; what comes after them is counted under `OTHER`, or memory would have no bound."""
 OTHER = "other"
 
@@ -26,10 +26,10 @@ class Family:
     samples: Sequence[tuple[str, dict[str, str], float]]
 
 
-class Bounded:
+class BoundedLabels:
     """The values of a label: the first hundred stand for themselves, all others are `other`."""
 
-    def __init__(self, most: int = MOST_VALUES) -> None:
+    def __init__(self, most: int = MAX_LABEL_VALUES) -> None:
         self._most, self._seen = most, set[str]()
 
     def __call__(self, value: str) -> str:
@@ -41,11 +41,11 @@ class Bounded:
         return value
 
 
-def distribution(
+def histogram_samples(
     labels: dict[str, str], counts: Sequence[int], total_ms: float
 ) -> list[tuple[str, dict[str, str], float]]:
     """The samples of a latency histogram in seconds, of counts as `histogram.place` numbers them."""
-    shown = histogram.buckets(counts)
+    shown = histogram.exposed_buckets(counts)
     return [
         *(("_bucket", {**labels, "le": bound}, count) for bound, count in shown),
         ("_sum", labels, total_ms / 1e3),
@@ -53,7 +53,7 @@ def distribution(
     ]
 
 
-def text(families: Iterable[Family]) -> bytes:
+def render(families: Iterable[Family]) -> bytes:
     """All of them. Families of one name become one; of two samples with the same labels the last one stands."""
     heads: dict[str, str] = {}
     lines: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgekit.device.hardware import emulation, health
 from edgekit.device.monitor.counts import Counts
-from edgekit.device.monitor.exposition import Bounded
+from edgekit.device.monitor.exposition import BoundedLabels
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner.errors import ResourceError
 from edgekit.runner.files import make_folder, write_atomically
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 KIND, FORMAT = "edgekit field report", 1
 EVERY_S = 60.0
-MOST_LOOKS = 120
+MAX_READINGS = 120
 """At the machine, in a report: with more, every second one is left out, and the next are half as frequent."""
-SHARES = (0.5, 0.9, 0.99)
-FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+PERCENTILES = (0.5, 0.9, 0.99)
+DISK_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class FieldReport:
@@ -66,21 +66,21 @@ class FieldReport:
         root: str | os.PathLike[str] = "/",
     ) -> None:
         self._path, self._every_s, self._root, self._model = Path(path), every_s, root, model
-        self._counts, self._bounded = Counts(), Bounded()
+        self._counts, self._bounded = Counts(), BoundedLabels()
         self._answered = 0
         self._labels: dict[str, int] = {}
         self._looks: list[dict[str, Any]] = []
         self._stride = 1
         self._seen = [0] * (len(BOUNDS_MS) + 1)
         self._begun, self._begun_at = time.monotonic(), time.time()
-        self._first, self._facts = health.read(root), _facts(model)
+        self._first, self._facts = health.read_health(root), _facts(model)
         self._end, self._failed, self._process = threading.Event(), False, os.getpid()
         self._monitor: Any = None
         try:
             make_folder(self._path.parent)
             self._write()
         except OSError as error:
-            if error.errno in FULL:  # a device that starts again answers all the same
+            if error.errno in DISK_FULL:  # a device that starts again answers all the same
                 self._tell(error)
             else:
                 raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
@@ -120,7 +120,7 @@ class FieldReport:
     def report(self) -> dict[str, Any]:
         """What the file holds."""
         seconds = time.monotonic() - self._begun
-        last = health.read(self._root)
+        last = health.read_health(self._root)
         return {
             "kind": KIND,
             "format": FORMAT,
@@ -162,7 +162,7 @@ class FieldReport:
 
     def _look(self) -> None:
         """The machine now, and the model's p50 since the look before."""
-        reading = health.read(self._root)
+        reading = health.read_health(self._root)
         counts = list(self._counts.lists["execute"])
         since = [now - before for now, before in zip(counts, self._seen)]
         self._seen = counts
@@ -177,7 +177,7 @@ class FieldReport:
                 "resident_bytes": reading.resident_bytes,
             }
         )
-        if len(self._looks) > MOST_LOOKS:
+        if len(self._looks) > MAX_READINGS:
             self._looks, self._stride = self._looks[1::2], 2 * self._stride
 
     def _try(self) -> None:
@@ -198,7 +198,7 @@ class FieldReport:
 
 
 def _latency(counts: list[int], total_ms: float) -> dict[str, Any]:
-    found: dict[str, Any] = {f"p{100 * share:g}": percentile_ms(counts, share) for share in SHARES}
+    found: dict[str, Any] = {f"p{100 * share:g}": percentile_ms(counts, share) for share in PERCENTILES}
     found["mean"] = total_ms / sum(counts)
     return {**found, "counts": [[number, seen] for number, seen in enumerate(counts) if seen]}
 
@@ -216,7 +216,7 @@ def _facts(model: Any) -> dict[str, Any]:
             "threads": model.threads,
             "device": model.device,
         },
-        "device": {**bench.machine(), "emulator": emulation.emulator() or ""},
+        "device": {**bench.machine_facts(), "emulator": emulation.emulator() or ""},
     }
 
 

@@ -8,11 +8,11 @@ from itertools import accumulate
 
 BOUNDS_MS = tuple(0.001 * 1.15**step for step in range(112))
 """Upper bounds: 1 µs to 5.5 s, each 15 % above the one before."""
-SHOWN = 4
+EXPOSED_EVERY = 4
 """Every fourth of them is a bucket for Prometheus, each 1.75 times the one before: fewer series, a coarser p99."""
 
 
-def place(ms: float) -> int:
+def bucket_index(ms: float) -> int:
     """The count that a latency adds to, from 0 to `len(BOUNDS_MS)`, which is what is above all bounds."""
     return bisect_left(BOUNDS_MS, ms)
 
@@ -26,8 +26,8 @@ def percentile_ms(counts: Sequence[int], share: float) -> float | None:
     return BOUNDS_MS[min(found, len(BOUNDS_MS) - 1)]
 
 
-def buckets(counts: Iterable[int]) -> list[tuple[str, int]]:
+def exposed_buckets(counts: Iterable[int]) -> list[tuple[str, int]]:
     """(upper bound in seconds, how many were at most so long), for the bounds that are shown; `+Inf` comes last."""
     summed = list(accumulate(counts))
-    shown = range(0, len(BOUNDS_MS), SHOWN)
+    shown = range(0, len(BOUNDS_MS), EXPOSED_EVERY)
     return [*((f"{BOUNDS_MS[each] / 1e3:.6g}", summed[each]) for each in shown), ("+Inf", summed[-1])]

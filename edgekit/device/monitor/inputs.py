@@ -16,7 +16,7 @@ IMAGE = ("brightness", "contrast", "sharpness", "noise", "clipped")
 COLOURS = ("red", "green", "blue")
 AUDIO = ("loudness_db", "peak", "centroid_hz", "zero_crossings", "silence", "clipping")
 TEXT = ("length", "unknown", "mean_id")
-MOST_COLUMNS = 16
+MAX_COLUMNS = 16
 """Columns of a window or a vector that are looked at."""
 BANDS, ROWS = 8, 4
 """Of a large picture: so many bands of so many neighbouring rows."""
@@ -25,7 +25,7 @@ FRAME = 512
 QUIET, LOUD = 1e-3, 0.999
 
 
-def names(raw: RawSpec) -> list[str]:
+def statistic_names(raw: RawSpec) -> list[str]:
     """What `maker` computes for samples of this kind, in its order; nothing of several tensors."""
     if raw.kind == "image":
         return [*IMAGE, *(COLOURS if raw.shape[2] == 3 else ())]
@@ -33,12 +33,12 @@ def names(raw: RawSpec) -> list[str]:
         return list(AUDIO if raw.kind == "audio" else TEXT)
     if raw.kind == "tensors":
         return []
-    columns = list(raw.columns or map(str, range(raw.shape[-1])))[:MOST_COLUMNS]
+    columns = list(raw.columns or map(str, range(raw.shape[-1])))[:MAX_COLUMNS]
     spreads = [f"spread:{each}" for each in columns] if raw.kind == "window" else []
     return [*(f"mean:{each}" for each in columns), *spreads, "missing"]
 
 
-def maker(raw: RawSpec, unknown: int | None = None) -> Statistics:
+def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
     """The function from samples (n, *what `thin` leaves) to statistics (n, len(names)), float64.
 
     `unknown` is the token id that stands for what a vocabulary lacks.
@@ -53,7 +53,7 @@ def maker(raw: RawSpec, unknown: int | None = None) -> Statistics:
     return {"window": _window, "vector": _vector}.get(raw.kind, lambda x: np.empty((len(x), 0)))
 
 
-def thinner(raw: RawSpec) -> Callable[[np.ndarray], np.ndarray]:
+def make_row_selector(raw: RawSpec) -> Callable[[np.ndarray], np.ndarray]:
     """The function from a sample to the part of it that is looked at: all but most rows of a large picture."""
     height = raw.shape[0]
     if raw.kind != "image" or height <= 2 * BANDS * ROWS:
@@ -106,14 +106,14 @@ def _audio(x: np.ndarray, rate_hz: int) -> np.ndarray:
 
 def _window(x: np.ndarray) -> np.ndarray:
     """Means and standard deviations by column, and the share of columns that do not change at all."""
-    part = x[..., :MOST_COLUMNS].astype(np.float64)
+    part = x[..., :MAX_COLUMNS].astype(np.float64)
     still = (x.max(axis=1) == x.min(axis=1)).mean(axis=1, keepdims=True)
     return np.concatenate([part.mean(axis=1), part.std(axis=1), still], axis=1)
 
 
 def _vector(x: np.ndarray) -> np.ndarray:
     """The values themselves, and the share of zeros."""
-    return np.concatenate([x[:, :MOST_COLUMNS].astype(np.float64), (x == 0).mean(axis=1, keepdims=True)], axis=1)
+    return np.concatenate([x[:, :MAX_COLUMNS].astype(np.float64), (x == 0).mean(axis=1, keepdims=True)], axis=1)
 
 
 def _text(x: np.ndarray, unknown: int) -> np.ndarray:

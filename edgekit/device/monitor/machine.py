@@ -9,17 +9,17 @@ from edgekit.device.hardware import health
 from edgekit.device.monitor.exposition import Family
 
 PROCESS = "edgerun"
-FRESH_S = 1.0
+MAX_AGE_S = 1.0
 """A reading takes some milliseconds, and on some boards a process: whoever asks more often gets the one before."""
 
 
-class Machine:
+class MachineMetrics:
     """What of it the kernel shows; `root` is for tests."""
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         self._root = root
-        self._read_at = -FRESH_S
-        self._reading: health.Reading | None = None
+        self._read_at = -MAX_AGE_S
+        self._reading: health.HealthReading | None = None
 
     def figures(self) -> list[Family]:
         """For the exposition: this process and its board; a family is absent where the kernel says nothing of it."""
@@ -49,10 +49,10 @@ class Machine:
             ]
         )
 
-    def _seen(self) -> health.Reading:
+    def _seen(self) -> health.HealthReading:
         now = monotonic()
-        if self._reading is None or now - self._read_at >= FRESH_S:
-            self._reading, self._read_at = health.read(self._root), now
+        if self._reading is None or now - self._read_at >= MAX_AGE_S:
+            self._reading, self._read_at = health.read_health(self._root), now
         return self._reading
 
 

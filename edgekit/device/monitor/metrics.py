@@ -15,7 +15,7 @@ from typing import Any
 from edgekit.device.monitor import exposition
 from edgekit.device.monitor.counts import Counts
 from edgekit.device.monitor.exposition import Family
-from edgekit.device.monitor.machine import Machine
+from edgekit.device.monitor.machine import MachineMetrics
 from edgekit.device.monitor.textfile import Textfile
 from edgekit.runner.errors import InputError
 
@@ -59,8 +59,8 @@ class Metrics:
         self._process = os.getpid()
         self._gone: dict[Labels, Counts] = {}
         self._live: dict[Counts, tuple[Labels, weakref.ref[Any], bool]] = {}
-        self._bounded = exposition.Bounded()
-        self._machine = Machine()
+        self._bounded = exposition.BoundedLabels()
+        self._machine = MachineMetrics()
         self._on_problem: Callable[[str], object] | None = on_problem
         if where is not None and not isinstance(where, (str, os.PathLike)):
             raise InputError(f"metrics: got {where!r}; use a file that ends in .prom, or 127.0.0.1:PORT")
@@ -98,14 +98,14 @@ class Metrics:
             models = [(labels, model) for labels, reference, _ in self._live.values() if (model := reference())]
         found = self._machine.figures()
         for labels, counts in sums.items():
-            found += counts.figures(_named(labels))
+            found += counts.figures(_label_dict(labels))
         for labels, model in models:
-            found += self._of_observers(_named(labels), model)
+            found += self._of_observers(_label_dict(labels), model)
         return found
 
     def text(self) -> bytes:
         """The same in Prometheus's text format."""
-        return exposition.text(self.families())
+        return exposition.render(self.families())
 
     def close(self) -> None:
         """Write the last figures, free the port; models go on, and are counted no more by what is shown."""
@@ -144,13 +144,13 @@ class Metrics:
 def _open(where: str, page: Callable[[], bytes], every_s: float, on_problem: Callable[[str], object]) -> Any:
     if where.endswith(".prom"):
         return Textfile(Path(where), page, every_s, on_problem)
-    from edgekit.device.monitor import port  # brings http.server, which a file does not need
+    from edgekit.device.monitor import metrics_server  # brings http.server, which a file does not need
 
-    address = port.parse(where)
+    address = metrics_server.parse_address(where)
     if address is None:
         raise InputError(f"metrics: got {where!r}; use a file that ends in .prom, or 127.0.0.1:PORT")
-    return port.Port(*address, page)
+    return metrics_server.MetricsServer(*address, page)
 
 
-def _named(labels: Labels) -> dict[str, str]:
+def _label_dict(labels: Labels) -> dict[str, str]:
     return dict(zip(("model", "version"), labels))

@@ -12,9 +12,9 @@ import numpy as np
 
 from edgekit.device.monitor import inputs, outputs, sketch
 from edgekit.device.monitor.canary import Canary, CanaryResult
-from edgekit.device.monitor.comparison import Comparison, Latest
-from edgekit.device.monitor.confidence import Confidence
-from edgekit.device.monitor.reference import MEMBER, Reference, parse, read
+from edgekit.device.monitor.comparison import Comparison, LatestWindow
+from edgekit.device.monitor.confidence import ConfidenceMonitor
+from edgekit.device.monitor.reference import MEMBER, Reference, parse_reference, read_reference
 from edgekit.device.monitor.verdict import Verdict
 from edgekit.runner.errors import InputError
 
@@ -69,16 +69,19 @@ class Monitor:
         if not isinstance(false_alarms_per, int) or isinstance(false_alarms_per, bool) or false_alarms_per < 1:
             raise InputError(f"false_alarms_per: got {false_alarms_per!r}; use a whole number from 1")
         self.manifest, self.every_s, self.canary_s = manifest, float(every_s), float(canary_s)
-        self.reference = reference if isinstance(reference, Reference) else parse(reference, manifest)
+        self.reference = reference if isinstance(reference, Reference) else parse_reference(reference, manifest)
         self._comparison = Comparison(self.reference, false_alarms_per)
-        self._thin = inputs.thinner(manifest.raw)
-        self._of_raw, self._of_output = inputs.maker(manifest.raw, self.reference.unknown), outputs.maker(manifest)
+        self._thin = inputs.make_row_selector(manifest.raw)
+        self._of_raw, self._of_output = (
+            inputs.make_statistics(manifest.raw, self.reference.unknown),
+            outputs.make_statistics(manifest),
+        )
         names = self.reference.names
         self._confidence = names.index("confidence") if "confidence" in names else None
-        self._moves = Confidence()
+        self._moves = ConfidenceMonitor()
         self._bins = np.zeros((len(names), sketch.BINS), np.int64)
         self._sums = np.zeros(len(names))
-        self._classes = np.zeros(len(outputs.classes(manifest)), np.int64)
+        self._classes = np.zeros(len(outputs.class_labels(manifest)), np.int64)
         self._counts = dict.fromkeys(sketch.COUNTS, 0)
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._why: str | None = None
@@ -104,7 +107,7 @@ class Monitor:
                 f"monitor: the bundle {manifest.name} {manifest.version} has no {MEMBER}: it was made "
                 "before bundles had one; make it again"
             )
-        return cls(manifest, read(bundle.members[manifest.reference], manifest), *limits)
+        return cls(manifest, read_reference(bundle.members[manifest.reference], manifest), *limits)
 
     def attach(self, model: Any) -> None:
         """Let the canary run on this model."""
@@ -198,7 +201,7 @@ class Monitor:
     @staticmethod
     def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """One sketch of several of the same bundle; InputError where they are none, or of different bundles."""
-        return sketch.merge(sketches)
+        return sketch.merge_sketches(sketches)
 
     def verdict(self) -> Verdict:
         """Is it still right?"""
@@ -206,9 +209,9 @@ class Monitor:
 
     def figures(self) -> list[Any]:
         """Families for the exposition of metrics."""
-        from edgekit.device.monitor.figures import families
+        from edgekit.device.monitor.health_metrics import health_families
 
-        return families(Verdict.of(self.manifest, self.reference, seen := self.sketch(look=False)), seen)
+        return health_families(Verdict.of(self.manifest, self.reference, seen := self.sketch(look=False)), seen)
 
     def _run_canary(self) -> None:
         """One golden vector, where its time has come: the answer is made, and its outputs are copies."""
@@ -265,7 +268,7 @@ class Monitor:
         made: dict[str, Any] = {"format": sketch.FORMAT, "reference": self.reference.digest, "parts": 1}
         made.update(**self._counts, statistics=statistics)
         if len(self._classes):
-            made["classes"] = dict(zip(outputs.classes(self.manifest), self._classes.tolist()))
+            made["classes"] = dict(zip(outputs.class_labels(self.manifest), self._classes.tolist()))
             made["classes_latest"] = {}
             for place, label in enumerate(known.labels if latest else ()):
                 most = max(latest, key=lambda each: each.class_evidence[place])
@@ -279,7 +282,7 @@ class Monitor:
         made["canary"] = self._canary_state()
         return made
 
-    def _is_mixed(self, latest: list[Latest]) -> bool:
+    def _is_mixed(self, latest: list[LatestWindow]) -> bool:
         """Whether the confidences of neighbours are as good as independent, in the largest window there is."""
         place = self._confidence
         return bool(latest and place is not None and latest[-1].worth[place] * MIXED > latest[-1].n)

@@ -20,7 +20,7 @@ FORMAT = 1
 MEMBER = "reference.json"
 QUANTILES = 129
 CHUNK = 64
-MOST = 2**53
+COUNT_LIMIT = 2**53
 """No count reaches it, and up to it floats are exact."""
 
 
@@ -56,7 +56,7 @@ class Reference(NamedTuple):
         return found
 
 
-def record(
+def build_reference(
     manifest: Manifest, raws: np.ndarray, given: np.ndarray, members: Mapping[str, bytes] | None = None
 ) -> dict[str, Any]:
     """The reference of raw samples (n, *raw) and of the outputs (n, …) that this variant gives for them, as JSON.
@@ -64,9 +64,9 @@ def record(
     `members` hold the vocabulary of a text.
     """
     unknown = unknown_id(manifest, members or {})
-    of_raw, of_output = inputs.maker(manifest.raw, unknown), outputs.maker(manifest)
-    thin = inputs.thinner(manifest.raw)
-    labels = outputs.classes(manifest)
+    of_raw, of_output = inputs.make_statistics(manifest.raw, unknown), outputs.make_statistics(manifest)
+    thin = inputs.make_row_selector(manifest.raw)
+    labels = outputs.class_labels(manifest)
     rows, classes = [], np.zeros(len(labels), np.int64)
     for first in range(0, len(raws), CHUNK):
         x, y = raws[first : first + CHUNK], given[first : first + CHUNK]
@@ -75,7 +75,7 @@ def record(
         if found.classes is not None:
             classes += found.classes.sum(axis=0)
     every = np.quantile(np.concatenate(rows), np.linspace(0, 1, QUANTILES), axis=0)
-    named = zip(names(manifest), every.T.tolist())
+    named = zip(all_statistic_names(manifest), every.T.tolist())
     made: dict[str, Any] = {
         "format": FORMAT,
         "samples": len(raws),
@@ -88,40 +88,40 @@ def record(
     return made
 
 
-def names(manifest: Manifest) -> list[str]:
+def all_statistic_names(manifest: Manifest) -> list[str]:
     """Of all statistics of a bundle, of its inputs and then of its outputs."""
-    return [*inputs.names(manifest.raw), *outputs.names(manifest)]
+    return [*inputs.statistic_names(manifest.raw), *outputs.statistic_names(manifest)]
 
 
-def encoded(reference: Mapping[str, Any]) -> bytes:
+def encode(reference: Mapping[str, Any]) -> bytes:
     """The bundle's member."""
     return json.dumps(reference, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
 
 
-def read(data: bytes, manifest: Manifest) -> Reference:
+def read_reference(data: bytes, manifest: Manifest) -> Reference:
     """A bundle's member; BundleError unless it is a reference of this manifest's statistics."""
     try:
         values = bounded_json.loads(data)
     except ValueError as error:
         raise BundleError(f"{MEMBER}: not JSON ({error})") from None
-    return parse(values, manifest)
+    return parse_reference(values, manifest)
 
 
-def parse(values: Any, manifest: Manifest) -> Reference:
+def parse_reference(values: Any, manifest: Manifest) -> Reference:
     """The same of what stands in it."""
     try:
-        samples, wanted = values["samples"], names(manifest)
+        samples, wanted = values["samples"], all_statistic_names(manifest)
         rows = [values["statistics"][name]["quantiles"] for name in wanted]
         quantiles = np.array(rows, np.float64).reshape(len(wanted), QUANTILES)
         classes = values.get("classes")
-        counts = None if classes is None else {str(name): int(classes[name]) for name in outputs.classes(manifest)}
-        fits = values["format"] == FORMAT and isinstance(samples, int) and 0 < samples < MOST
+        counts = None if classes is None else {str(name): int(classes[name]) for name in outputs.class_labels(manifest)}
+        fits = values["format"] == FORMAT and isinstance(samples, int) and 0 < samples < COUNT_LIMIT
         sorted_ = bool(np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all())
-        counted = counts is None or all(0 <= each < MOST for each in counts.values())
+        counted = counts is None or all(0 <= each < COUNT_LIMIT for each in counts.values())
         unknown = values.get("unknown")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BundleError(f"{MEMBER}: no reference of this model ({type(error).__name__}: {error})") from None
-    if not (fits and sorted_ and counted and (counts is not None) == bool(outputs.classes(manifest))):
+    if not (fits and sorted_ and counted and (counts is not None) == bool(outputs.class_labels(manifest))):
         raise BundleError(
             f"{MEMBER}: got no reference of format {FORMAT} with ascending quantiles; make the bundle again"
         )

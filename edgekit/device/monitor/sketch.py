@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 FORMAT = 1
 BINS = 16
 """Of the histogram of ranks: each holds a sixteenth of the reference."""
-BAD = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+MALFORMED_ERRORS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 """What a sketch that was edited raises."""
 COUNTS = ("samples", "refused", "failed", "dropped")
 
 
-def check(sketch: Mapping[str, Any], reference: Reference) -> None:
+def check_sketch(sketch: Mapping[str, Any], reference: Reference) -> None:
     """InputError unless it is a sketch of this reference's statistics."""
     try:
         fits = sketch["format"] == FORMAT and sketch["reference"] == reference.digest
@@ -30,7 +30,7 @@ def check(sketch: Mapping[str, Any], reference: Reference) -> None:
         raise InputError("sketch: got none of this bundle; give one of `Monitor.sketch` of the same bundle")
 
 
-def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One of several of the same bundle: counts are added, and of the latest windows the strangest are kept.
 
     Their evidence is corrected for having been chosen among so many.
@@ -54,7 +54,7 @@ def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         merged["confidence"] = max(changes, key=lambda each: abs(each["before"] - each["since"]), default=None)
         canaries = [each["canary"] for each in sketches if each.get("canary")]
         merged["canary"] = _canary(canaries) if canaries else None
-    except BAD as error:
+    except MALFORMED_ERRORS as error:
         raise InputError(f"sketches: one is none ({type(error).__name__}: {error}); give those of `sketch`") from None
     return merged
 

@@ -16,7 +16,7 @@ from threading import Event, Thread
 
 from edgekit.runner.errors import InputError
 
-END_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
 """How long the end waits for a disk that hangs."""
 _NUMBERS = itertools.count()
 
@@ -44,7 +44,7 @@ class Textfile:
         """Write the last figures and end; a disk that hangs is left behind."""
         self._ending.set()
         with suppress(RuntimeError):  # called by the thread itself, which collects garbage as all do
-            self._thread.join(END_S)
+            self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
         ended = False

@@ -13,7 +13,7 @@ SLACK = 0.005
 """Of a mean rank: what 129 quantiles do not tell, and what is too small to matter."""
 
 
-def log10_of_mean(deviations: np.ndarray, effective: np.ndarray, n: int, slack: np.ndarray) -> np.ndarray:
+def log10_p_of_mean_rank(deviations: np.ndarray, effective: np.ndarray, n: int, slack: np.ndarray) -> np.ndarray:
     """The logarithms of p-values of mean ranks that deviate so from what is expected; two-sided.
 
     `effective` is how many independent samples the window is worth, `n` the samples of the reference, `slack` what does
@@ -24,7 +24,7 @@ def log10_of_mean(deviations: np.ndarray, effective: np.ndarray, n: int, slack: 
     return np.minimum(0, np.log10(2) - beyond**2 / (2 * variance) / np.log(10))
 
 
-def log10_of_share(here: np.ndarray, effective: np.ndarray, there: np.ndarray, n: int) -> np.ndarray:
+def log10_p_of_share(here: np.ndarray, effective: np.ndarray, there: np.ndarray, n: int) -> np.ndarray:
     """The same for shares (classes,) of answers here and in the reference: Chernoff's bound for two samples.
 
     It is that of the share between both under which what was seen is the most probable.

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edgekit.device.monitor.comparison import ALARM, ENOUGH
-from edgekit.device.monitor.words import of_class, of_statistic
+from edgekit.device.monitor.comparison import ALARM, MIN_SAMPLES
+from edgekit.device.monitor.finding_texts import describe_class, describe_statistic
 from edgekit.runner.errors import InputError
 
 if TYPE_CHECKING:
     from edgekit.device.monitor.reference import Reference
     from edgekit.runner.bundle.manifest import Manifest
 
-REFUSED = 0.05, 8
+REFUSAL_ALARM = 0.05, 8
 """Share, and number, of the last samples from which on refusals are an alarm."""
 LEVELS = ("early", "sound", "doubtful", "wrong")
 
 
 @dataclass(frozen=True)
-class Finding:
+class DriftFinding:
     """`evidence` is −log10 of the p-value, corrected for all tests and all looks; an `alarm` from 1 on.
 
     `here` is the mean of the window, `there` the middle half of the reference; of a class, shares of all answers.
@@ -41,7 +41,7 @@ class Verdict:
     level: str
     reason: str
     samples: int
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[DriftFinding] = field(default_factory=list)
     canary: dict[str, Any] | None = None
 
     @property
@@ -62,14 +62,14 @@ class Verdict:
         InputError
             The sketch is none of this bundle.
         """
-        from edgekit.device.monitor.reference import Reference, parse
-        from edgekit.device.monitor.sketch import BAD, check
+        from edgekit.device.monitor.reference import Reference, parse_reference
+        from edgekit.device.monitor.sketch import MALFORMED_ERRORS, check_sketch
 
-        known = reference if isinstance(reference, Reference) else parse(reference, manifest)
-        check(sketch, known)
+        known = reference if isinstance(reference, Reference) else parse_reference(reference, manifest)
+        check_sketch(sketch, known)
         try:
             return cls._of(known, sketch)
-        except BAD as error:
+        except MALFORMED_ERRORS as error:
             raise InputError(f"sketch: it was edited or cut short ({type(error).__name__}: {error})") from None
 
     @classmethod
@@ -86,12 +86,14 @@ class Verdict:
         if alarms:
             more = f"; and {len(alarms) - 1} more findings" if len(alarms) > 1 else ""
             return cls("doubtful", alarms[0].text + more, samples, findings, canary)
-        if samples < ENOUGH:
-            return cls("early", f"{samples} samples are too few to say; {ENOUGH} are needed", samples, findings, canary)
+        if samples < MIN_SAMPLES:
+            return cls(
+                "early", f"{samples} samples are too few to say; {MIN_SAMPLES} are needed", samples, findings, canary
+            )
         return cls("sound", f"{samples:,} samples look like those of validation", samples, findings, canary)
 
 
-def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
+def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFinding]:
     found, last = [], reference.quantiles.shape[1] - 1
     for place, name in enumerate(reference.names):
         latest = sketch["statistics"][name].get("latest")
@@ -102,20 +104,20 @@ def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding
         evidence = max(location, spread)
         moved = location >= min(spread, ALARM)
         more = latest["rank"] > 0.5 if moved else latest["spread"] > 0.5
-        text = of_statistic(name, moved, bool(more), latest["mean"], there)
-        found.append(Finding(name, evidence, evidence >= ALARM, latest["mean"], there, text))
+        text = describe_statistic(name, moved, bool(more), latest["mean"], there)
+        found.append(DriftFinding(name, evidence, evidence >= ALARM, latest["mean"], there, text))
     return found
 
 
-def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[Finding]:
+def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFinding]:
     found = []
     for label, (here, there, evidence) in (sketch.get("classes_latest") or {}).items():
-        text = of_class(label, here, there)
-        found.append(Finding(f"class:{label}", evidence, evidence >= ALARM, here, (there, there), text))
+        text = describe_class(label, here, there)
+        found.append(DriftFinding(f"class:{label}", evidence, evidence >= ALARM, here, (there, there), text))
     return found
 
 
-def _confidence(sketch: Mapping[str, Any]) -> Finding | None:
+def _confidence(sketch: Mapping[str, Any]) -> DriftFinding | None:
     """A change that ADWIN found, which knows nothing of validation."""
     change = sketch.get("confidence")
     if change is None:
@@ -124,14 +126,14 @@ def _confidence(sketch: Mapping[str, Any]) -> Finding | None:
         f"confidence moved from {change['before']:.3g} to {change['since']:.3g} about sample {change['at']:,} "
         f"({change['by']})"
     )
-    return Finding("confidence_change", ALARM * change["alarm"], change["alarm"], change["since"], None, text)
+    return DriftFinding("confidence_change", ALARM * change["alarm"], change["alarm"], change["since"], None, text)
 
 
-def _refused(sketch: Mapping[str, Any]) -> Finding | None:
+def _refused(sketch: Mapping[str, Any]) -> DriftFinding | None:
     recent = sketch["recent"]
     if not recent["refused"]:
         return None
     share = recent["refused"] / recent["of"]
-    alarm = share > REFUSED[0] and recent["refused"] >= REFUSED[1]
+    alarm = share > REFUSAL_ALARM[0] and recent["refused"] >= REFUSAL_ALARM[1]
     text = f"{share:.0%} of the last {recent['of']} inputs got no answer, the last of them because of {recent['why']}"
-    return Finding("refused", ALARM * alarm, alarm, share, None, text)
+    return DriftFinding("refused", ALARM * alarm, alarm, share, None, text)

@@ -68,22 +68,22 @@ class Past(NamedTuple):
     variances: np.ndarray
 
 
-def first(rows: np.ndarray, series: int, alone: int) -> Window:
+def first_window(rows: np.ndarray, series: int, alone: int) -> Window:
     """A window of samples (32, columns), the first `series` of which are looked at for likeness."""
     squares, batches = [], rows[:, :series]
     while len(batches) > BATCHES:
         squares.append(_squares(batches, alone))
-        batches = _paired(batches)
+        batches = _pair_means(batches)
     return Window(len(rows), rows.sum(axis=0), [*squares, _squares(batches, alone)], batches, alone)
 
 
-def joined(one: Window, other: Window) -> Window:
+def join_windows(one: Window, other: Window) -> Window:
     """A window of both, one behind the other (Chan, Golub and LeVeque 1979)."""
     series, alone = one.batches.shape[1], one.alone
     apart = _together(np.square((one.means - other.means)[:series]), alone)
     pairs = enumerate(zip(one.squares, other.squares))
     squares = [left + right + apart * (one.n / 2 ** (power + 1)) for power, (left, right) in pairs]
-    batches = _paired(np.concatenate([one.batches, other.batches]))
+    batches = _pair_means(np.concatenate([one.batches, other.batches]))
     return Window(one.n + other.n, one.sums + other.sums, [*squares, _squares(batches, alone)], batches, alone)
 
 
@@ -93,7 +93,7 @@ def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
     `history` is of windows of this length before this one, oldest first. A series that stands still counts as the one
     whose neighbours are most alike.
     """
-    squares = np.stack([*window.squares, _squares(_paired(window.batches), window.alone)])
+    squares = np.stack([*window.squares, _squares(_pair_means(window.batches), window.alone)])
     sizes = 2.0 ** np.arange(len(squares))[:, None]
     counts = window.n / sizes
     variances = squares / (counts - 1)
@@ -127,5 +127,5 @@ def _together(values: np.ndarray, alone: int) -> np.ndarray:
     return np.append(values[:alone], values[alone:].sum())
 
 
-def _paired(values: np.ndarray) -> np.ndarray:
+def _pair_means(values: np.ndarray) -> np.ndarray:
     return (values[0::2] + values[1::2]) / 2

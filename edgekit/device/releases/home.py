@@ -14,7 +14,7 @@ from edgekit.runner import device_home
 from edgekit.runner.errors import ReleaseError, ResourceError, TrustError
 from edgekit.runner.files import make_folder, sync_folder
 
-PATIENCE_S = 30.0
+LOCK_TIMEOUT_S = 30.0
 POLL_S = 0.02
 READABLE = 0o755
 """Mode of what lies in a home."""
@@ -78,8 +78,8 @@ class Home:
             )
         handle = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            deadline = time.monotonic() + PATIENCE_S
-            while not take(handle):
+            deadline = time.monotonic() + LOCK_TIMEOUT_S
+            while not try_lock(handle):
                 if time.monotonic() > deadline:
                     raise ResourceError(f"{self.root}: another command is at work here; try again when it has ended")
                 time.sleep(POLL_S)
@@ -88,12 +88,12 @@ class Home:
             os.close(handle)
 
 
-def locate(given: str | None = None) -> Home:
+def find_home(given: str | None = None) -> Home:
     """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it exists, else ~/.edge."""
     return Home(device_home.find_home(given))
 
 
-def create(home: Home) -> None:
+def create_home(home: Home) -> None:
     """Make the root and the folders in it; TrustError where others can write.
 
     Its mode decides who reads it all: /var/lib/edge is for every user, any other home for this user alone.
@@ -108,7 +108,7 @@ def create(home: Home) -> None:
             sync_folder(home.root)
 
 
-def take(handle: int) -> bool:
+def try_lock(handle: int) -> bool:
     """Whether the lock of an open file was free; then it is this process's."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

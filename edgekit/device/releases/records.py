@@ -20,10 +20,10 @@ OLDER = "older"
 """In install.json: files that were here before it, by when they were last written."""
 VERSION = ("epoch", "counter")
 TRIES = 3
-LARGEST = 2**53
+COUNT_LIMIT = 2**53
 
 
-class Trial(NamedTuple):
+class Probation(NamedTuple):
     """`origin` is the release to go back to; None: there was none before.
 
     `running`: a try was begun and nothing was heard of its end. `boot` is the kernel's id of the time since it started.
@@ -38,7 +38,7 @@ class Trial(NamedTuple):
     outages: int = 0
 
 
-def numbers(home: Home) -> list[int]:
+def release_numbers(home: Home) -> list[int]:
     """Of all releases, rising."""
     try:
         return sorted(int(name) for name in os.listdir(home.releases) if name.isdecimal() and str(int(name)) == name)
@@ -46,7 +46,7 @@ def numbers(home: Home) -> list[int]:
         return []
 
 
-def current(home: Home) -> int | None:
+def current_number(home: Home) -> int | None:
     """The release that `current` points to; None where it points to none that is there."""
     try:
         folder, _, name = os.readlink(home.current).rpartition("/")
@@ -55,7 +55,7 @@ def current(home: Home) -> int | None:
     return int(name) if folder == "releases" and name.isdecimal() and home.release(int(name)).is_dir() else None
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_record(path: Path) -> dict[str, Any]:
     """A record; empty where there is none, or none that can be read."""
     try:
         with bounded_recursion():
@@ -65,31 +65,31 @@ def read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def whole(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """A value of a record that can be a number or a count; None for any other."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
 
 
-def write(path: Path, record: dict[str, Any]) -> None:
+def write_record(path: Path, record: dict[str, Any]) -> None:
     """One rename."""
     write_atomically(path, (json.dumps(record, sort_keys=True) + "\n").encode(), 0o644)
 
 
-def trial(home: Home) -> Trial | None:
+def read_probation(home: Home) -> Probation | None:
     """None: `current` is confirmed. A damaged file says nothing but that the release is on its last try."""
     if not home.trial.exists():
         return None
-    record = read(home.trial)
-    release, origin, tries, outages = (whole(record.get(name)) for name in ("release", "from", "tries", "outages"))
+    record = read_record(home.trial)
+    release, origin, tries, outages = (as_count(record.get(name)) for name in ("release", "from", "tries", "outages"))
     if release is None or tries is None:
-        return Trial(current(home) or 0, newest_confirmed(home), 1)
-    return Trial(release, origin, tries, str(record.get("boot")), record.get("running") is True, outages or 0)
+        return Probation(current_number(home) or 0, newest_confirmed(home), 1)
+    return Probation(release, origin, tries, str(record.get("boot")), record.get("running") is True, outages or 0)
 
 
-def write_trial(home: Home, trial: Trial) -> None:
+def write_probation(home: Home, trial: Probation) -> None:
     """One rename."""
     facts = trial._asdict()
-    write(home.trial, {"from": facts.pop("origin"), **facts})
+    write_record(home.trial, {"from": facts.pop("origin"), **facts})
 
 
 def is_confirmed(home: Home, number: int) -> bool:
@@ -102,21 +102,23 @@ def has_failed(home: Home, number: int) -> bool:
     return (home.release(number) / FAILED).exists()
 
 
-def confirmed(home: Home) -> list[int]:
+def confirmed_releases(home: Home) -> list[int]:
     """The releases that were confirmed and not taken back, the newest first."""
-    return [each for each in reversed(numbers(home)) if is_confirmed(home, each) and not has_failed(home, each)]
+    return [each for each in reversed(release_numbers(home)) if is_confirmed(home, each) and not has_failed(home, each)]
 
 
 def newest_confirmed(home: Home, without: int | None = None) -> int | None:
     """The first of them, or the next."""
-    return next((each for each in confirmed(home) if each != without), None)
+    return next((each for each in confirmed_releases(home) if each != without), None)
 
 
-def before(home: Home, number: int) -> int | None:
+def previous_release(home: Home, number: int) -> int | None:
     """The release that a current one goes back to; None where there is none, or it has been removed."""
-    running = trial(home)
+    running = read_probation(home)
     on_trial = running is not None and running.release == number
-    origin = running.origin if running and on_trial else whole(read(home.release(number) / CONFIRMED).get("from"))
+    origin = (
+        running.origin if running and on_trial else as_count(read_record(home.release(number) / CONFIRMED).get("from"))
+    )
     if origin is not None and home.release(origin).is_dir():
         return origin
     return newest_confirmed(home, without=number) if on_trial else None
@@ -124,33 +126,33 @@ def before(home: Home, number: int) -> int | None:
 
 def was_first(home: Home, number: int) -> bool:
     """Whether a confirmed release was the first, so that nothing ran here before."""
-    found = read(home.release(number) / CONFIRMED)
+    found = read_record(home.release(number) / CONFIRMED)
     return bool(found) and found.get("from") is None
 
 
-def digest(home: Home, number: int) -> str:
+def bundle_digest(home: Home, number: int) -> str:
     """Sha256 of a release's bundle, as it was installed."""
-    return str(read(home.release(number) / INSTALL).get("sha256", ""))
+    return str(read_record(home.release(number) / INSTALL).get("sha256", ""))
 
 
-def files(home: Home, number: int) -> dict[str, str]:
+def installed_files(home: Home, number: int) -> dict[str, str]:
     """By name in its folder, the digest of each file that a release was installed with."""
-    found = read(home.release(number) / INSTALL).get("files")
+    found = read_record(home.release(number) / INSTALL).get("files")
     return {name: str(sha256) for name, sha256 in found.items()} if isinstance(found, dict) else {}
 
 
-def trusted(home: Home, number: int) -> dict[str, Any] | None:
+def trust_record(home: Home, number: int) -> dict[str, Any] | None:
     """What the policy said of a release when it was installed; None where it said nothing."""
-    found = read(home.release(number) / INSTALL).get("trusted")
+    found = read_record(home.release(number) / INSTALL).get("trusted")
     return found if isinstance(found, dict) and _floors({found.get("name"): found}) else None
 
 
-def floors(home: Home) -> dict[str, dict[str, int]]:
+def version_floors(home: Home) -> dict[str, dict[str, int]]:
     """By name the highest epoch and counter that were confirmed, as floor.json and all releases have it."""
-    told = [_floors(read(home.floor))]
-    for number in numbers(home):
-        told.append(_floors(read(home.release(number) / INSTALL).get(FLOORS)))
-        facts = trusted(home, number) if is_confirmed(home, number) else None
+    told = [_floors(read_record(home.floor))]
+    for number in release_numbers(home):
+        told.append(_floors(read_record(home.release(number) / INSTALL).get(FLOORS)))
+        facts = trust_record(home, number) if is_confirmed(home, number) else None
         told += [_floors({facts["name"]: facts})] if facts else []
     found: dict[str, dict[str, int]] = {}
     for name, floor in (pair for each in told for pair in each.items()):
@@ -160,19 +162,19 @@ def floors(home: Home) -> dict[str, dict[str, int]]:
 
 def floors_are_lost(home: Home) -> bool:
     """Whether floor.json is damaged, and a release too that may have been the highest one."""
-    record = read(home.floor)
+    record = read_record(home.floor)
     damaged = exists(str(home.floor)) and (not record or _floors(record) != record)
-    return damaged and not all(digest(home, number) for number in numbers(home))
+    return damaged and not all(bundle_digest(home, number) for number in release_numbers(home))
 
 
-def sound_floors(home: Home) -> dict[str, dict[str, int]]:
+def checked_version_floors(home: Home) -> dict[str, dict[str, int]]:
     """The same as `floors`; TrustError where they are lost."""
     if floors_are_lost(home):
         raise TrustError(
             f"{home.floor}: is damaged, and so is a release, so nobody knows the versions that were confirmed here; "
             "remove that file to go by the other releases"
         )
-    return floors(home)
+    return version_floors(home)
 
 
 def _floors(values: Any) -> dict[str, dict[str, int]]:
@@ -182,5 +184,7 @@ def _floors(values: Any) -> dict[str, dict[str, int]]:
     return {
         name: {key: each[key] for key in VERSION}
         for name, each in values.items()
-        if isinstance(name, str) and isinstance(each, dict) and all(whole(each.get(key)) is not None for key in VERSION)
+        if isinstance(name, str)
+        and isinstance(each, dict)
+        and all(as_count(each.get(key)) is not None for key in VERSION)
     }

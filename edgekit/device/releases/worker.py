@@ -29,7 +29,7 @@ def main(text: str) -> None:
     os.dup2(2, 1)
     _limit(asked)
     try:
-        answer = _prove(asked)
+        answer = _validate_release(asked)
     except RunnerError as error:
         answer = {"problem": str(error), "kind": type(error).__name__}
     except MemoryError:
@@ -55,22 +55,22 @@ def _limit(asked: dict[str, Any]) -> None:
         resource.setrlimit(kind, (value, hard))
 
 
-def _prove(asked: dict[str, Any]) -> dict[str, Any]:
-    from edgekit.device.autotune import choices
-    from edgekit.device.releases.current import read_checked
+def _validate_release(asked: dict[str, Any]) -> dict[str, Any]:
+    from edgekit.device.autotune import choice_cache
+    from edgekit.device.releases.current_release import read_checked
     from edgekit.runner.bundle import check_architecture, read_bytes
     from edgekit.runner.model import open_model
 
     bundle = read_bytes(read_checked(asked["path"], asked["sha256"]), asked["path"])
     check_architecture(bundle.manifest)
-    known = choices.get(choices.key(bundle.identity, (asked["interpreter"], None, "CPU")))
+    known = choice_cache.load_choice(choice_cache.choice_key(bundle.identity, (asked["interpreter"], None, "CPU")))
     how = (known.threads, known.interpreter) if known else (1, asked["interpreter"])
     model = open_model(bundle, *how)
     report = model.selftest()
     facts = {"name": bundle.manifest.name, "version": bundle.manifest.version, "target": bundle.manifest.target}
     answer = {**facts, "selftest": report.to_dict(), "threads": how[0], "problem": ""}
     if not report.ok:
-        return {**answer, "problem": _wrong(report)}
+        return {**answer, "problem": _difference_text(report)}
     limit_ms = asked["latency_ms"]
     if limit_ms is None:
         limit_ms = bundle.manifest.budget.get("latency_p50_ms")
@@ -82,7 +82,7 @@ def _prove(asked: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _wrong(report: Any) -> str:
+def _difference_text(report: Any) -> str:
     return (
         f"answers wrongly here: the golden vectors differ by up to {report.max_abs_delta:.3g}, {report.atol:.3g} is "
         f"allowed, on {report.interpreter} {report.version}"

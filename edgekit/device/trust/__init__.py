@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from edgekit.device.trust import memory, policy, ssh_keygen, sshsig, statement
+from edgekit.device.trust import policy, policy_history, ssh_keygen, sshsig, statement
 from edgekit.device.trust.policy import Policy
-from edgekit.device.trust.signed_json import spelled
+from edgekit.device.trust.signed_json import format_time
 from edgekit.device.trust.statement import Statement
 from edgekit.runner.bundle import sha256 as digests
 from edgekit.runner.bundle.archive import LARGEST_BYTES
@@ -37,12 +37,12 @@ class Trusted(NamedTuple):
     def lines(self) -> list[str]:
         """For people: who signed the bundle, and as which release."""
         return [
-            f"signed by {', '.join(self.signers)} at {spelled(self.statement_time)}",
-            f"{self.name} epoch {self.epoch}, counter {self.counter}, until {spelled(self.expires)}",
+            f"signed by {', '.join(self.signers)} at {format_time(self.statement_time)}",
+            f"{self.name} epoch {self.epoch}, counter {self.counter}, until {format_time(self.expires)}",
         ]
 
 
-def check(
+def check_bundle(
     bundle: Path,
     trust: Path,
     floors: Mapping[str, Mapping[str, int]] | None,
@@ -64,16 +64,16 @@ def check(
     """
     if remember:
         policy.check_private(trust)
-    found = digests.hexdigest(contents(bundle)) if sha256 is None else sha256
-    seen = memory.read(trust)
-    rules = policy.read(trust)
-    memory.check_version(rules, seen)
+    found = digests.hexdigest(read_contents(bundle)) if sha256 is None else sha256
+    seen = policy_history.read_history(trust)
+    rules = policy.read_policy(trust)
+    policy_history.check_version(rules, seen)
     now_s = max(time.time() if clock is None else clock, clock_floor, seen.time_s, rules.time_s)
     check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
-    data, armours = statement.read(bundle)
-    path = str(statement.beside(bundle))
+    data, armours = statement.read_statement(bundle)
+    path = str(statement.statement_path(bundle))
     signers = count_signers(rules, data, armours, now_s)
-    about = statement.parsed(data, path)
+    about = statement.parse_statement(data, path)
     if about.sha256 != found:
         raise TrustError(
             f"{bundle}: its sha256 is {found[:16]}…, the signed statement is about {about.sha256[:16]}…; "
@@ -81,18 +81,22 @@ def check(
         )
     check_unexpired(path, about.expires_s, now_s, "sign the bundle again")
     if about.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
-        raise TrustError(f"{path}: signed at {spelled(about.time_s)}, after the policy's end; set the signer's clock")
+        raise TrustError(
+            f"{path}: signed at {format_time(about.time_s)}, after the policy's end; set the signer's clock"
+        )
     check_minimum(about, rules, path)
     if floors is not None:
         check_floor(about, rules, floors.get(about.name), path)
     if remember:
         try:
-            memory.put(trust, rules, about.time_s)
+            policy_history.update_history(trust, rules, about.time_s)
         except OSError as error:
             # what was let in before is loaded on a full disk too, and who may not write here, or nobody may, runs
             # what is signed without adding to what was seen
             if floors is not None and error.errno not in READ_ONLY_ERRORS:
-                raise ResourceError(f"{trust / memory.SEEN}: cannot be written ({error.strerror}); free some") from None
+                raise ResourceError(
+                    f"{trust / policy_history.SEEN}: cannot be written ({error.strerror}); free some"
+                ) from None
     return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
 
 
@@ -102,7 +106,7 @@ def check_name(signed: str, name: str, where: object) -> None:
         raise TrustError(f"{where}: is called {name!r} in its manifest, {signed!r} in its statement; sign it again")
 
 
-def contents(path: Path) -> bytes:
+def read_contents(path: Path) -> bytes:
     """The bytes of a bundle, read once: what is checked is what is used. BundleError where it cannot be read."""
     try:
         handle = os.open(path, READ_FILE)
@@ -118,8 +122,8 @@ def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> Non
     """TrustError for what has ended by `now_s`."""
     if now_s >= expires_s:
         raise TrustError(
-            f"{where}: expired at {spelled(expires_s)}, here it is {spelled(now_s)}; {fix}, or set the clock",
-            lasting=f"{where}: expired at {spelled(expires_s)}",
+            f"{where}: expired at {format_time(expires_s)}, here it is {format_time(now_s)}; {fix}, or set the clock",
+            lasting=f"{where}: expired at {format_time(expires_s)}",
         )
 
 
@@ -138,7 +142,7 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
         elif name is None:
             without.append(f"{sshsig.fingerprint(key)} is no signer of this policy")
         elif (expires_s := rules.signers[name].expires_s) is not None and now_s >= expires_s:
-            without.append(f"{name} expired at {spelled(expires_s)}, here it is {spelled(now_s)}")
+            without.append(f"{name} expired at {format_time(expires_s)}, here it is {format_time(now_s)}")
         else:
             expires = rules.signers[name].expires_s
             one = ssh_keygen.Signature(data, armour, statement.NAMESPACE, name, key, expires, str(path))

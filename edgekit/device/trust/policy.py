@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgekit.device.trust import ssh_keygen, sshsig
-from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, whole
+from edgekit.device.trust.signed_json import parse_count, parse_object, parse_time, read_small, require_keys
 from edgekit.runner import device_home
 from edgekit.runner.bundle import sha256
 from edgekit.runner.bundle.manifest_rules import is_member
@@ -60,19 +60,19 @@ class Policy(NamedTuple):
         return next((name for name, signer in self.signers.items() if signer.key == key), None)
 
 
-def read(folder: Path) -> Policy:
+def read_policy(folder: Path) -> Policy:
     """The policy of a folder, verified; TrustError for one that the root key did not sign. Its expiry is not looked at.
 
     The root key is `root.pub`; nothing else in the folder is believed.
     """
     found = read_files(folder)
     try:
-        return verified(*found, root_key(folder))
+        return verify_policy(*found, root_key(folder))
     except TrustError:
         again = read_files(folder)
         if again == found:
             raise
-        return verified(*again, root_key(folder))  # it was replaced between the two reads
+        return verify_policy(*again, root_key(folder))  # it was replaced between the two reads
 
 
 def read_files(folder: Path) -> tuple[bytes, bytes]:
@@ -93,7 +93,7 @@ def root_key(folder: Path) -> str:
     return key
 
 
-def verified(data: bytes, armour: bytes, root: str) -> Policy:
+def verify_policy(data: bytes, armour: bytes, root: str) -> Policy:
     """The policy in `data`, read only after the root's signature held."""
     found = sshsig.signing_key(armour, NAMESPACE, SIGNATURE)
     if found != root:
@@ -101,7 +101,7 @@ def verified(data: bytes, armour: bytes, root: str) -> Policy:
             f"{SIGNATURE}: signed by {sshsig.fingerprint(found)}, not by the root {sshsig.fingerprint(root)}; {COPY}"
         )
     ssh_keygen.verify([ssh_keygen.Signature(data, armour, NAMESPACE, "root", root, None, SIGNATURE)])
-    return parsed(data)
+    return parse_policy(data)
 
 
 def check_private(folder: Path) -> None:
@@ -127,7 +127,7 @@ def check_private(folder: Path) -> None:
             )
 
 
-def write(folder: Path, data: bytes, armour: bytes) -> None:
+def write_policy(folder: Path, data: bytes, armour: bytes) -> None:
     """Put a verified policy in place of the one that is there: whatever interrupts it, one of the two is whole."""
     pending = _pending(folder, data)
     write_atomically(pending, armour, MODE)
@@ -139,27 +139,29 @@ def write(folder: Path, data: bytes, armour: bytes) -> None:
                 os.unlink(folder / name)
 
 
-def parsed(data: bytes) -> Policy:
+def parse_policy(data: bytes) -> Policy:
     """What a policy says; TrustError for the first thing that does not hold together."""
-    values = parse(data, POLICY)
+    values = parse_object(data, POLICY)
     if values.get("format") != FORMAT:
         raise TrustError(f"{POLICY}: format {str(values.get('format'))[:20]!r}, this edgekit reads {FORMAT}; update it")
-    need_keys(values, KEYS, POLICY)
+    require_keys(values, KEYS, POLICY)
     signers = {name: _signer(name, each) for name, each in _object(values, "signers").items()}
     if len({signer.key for signer in signers.values()}) != len(signers):
         raise TrustError(f"{POLICY}: signers: two of them have one key; each needs its own")
     revoked = values["revoked"]
     if not isinstance(revoked, list):
         raise TrustError(f"{POLICY}: revoked: got {str(revoked)[:60]!r}; needed a list of keys")
-    minimum = {name: whole(least, 0, f"{POLICY}: minimum.{name}") for name, least in _object(values, "minimum").items()}
-    threshold = whole(values["threshold"], 1, f"{POLICY}: threshold")
+    minimum = {
+        name: parse_count(least, 0, f"{POLICY}: minimum.{name}") for name, least in _object(values, "minimum").items()
+    }
+    threshold = parse_count(values["threshold"], 1, f"{POLICY}: threshold")
     if threshold > MOST_SIGNATURES:
         raise TrustError(f"{POLICY}: threshold: got {threshold}; at most {MOST_SIGNATURES} signatures are read")
     return Policy(
-        whole(values["version"], 1, f"{POLICY}: version"),
-        whole(values["epoch"], 1, f"{POLICY}: epoch"),
-        seconds(values["time"], f"{POLICY}: time"),
-        seconds(values["expires"], f"{POLICY}: expires"),
+        parse_count(values["version"], 1, f"{POLICY}: version"),
+        parse_count(values["epoch"], 1, f"{POLICY}: epoch"),
+        parse_time(values["time"], f"{POLICY}: time"),
+        parse_time(values["expires"], f"{POLICY}: expires"),
         threshold,
         signers,
         tuple(sshsig.public_key(str(key), f"{POLICY}: revoked") for key in revoked),
@@ -175,9 +177,9 @@ def is_name(name: str) -> bool:
 
 def _signer(name: str, values: Any) -> Signer:
     where = f"{POLICY}: signers.{name}"
-    need_keys(values, {"key", "expires"}, where)
+    require_keys(values, {"key", "expires"}, where)
     key = sshsig.public_key(str(values["key"]), where)
-    return Signer(key, None if values["expires"] is None else seconds(values["expires"], f"{where}.expires"))
+    return Signer(key, None if values["expires"] is None else parse_time(values["expires"], f"{where}.expires"))
 
 
 def _object(values: Mapping[str, Any], key: str) -> dict[str, Any]:

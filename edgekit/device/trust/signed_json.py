@@ -32,7 +32,7 @@ def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
     return data
 
 
-def parse(data: bytes, where: str) -> dict[str, Any]:
+def parse_object(data: bytes, where: str) -> dict[str, Any]:
     """A JSON object in UTF-8; TrustError for a key that stands twice, NaN, or nesting without end."""
     try:
         with bounded_recursion():
@@ -44,32 +44,32 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
     return found
 
 
-def need_keys(values: Any, keys: set[str], where: str) -> None:
+def require_keys(values: Any, keys: set[str], where: str) -> None:
     """TrustError unless it is an object with just these keys."""
     if not isinstance(values, dict) or values.keys() != keys:
         got = sorted(values) if isinstance(values, dict) else type(values).__name__
         raise TrustError(f"{where}: has {str(got)[:200]}, needed {sorted(keys)}; make it with the same edgekit")
 
 
-def whole(value: Any, least: int, where: str) -> int:
+def parse_count(value: Any, least: int, where: str) -> int:
     """A whole number; TrustError for another value."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_NUMBER:
         raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a whole number from {least} to 2^53")
     return value
 
 
-def seconds(value: Any, where: str) -> float:
+def parse_time(value: Any, where: str) -> float:
     """Seconds since 1970 of `2027-01-31T12:00:00Z`; TrustError for any other spelling."""
     try:
         moment = datetime.fromisoformat(value[:-1]).replace(tzinfo=timezone.utc).timestamp()
-        if spelled(moment) == value:
+        if format_time(moment) == value:
             return moment
     except (TypeError, ValueError, OverflowError):
         pass
     raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a time such as 2027-01-31T12:00:00Z")
 
 
-def spelled(at_s: float) -> str:
+def format_time(at_s: float) -> str:
     """A time, to the second, in the spelling that `seconds` reads."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
 

@@ -41,7 +41,7 @@ class Signature(NamedTuple):
     where: str
 
 
-def find() -> str:
+def find_program() -> str:
     """The path of the ssh-keygen that verifies; TrustError where there is none."""
     for path in PROGRAMS:
         if os.path.isfile(path) and os.access(path, os.X_OK):
@@ -57,7 +57,7 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
 
     TrustError also for an ssh-keygen that is missing or too old; ResourceError where it cannot be asked.
     """
-    program, running = find(), []
+    program, running = find_program(), []
     at_s = time.time() if now_s is None else now_s
     with ExitStack() as files:
         try:
@@ -74,11 +74,13 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
         lines = said.splitlines()
         if code != 0 or not any(line.startswith(good) for line in lines):
             reason = next((line for line in lines if line.strip()), f"exit code {code}")[:200]
-            fix = _no_user() or ("copy the files again or sign again" if is_new(program) else f"{program} {TOO_OLD}")
+            fix = _no_user() or (
+                "copy the files again or sign again" if supports_verify_time(program) else f"{program} {TOO_OLD}"
+            )
             raise TrustError(f"{each.where}: the signature of {each.principal} does not verify ({reason}); {fix}")
 
 
-def is_new(program: str) -> bool:
+def supports_verify_time(program: str) -> bool:
     """Whether it takes a time to verify at, and keys that end: since OpenSSH 8.8.
 
     An older one says nothing of an option that it does not know. So this gives a wrong value, of which newer ones
@@ -105,22 +107,22 @@ def _no_user() -> str:
     return ""
 
 
-class Fault(NamedTuple):
+class VerifierFault(NamedTuple):
     """What is wrong with ssh-keygen, and what to do; one that `blocks` lets no signature be verified."""
 
     message: str
     blocks: bool
 
 
-def fault() -> Fault | None:
+def find_fault() -> VerifierFault | None:
     """What keeps signatures from being verified here, or some of them; None where nothing does."""
     try:
-        program = find()
+        program = find_program()
     except TrustError as error:
-        return Fault(str(error), True)
+        return VerifierFault(str(error), True)
     if _no_user():
-        return Fault(f"ssh-keygen: {_no_user()}", True)
-    return None if is_new(program) else Fault(f"{program} {TOO_OLD}", False)
+        return VerifierFault(f"ssh-keygen: {_no_user()}", True)
+    return None if supports_verify_time(program) else VerifierFault(f"{program} {TOO_OLD}", False)
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def private_folder() -> Iterator[str]:
         os.rmdir(folder)
 
 
-def stamp(at_s: float) -> str:
+def format_time(at_s: float) -> str:
     """A time as ssh-keygen reads it under TZ=UTC."""
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(at_s))
 
@@ -149,11 +151,11 @@ def stamp(at_s: float) -> str:
 def _start(
     program: str, files: ExitStack, each: Signature, revoked: Sequence[str], at_s: float
 ) -> subprocess.Popen[bytes]:
-    until = "" if each.expires_s is None else f',valid-before="{stamp(each.expires_s)}"'
+    until = "" if each.expires_s is None else f',valid-before="{format_time(each.expires_s)}"'
     line = f'{each.principal} namespaces="{each.namespace}"{until} {each.key}\n'
     allowed, armour, message = (_file(files, data) for data in (line.encode("ascii"), each.armour, each.message))
     command = [program, "-Y", "verify", "-f", allowed.path, "-I", each.principal, "-n", each.namespace]
-    command += ["-s", armour.path, "-O", f"{NEWEST_OPTION}={stamp(at_s)}"]
+    command += ["-s", armour.path, "-O", f"{NEWEST_OPTION}={format_time(at_s)}"]
     given = [allowed, armour]
     if revoked:  # an empty list would be taken for one that revokes nobody
         given.append(_file(files, "".join(f"{key}\n" for key in revoked).encode("ascii")))

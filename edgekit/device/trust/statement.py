@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from edgekit.device.trust import sshsig
 from edgekit.device.trust.policy import MOST_SIGNATURES, is_name
-from edgekit.device.trust.signed_json import need_keys, parse, read_small, seconds, whole
+from edgekit.device.trust.signed_json import parse_count, parse_object, parse_time, read_small, require_keys
 from edgekit.runner.errors import TrustError
 
 NAMESPACE = "edgekit-bundle"
@@ -21,7 +21,7 @@ PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 RELEASE = "edgekit_release"
 """Key of edgekit's part in the predicate; SLSA asks extensions to be spelled VENDOR_NAME."""
 LARGEST = 256 * 1024
-SIGN = "make it with `edgekit sign`, and copy it beside the bundle"
+SIGN_HINT = "make it with `edgekit sign`, and copy it beside the bundle"
 
 
 class Statement(NamedTuple):
@@ -35,7 +35,7 @@ class Statement(NamedTuple):
     expires_s: float
 
 
-def beside(bundle: Path) -> Path:
+def statement_path(bundle: Path) -> Path:
     """Where the statement about a bundle lies."""
     return bundle.with_name(bundle.name + SUFFIX)
 
@@ -47,20 +47,20 @@ def signatures_beside(statement: Path) -> list[Path]:
     return [path for path in map(statement.with_name, names) if os.path.lexists(path)]
 
 
-def read(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
+def read_statement(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
     """The bytes of a bundle's statement and of each signature, none of them understood yet."""
-    path = beside(bundle)
-    data = read_small(path, LARGEST, SIGN)
-    found = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN) for each in signatures_beside(path)}
+    path = statement_path(bundle)
+    data = read_small(path, LARGEST, SIGN_HINT)
+    found = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN_HINT) for each in signatures_beside(path)}
     if not found:
-        raise TrustError(f"{path}{SIGNATURE_SUFFIX}: not there, so nobody has signed; {SIGN}")
+        raise TrustError(f"{path}{SIGNATURE_SUFFIX}: not there, so nobody has signed; {SIGN_HINT}")
     return data, found
 
 
-def parsed(data: bytes, where: str) -> Statement:
+def parse_statement(data: bytes, where: str) -> Statement:
     """What a verified statement says; TrustError where it is none about a bundle."""
-    values = parse(data, where)
-    need_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
+    values = parse_object(data, where)
+    require_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
     for key, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
         if values[key] != wanted:
             raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, needed {wanted!r}; sign again")
@@ -69,16 +69,16 @@ def parsed(data: bytes, where: str) -> Statement:
         digest, release = subject["digest"]["sha256"], values["predicate"][RELEASE]
     except (TypeError, ValueError, KeyError):
         raise TrustError(f"{where}: needs one subject with its sha256, and {RELEASE}; sign again") from None
-    need_keys(release, {"name", "epoch", "counter", "time", "expires"}, f"{where}: {RELEASE}")
+    require_keys(release, {"name", "epoch", "counter", "time", "expires"}, f"{where}: {RELEASE}")
     if not isinstance(release["name"], str) or not is_name(release["name"]):
         raise TrustError(f"{where}: name: got {str(release['name'])[:60]!r}; needed the name of a bundle")
-    times = (seconds(release["time"], f"{where}: time"), seconds(release["expires"], f"{where}: expires"))
+    times = (parse_time(release["time"], f"{where}: time"), parse_time(release["expires"], f"{where}: expires"))
     if times[0] >= times[1]:
         raise TrustError(f"{where}: expires at {release['expires']}, before its time {release['time']}; sign again")
     return Statement(
         str(digest),
         release["name"],
-        whole(release["epoch"], 1, f"{where}: epoch"),
-        whole(release["counter"], 0, f"{where}: counter"),
+        parse_count(release["epoch"], 1, f"{where}: epoch"),
+        parse_count(release["counter"], 0, f"{where}: counter"),
         *times,
     )

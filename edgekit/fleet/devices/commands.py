@@ -8,12 +8,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-from edgekit.fleet.devices import facts, sending
-from edgekit.fleet.devices.connection import MOST_BYTES, Answer, Connection
-from edgekit.fleet.devices.facts import Facts, Status
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.shapes import NONSENSE
+from edgekit.fleet.devices import facts, upload
+from edgekit.fleet.devices.connection import MOST_BYTES, CommandResult, Connection
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.device_json import MALFORMED_ANSWER
+from edgekit.fleet.devices.facts import HelloFacts, ReleaseStatus
+from edgekit.fleet.devices.session import DeviceSession
 
 HELLO_S, PROOF_S = 60.0, 900.0
 BEAT_S, SILENCE_S, PATIENCE_S = 10.0, 40.0, 60.0
@@ -25,7 +25,7 @@ DESK = "desk"
 """Folder of the home with what was brought there: the runner and packages."""
 
 
-async def hello(line: Line, runner: str = "") -> Facts:
+async def say_hello(line: DeviceSession, runner: str = "") -> HelloFacts:
     """What a device is, and its status where a runner is there, that of this digest before others: one round trip.
 
     Raises
@@ -34,7 +34,7 @@ async def hello(line: Line, runner: str = "") -> Facts:
         It has no such Python, or answers something else.
     """
     token = f"edgekit-{secrets.token_hex(8)} "
-    command = [line.host.python, "-c", program("hello"), token, line.host.home or "", runner]
+    command = [line.host.python, "-c", remote_program("hello"), token, line.host.home or "", runner]
     answer = await line.retry(lambda connection: connection.run(command, within_s=HELLO_S))
     if answer.code == NOT_FOUND:
         raise DeviceError(f"has no {line.host.python}; name its Python as `python` in hosts.yaml", 5)
@@ -42,7 +42,7 @@ async def hello(line: Line, runner: str = "") -> Facts:
         if SYNTAX in answer.said:
             raise DeviceError(f"its {line.host.python} is too old to be asked; name a newer one in hosts.yaml", 5)
         answer.check()
-    found = facts.parsed(answer.out, token)
+    found = facts.parse_hello(answer.out, token)
     found.check()
     if found.status is None and found.runner:
         answer.check()
@@ -52,7 +52,7 @@ async def hello(line: Line, runner: str = "") -> Facts:
 class Edgerun:
     """A runner on a device that has answered to hello; it is there already."""
 
-    def __init__(self, line: Line, found: Facts, runner: str) -> None:
+    def __init__(self, line: DeviceSession, found: HelloFacts, runner: str) -> None:
         self._line, self._facts, self._runner = line, found, runner
 
     def words(self, *words: str) -> list[str]:
@@ -73,13 +73,13 @@ class Edgerun:
     def _home(self) -> tuple[str, str]:
         return "--home", self._facts.home
 
-    async def call(self, *words: str, within_s: float = HELLO_S) -> Answer:
+    async def call(self, *words: str, within_s: float = HELLO_S) -> CommandResult:
         """A command that may be done twice; DeviceError where it fails."""
         command = self.words(*words)
         answer = await self._line.retry(lambda connection: connection.run(command, within_s=within_s))
         return answer.check()
 
-    async def bench(self, *words: str, within_s: float, most: int = MOST_BYTES) -> Answer:
+    async def bench(self, *words: str, within_s: float, most: int = MOST_BYTES) -> CommandResult:
         """`edgerun bench …`, alone on the device, and no longer than this desk listens.
 
         Raises
@@ -88,14 +88,23 @@ class Edgerun:
             It failed, or another measurement is at work there.
         """
         times = (str(SILENCE_S), str(PATIENCE_S))
-        command = [*self._python, "-c", program("attended"), self._facts.home, *times, self._path, "bench", *words]
+        command = [
+            *self._python,
+            "-c",
+            remote_program("attended"),
+            self._facts.home,
+            *times,
+            self._path,
+            "bench",
+            *words,
+        ]
 
-        async def work(connection: Connection) -> Answer:
+        async def work(connection: Connection) -> CommandResult:
             return await connection.run(command, within_s=within_s, most=most, beat_s=BEAT_S)
 
         return (await self._line.retry(work)).check()
 
-    async def status(self) -> Status:
+    async def status(self) -> ReleaseStatus:
         """What is current, and what became of the others."""
         return _status(await self.call("status", "--json", *self._home))
 
@@ -108,11 +117,11 @@ class Edgerun:
             asked = [] if at is None else ["--offset", str(at), "--acknowledge", str(acknowledge)]
             return self.words("receive", sha256, "--size", str(len(data)), *asked, *self._home)
 
-        await sending.send(self._line, data, command, offset, on_offset)
+        await upload.send_file(self._line, data, command, offset, on_offset)
 
     async def install(
         self, sha256: str, statement: str | None, signatures: Sequence[str], options: Sequence[str]
-    ) -> Status:
+    ) -> ReleaseStatus:
         """A bundle of the store is on trial then, or was current before. Safe to ask twice."""
         signed = ["--statement", statement] if statement else []
         for signature in signatures:
@@ -126,11 +135,11 @@ class Edgerun:
                 raise
             return found
 
-    async def confirm(self, number: int) -> Status:
+    async def confirm(self, number: int) -> ReleaseStatus:
         """That release is the one to keep."""
         return _status(await self.call("confirm", "--release", str(number), "--json", *self._home))
 
-    async def roll_back(self, number: int, why: str) -> Status:
+    async def roll_back(self, number: int, why: str) -> ReleaseStatus:
         """From that release to the one before."""
         words = ["rollback", "--release", str(number), f"--why={why}", "--json", *self._home]
         return _status(await self.call(*words))
@@ -138,12 +147,12 @@ class Edgerun:
     async def adopt(self, files: dict[str, str]) -> None:
         """A signed policy, by the names of its files: the device is in signed mode from then on."""
         data = json.dumps(files).encode()
-        command = [self._line.host.python, "-c", program("policy"), self._facts.home, self._runner]
+        command = [self._line.host.python, "-c", remote_program("policy"), self._facts.home, self._runner]
         answer = await self._line.retry(lambda connection: connection.run(command, data))
         answer.check()
 
 
-async def status_there(line: Line, found: Facts) -> Status:
+async def release_status(line: DeviceSession, found: HelloFacts) -> ReleaseStatus:
     """By the runner that is there, whichever; without one nothing was ever brought.
 
     Raises
@@ -160,17 +169,17 @@ async def status_there(line: Line, found: Facts) -> Status:
             "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
             IN_ANOTHER_STATE,
         )
-    return Status()
+    return ReleaseStatus()
 
 
 @functools.cache
-def program(name: str) -> str:
+def remote_program(name: str) -> str:
     """The source of one that is sent along."""
     return resources.files("edgekit.fleet.devices.remote").joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
-def _status(answer: Answer) -> Status:
+def _status(answer: CommandResult) -> ReleaseStatus:
     lines = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
-        raise DeviceError("does not say what its releases are; look at that device", NONSENSE)
-    return facts.status(lines[-1])
+        raise DeviceError("does not say what its releases are; look at that device", MALFORMED_ANSWER)
+    return facts.parse_status(lines[-1])

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConfigError
-from edgekit.fleet.devices import host_keys, words
-from edgekit.fleet.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
+from edgekit.fleet.devices import host_keys, shell_text
+from edgekit.fleet.devices.device_errors import ConnectionCut, DeviceError, HostKeyError, LoginRefused, Unreachable
 from edgekit.fleet.devices.inventory import Host
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ PIECE_BYTES = 1 << 15
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """How a command on a device ended, and what it said."""
 
     code: int
@@ -38,11 +38,11 @@ class Answer:
     said: bytes
     signal: str = ""
 
-    def check(self) -> Answer:
+    def check(self) -> CommandResult:
         """Itself; DeviceError with the last line that it said where it failed."""
         if self.code != 0:
             how = f"was killed there ({self.signal})" if self.signal else f"ended with exit code {self.code}"
-            raise DeviceError(words.last_line(self.said) or how, self.code)
+            raise DeviceError(shell_text.last_line(self.said) or how, self.code)
         return self
 
 
@@ -50,7 +50,7 @@ class Network:
     """What all connections share: the host keys that are known, read once for all."""
 
     def __init__(self, connect_s: float = CONNECT_S) -> None:
-        need_asyncssh()
+        require_asyncssh()
         logging.getLogger("asyncssh").setLevel(logging.CRITICAL)  # it would log what strangers send
         self._connect_s = connect_s
         self._known = host_keys.KnownHosts()
@@ -68,7 +68,7 @@ class Network:
         """The same; the caller closes it."""
         import asyncssh
 
-        known, offer = self._known.of(host), host_keys.Offer()
+        known, offer = self._known.of(host), host_keys.OfferedKey()
         given = {"port": host.port, "username": host.user}
         try:
             async with asyncio.timeout(self._connect_s):
@@ -83,17 +83,19 @@ class Network:
         except TimeoutError:
             raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
         except asyncssh.HostKeyNotVerifiable as error:
-            raise HostKeyError(host_keys.explain(host, offer, offer.is_known(known, host), error.reason)) from None
+            raise HostKeyError(
+                host_keys.explain_host_key(host, offer, offer.is_known(known, host), error.reason)
+            ) from None
         except asyncssh.KeyExchangeFailed as error:
             await self._check_kind_of_key(host, known)
-            raise Refused(f"{host.address}: {words.plain(error.reason)}; update its sshd") from None
+            raise LoginRefused(f"{host.address}: {shell_text.printable(error.reason)}; update its sshd") from None
         except asyncssh.PermissionDenied:
-            raise Refused(
+            raise LoginRefused(
                 f"{host.address}: does not let this user in; `ssh-copy-id {host.ssh_words}` brings your key "
                 "there, or name another user, or start an agent that has the key"
             ) from None
         except (asyncssh.ConfigParseError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {words.plain(error)}") from None
+            raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
         except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
             if offer.connected:
                 await self._check_kind_of_key(host, known)
@@ -104,7 +106,7 @@ class Network:
         """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
         import asyncssh
 
-        offer, key = host_keys.Offer(), None
+        offer, key = host_keys.OfferedKey(), None
         port = host.port or ()
         with contextlib.suppress(Exception):  # as above: whatever a stranger's bytes do to asyncssh
             async with asyncio.timeout(self._connect_s):
@@ -112,7 +114,7 @@ class Network:
         if key is not None and offer.is_known(known, host):
             offer.offer(key)
             if not offer.is_known(known, host, key):
-                raise HostKeyError(host_keys.explain(host, offer, True, ""))
+                raise HostKeyError(host_keys.explain_host_key(host, offer, True, ""))
 
 
 class Connection:
@@ -130,9 +132,11 @@ class Connection:
         import asyncssh
 
         try:
-            made = await self._connection.create_process(words.command(command), encoding=None, request_pty=False)
+            made = await self._connection.create_process(
+                shell_text.shell_command(command), encoding=None, request_pty=False
+            )
         except (asyncssh.Error, OSError) as error:
-            raise Cut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
+            raise ConnectionCut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
         return Process(self.host, made)
 
     async def run(
@@ -142,7 +146,7 @@ class Connection:
         within_s: float = 60.0,
         most: int = MOST_BYTES,
         beat_s: float | None = None,
-    ) -> Answer:
+    ) -> CommandResult:
         """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough.
 
         With `beat_s` its standard input stays open, and is given a byte so often, while somebody here still listens.
@@ -155,7 +159,7 @@ class Connection:
                 if beats is None:
                     process.write_eof()
                 out, said = await asyncio.gather(process.read_all(most), process.read_said())
-                return Answer(await process.code(), out, said, process.signal)
+                return CommandResult(await process.code(), out, said, process.signal)
         except TimeoutError:
             raise Unreachable(f"{self.host.address}: no answer within {within_s:g} s") from None
         finally:
@@ -230,21 +234,21 @@ class Process:
             await self._process.wait_closed()
         code, by_signal = self._process.exit_status, self._process.exit_signal
         if code is None and by_signal is None:
-            raise Cut(f"{self.host.address}: the line was cut")
+            raise ConnectionCut(f"{self.host.address}: the line was cut")
         return 128 if code is None or code < 0 else code
 
     @property
     def signal(self) -> str:
         """The signal that ended it, as SIGKILL; empty where none did."""
         found = self._process.exit_signal
-        return f"SIG{words.plain(found[0], 20)}" if found else ""
+        return f"SIG{shell_text.printable(found[0], 20)}" if found else ""
 
     def close(self) -> None:
         """At once."""
         self._process.close()
 
 
-def need_asyncssh() -> None:
+def require_asyncssh() -> None:
     """ConfigError where the extra is not installed."""
     try:
         import asyncssh  # noqa: F401  (a question)
@@ -256,4 +260,4 @@ def need_asyncssh() -> None:
 
 def _reason(error: Exception) -> str:
     text = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return words.plain(text, 120)
+    return shell_text.printable(text, 120)

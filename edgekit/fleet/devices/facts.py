@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgekit.fleet.devices import shapes, words
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.shapes import NONSENSE
+from edgekit.fleet.devices import device_json, shell_text
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.device_json import MALFORMED_ANSWER
 
 OLDEST = (3, 9)
 STATES = ("none", "trial", "confirmed")
@@ -19,7 +19,7 @@ MISUSE = 2
 
 
 @dataclass(frozen=True)
-class Release:
+class DeviceRelease:
     """One of a device's releases. `state`: built, proven, confirmed or failed, and then `why`."""
 
     number: int
@@ -34,23 +34,23 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Status:
+class ReleaseStatus:
     """Of all releases. `state`: none, trial or confirmed. `refused`: why nothing loads the current one, or empty."""
 
     state: str = "none"
     current: int | None = None
     back: int | None = None
     signed: bool = False
-    releases: tuple[Release, ...] = ()
+    releases: tuple[DeviceRelease, ...] = ()
     store: frozenset[str] = frozenset()
     incoming: Mapping[str, int] = field(default_factory=dict)
     refused: str = ""
 
-    def release(self, number: int | None) -> Release | None:
+    def release(self, number: int | None) -> DeviceRelease | None:
         """That of a number."""
         return next((each for each in self.releases if each.number == number), None)
 
-    def of(self, sha256: str) -> Release | None:
+    def of(self, sha256: str) -> DeviceRelease | None:
         """The newest release of a bundle; the current one before all others."""
         found = [each for each in self.releases if each.sha256 == sha256]
         return next((each for each in found if each.number == self.current), found[-1] if found else None)
@@ -62,7 +62,7 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Facts:
+class HelloFacts:
     """A device and its Python. `runner`: whether this desk's is there; `edgerun`: the one that answered, or empty.
 
     `launched` is the one that `edgerun` in the home starts. `status` is None where no runner is there that tells it.
@@ -82,7 +82,7 @@ class Facts:
     distributions: Mapping[str, str]
     free_bytes: int | None
     ahead_s: float
-    status: Status | None = None
+    status: ReleaseStatus | None = None
     edgerun: str = ""
     launched: str = ""
     kept: bool = False
@@ -102,92 +102,93 @@ class Facts:
             )
 
 
-def parsed(out: bytes, token: str) -> Facts:
+def parse_hello(out: bytes, token: str) -> HelloFacts:
     """Facts of an answer to hello; DeviceError where it is none. What a login prints before it is passed by."""
     lines = out.decode("utf-8", "replace").splitlines()
     at = next((place for place, line in enumerate(lines) if line.startswith(token)), None)
     if at is None:
-        raise DeviceError("answers, but not what it was asked; does its login start something else?", NONSENSE)
-    values = shapes.parse_object(lines[at][len(token) :])
-    libc = shapes.text(values, "libc", 40)
-    home = shapes.text(values, "home", 1000)
+        raise DeviceError("answers, but not what it was asked; does its login start something else?", MALFORMED_ANSWER)
+    values = device_json.parse_object(lines[at][len(token) :])
+    libc = device_json.get_text(values, "libc", 40)
+    home = device_json.get_text(values, "home", 1000)
     if not posixpath.isabs(home) or home != values["home"]:
-        raise DeviceError(f"says that its home is {home[:80]!r}, which is no path", NONSENSE)
+        raise DeviceError(f"says that its home is {home[:80]!r}, which is no path", MALFORMED_ANSWER)
     if posixpath.normpath(home) in ("/", "//"):
         raise DeviceError("its home is the root of its disk; name a folder of its own as `home` in hosts.yaml", MISUSE)
     python = values.get("python")
     if not isinstance(python, list) or len(python) != 3 or not all(_is_version(each) for each in python):
-        raise DeviceError("does not say which Python it has", NONSENSE)
+        raise DeviceError("does not say which Python it has", MALFORMED_ANSWER)
     behind = [line for line in lines[at + 1 :] if line.startswith("{")]
-    return Facts(
+    return HelloFacts(
         python=tuple(python),
-        implementation=shapes.text(values, "implementation", 40),
-        bits=shapes.whole(values, "bits"),
-        machine=shapes.text(values, "machine", 40),
-        system=shapes.text(values, "system", 40),
+        implementation=device_json.get_text(values, "implementation", 40),
+        bits=device_json.get_count(values, "bits"),
+        machine=device_json.get_text(values, "machine", 40),
+        system=device_json.get_text(values, "system", 40),
         libc=libc,
         home=home,
         runner=values.get("runner") is True,
-        packages=tuple(shapes.texts(values, "packages")),
+        packages=tuple(device_json.get_texts(values, "packages")),
         distributions=_versions(values),
-        free_bytes=shapes.whole(values, "free_bytes") if values.get("free_bytes") is not None else None,
-        ahead_s=shapes.whole(values, "clock") - time.time(),
-        status=status(behind[-1]) if behind else None,
-        edgerun=shapes.text(values, "edgerun", 64) if "edgerun" in values else "",
-        launched=shapes.text(values, "launched", 64) if "launched" in values else "",
+        free_bytes=device_json.get_count(values, "free_bytes") if values.get("free_bytes") is not None else None,
+        ahead_s=device_json.get_count(values, "clock") - time.time(),
+        status=parse_status(behind[-1]) if behind else None,
+        edgerun=device_json.get_text(values, "edgerun", 64) if "edgerun" in values else "",
+        launched=device_json.get_text(values, "launched", 64) if "launched" in values else "",
         kept=values.get("kept") is True,
     )
 
 
-def status(text: str) -> Status:
+def parse_status(text: str) -> ReleaseStatus:
     """Of the JSON that `edgerun status`, `install`, `confirm` and `rollback` print."""
-    values = shapes.parse_object(text)
+    values = device_json.parse_object(text)
     state = values.get("state")
     if state not in STATES:
         raise DeviceError(
-            f"says that its state is {words.plain(state, 40)!r}; it is one of {', '.join(STATES)}", NONSENSE
+            f"says that its state is {shell_text.printable(state, 40)!r}; it is one of {', '.join(STATES)}",
+            MALFORMED_ANSWER,
         )
     releases = values.get("releases")
     if not isinstance(releases, list):
-        raise DeviceError("does not list its releases", NONSENSE)
+        raise DeviceError("does not list its releases", MALFORMED_ANSWER)
     incoming = values.get("incoming")
-    return Status(
+    return ReleaseStatus(
         state=state,
-        current=shapes.whole(values, "current") if values.get("current") is not None else None,
-        back=shapes.whole(values, "back") if values.get("back") is not None else None,
+        current=device_json.get_count(values, "current") if values.get("current") is not None else None,
+        back=device_json.get_count(values, "back") if values.get("back") is not None else None,
         signed=values.get("signed") is True,
         releases=tuple(_release(each) for each in releases),
-        store=frozenset(shapes.texts(values, "store")),
+        store=frozenset(device_json.get_texts(values, "store")),
         incoming={
-            words.plain(name, 64): size
+            shell_text.printable(name, 64): size
             for name, size in (incoming.items() if isinstance(incoming, dict) else ())
-            if shapes.is_whole(size)
+            if device_json.is_count(size)
         },
-        refused=shapes.text(values, "refused") if "refused" in values else "",
+        refused=device_json.get_text(values, "refused") if "refused" in values else "",
     )
 
 
-def _release(values: Any) -> Release:
+def _release(values: Any) -> DeviceRelease:
     if not isinstance(values, dict):
-        raise DeviceError("lists a release that is none", NONSENSE)
-    return Release(
-        number=shapes.whole(values, "release"),
-        sha256=shapes.text(values, "sha256", 64),
-        state=shapes.text(values, "state", 20),
-        why=shapes.text(values, "why"),
-        name=words.plain(values.get("name") or "", 100),
-        version=words.plain(values.get("version") or "", 40),
-        p50_ms=shapes.number(values.get("p50_ms")),
-        files=frozenset(shapes.texts(values, "files")),
+        raise DeviceError("lists a release that is none", MALFORMED_ANSWER)
+    return DeviceRelease(
+        number=device_json.get_count(values, "release"),
+        sha256=device_json.get_text(values, "sha256", 64),
+        state=device_json.get_text(values, "state", 20),
+        why=device_json.get_text(values, "why"),
+        name=shell_text.printable(values.get("name") or "", 100),
+        version=shell_text.printable(values.get("version") or "", 40),
+        p50_ms=device_json.as_number(values.get("p50_ms")),
+        files=frozenset(device_json.get_texts(values, "files")),
     )
 
 
 def _is_version(value: object) -> bool:
     """Whether it is a part of a Python's version: all of them up to it are counted when wheels are chosen."""
-    return shapes.is_whole(value) and value <= MOST_OF_VERSION  # type: ignore[operator]
+    return device_json.is_count(value) and value <= MOST_OF_VERSION  # type: ignore[operator]
 
 
 def _versions(values: Mapping[str, Any]) -> dict[str, str]:
     found = values.get("distributions")
     pairs = found.items() if isinstance(found, dict) else ()
-    return {words.plain(name, 100): words.plain(version, 60) for name, version in pairs}
+    return {shell_text.printable(name, 100): shell_text.printable(version, 60) for name, version in pairs}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgekit.core.errors import ConfigError
-from edgekit.fleet.devices import words
+from edgekit.fleet.devices import shell_text
 from edgekit.fleet.devices.inventory import Host
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class KnownHosts:
                     host=host.host, username=host.user or (), config=(), client_keys=None, agent_path=None
                 ).known_hosts
             except (asyncssh.ConfigParseError, OSError, ValueError) as error:
-                raise ConfigError(f"{CONFIG}: {words.plain(error)}") from None
+                raise ConfigError(f"{CONFIG}: {shell_text.printable(error)}") from None
         named = FILES if files == () or files == [] else files or ()
         paths = [os.path.expanduser(str(path)) for path in named]
         there = tuple(path for path in paths if Path(path).is_file())
@@ -42,11 +42,11 @@ class KnownHosts:
             try:
                 self._read[there] = asyncssh.read_known_hosts(there)
             except (OSError, ValueError) as error:
-                raise ConfigError(f"{', '.join(there)}: {words.plain(error)}; remove the line") from None
+                raise ConfigError(f"{', '.join(there)}: {shell_text.printable(error)}; remove the line") from None
         return self._read[there]
 
 
-class Offer:
+class OfferedKey:
     """The key that a device offered and nobody knows."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Offer:
         return any(found[:2]) if key is None else key in found[0]
 
 
-def explain(host: Host, offer: Offer, known: bool, reason: str) -> str:
+def explain_host_key(host: Host, offer: OfferedKey, known: bool, reason: str) -> str:
     """What is wrong with it, and what to do; `known`: another key of the device is."""
     place = f"[{host.host}]:{host.port}" if host.port not in (None, 22) else host.host
     offered = f" {offer.offered}" if offer.offered else ""
@@ -93,4 +93,4 @@ def explain(host: Host, offer: Offer, known: bool, reason: str) -> str:
         )
     if offered:
         return f"{host.address}: its host key{offered} is not known; `ssh {host.ssh_words}` once, and compare it there"
-    return f"{host.address}: its host key is not taken ({words.plain(reason)}); look at that device"
+    return f"{host.address}: its host key is not taken ({shell_text.printable(reason)}); look at that device"

@@ -13,7 +13,7 @@ from typing import Any
 from edgekit.core import yaml_file
 from edgekit.core.config import suggest, truncated
 from edgekit.core.errors import ConfigError, with_article
-from edgekit.fleet.devices import words
+from edgekit.fleet.devices import shell_text
 
 PORT = 22
 SECTIONS = ("defaults", "hosts")
@@ -97,7 +97,7 @@ class Inventory:
         return found
 
 
-def read(path: Path) -> Inventory:
+def read_inventory(path: Path) -> Inventory:
     """The inventory in a file; ConfigError with a line for each fault."""
     values = yaml_file.read(path, LIMITS)
     faults = [
@@ -146,13 +146,13 @@ def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
 
 def _shown(key: Any) -> str:
     """A key as messages show it: nothing in it that a terminal would obey."""
-    return words.plain(key, 60)
+    return shell_text.printable(key, 60)
 
 
 def _fits(key: str, value: Any) -> bool:
     if key == "port":
         return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
-    if not isinstance(value, str) or words.UNPRINTABLE.search(value):
+    if not isinstance(value, str) or shell_text.UNPRINTABLE.search(value):
         return False
     if key == "home":
         normal = posixpath.normpath(value)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.fleet.devices import shapes, words
-from edgekit.fleet.devices.connection import Answer
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.shapes import NONSENSE
+from edgekit.fleet.devices import device_json, shell_text
+from edgekit.fleet.devices.connection import CommandResult
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.device_json import MALFORMED_ANSWER
 
 FIGURES = ("p50_ms", "p90_ms", "p95_ms", "p99_ms")
 MOST = 100
 
 
 @dataclass(frozen=True)
-class Timed:
+class DeviceTiming:
     """What `edgerun bench --json` measured of the model alone: `figures` in ms, by name; `why` it was disturbed."""
 
     interpreter: str
@@ -26,7 +26,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Finding:
+class DeviceFinding:
     """What `edgerun doctor --json` found; `severity`: error or warning."""
 
     code: str
@@ -39,35 +39,37 @@ class Finding:
         return {"code": self.code, "severity": self.severity, "cause": self.cause, "fix": self.fix}
 
 
-def timed(answer: Answer) -> Timed:
+def parse_timing(answer: CommandResult) -> DeviceTiming:
     """Of `edgerun bench --json`; DeviceError where there are no times in it."""
-    values = shapes.parse_object(_line(answer))
+    values = device_json.parse_object(_line(answer))
     times = values.get("execute")
-    found = {name: shapes.number(times.get(name)) for name in FIGURES} if isinstance(times, dict) else {}
+    found = {name: device_json.as_number(times.get(name)) for name in FIGURES} if isinstance(times, dict) else {}
     figures = {name: figure for name, figure in found.items() if figure is not None}
     if len(figures) < len(FIGURES):
-        raise DeviceError("timed the model, and does not say how long it took", NONSENSE)
-    why = tuple(shapes.texts(values, "why")[:MOST])
-    return Timed(shapes.text(values, "interpreter", 40), values.get("comparable") is True, why, figures)
+        raise DeviceError("timed the model, and does not say how long it took", MALFORMED_ANSWER)
+    why = tuple(device_json.get_texts(values, "why")[:MOST])
+    return DeviceTiming(device_json.get_text(values, "interpreter", 40), values.get("comparable") is True, why, figures)
 
 
-def findings(answer: Answer) -> list[Finding]:
+def parse_findings(answer: CommandResult) -> list[DeviceFinding]:
     """Of `edgerun doctor --json`."""
-    found = shapes.parse_object(_line(answer)).get("findings")
+    found = device_json.parse_object(_line(answer)).get("findings")
     if not isinstance(found, list):
-        raise DeviceError("does not list what the doctor found", NONSENSE)
+        raise DeviceError("does not list what the doctor found", MALFORMED_ANSWER)
     return [_finding(each) for each in found[:MOST]]
 
 
-def _finding(values: Any) -> Finding:
+def _finding(values: Any) -> DeviceFinding:
     if not isinstance(values, dict):
-        raise DeviceError("lists a finding that is none", NONSENSE)
-    return Finding(*(shapes.text(values, key) for key in ("code", "severity", "cause", "fix")))
+        raise DeviceError("lists a finding that is none", MALFORMED_ANSWER)
+    return DeviceFinding(*(device_json.get_text(values, key) for key in ("code", "severity", "cause", "fix")))
 
 
-def _line(answer: Answer) -> str:
+def _line(answer: CommandResult) -> str:
     """The last line of JSON, whatever a login has printed before it."""
     lines = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
-        raise DeviceError(f"answers with no JSON ({words.last_line(answer.said) or 'it said nothing'})", NONSENSE)
+        raise DeviceError(
+            f"answers with no JSON ({shell_text.last_line(answer.said) or 'it said nothing'})", MALFORMED_ANSWER
+        )
     return lines[-1]

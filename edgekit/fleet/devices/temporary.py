@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from edgekit.fleet.devices.commands import DESK, program
-from edgekit.fleet.devices.facts import Facts, Release, Status
-from edgekit.fleet.devices.failures import DeviceError, Unreachable
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import File, put
+from edgekit.fleet.devices.commands import DESK, remote_program
+from edgekit.fleet.devices.device_errors import DeviceError, Unreachable
+from edgekit.fleet.devices.facts import DeviceRelease, HelloFacts, ReleaseStatus
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import FileContent, put_file
 
 UNSIGNED = 8
 FORGET_S = 20.0
@@ -24,12 +24,12 @@ BUNDLE, STATEMENT, SIGNATURE = ".edge.zip", ".intoto.json", ".sig"
 class TemporaryBundle:
     """A bundle, with the statement and the signatures beside it where it is signed."""
 
-    bundle: File
-    statement: File | None = None
-    signatures: tuple[File, ...] = ()
+    bundle: FileContent
+    statement: FileContent | None = None
+    signatures: tuple[FileContent, ...] = ()
 
     @property
-    def files(self) -> dict[str, File]:
+    def files(self) -> dict[str, FileContent]:
         """By the names under which a device looks for them."""
         name = f"{self.bundle.sha256}{BUNDLE}"
         found = {name: self.bundle}
@@ -44,7 +44,7 @@ class TemporaryBundle:
         """Bytes of all of them."""
         return sum(len(file.data) for file in self.files.values())
 
-    def release(self, status: Status) -> Release | None:
+    def release(self, status: ReleaseStatus) -> DeviceRelease | None:
         """A release that is all of it, and loads."""
         found = status.of(self.bundle.sha256)
         if found is None or found.state == "failed" or (status.refused and found.number == status.current):
@@ -52,14 +52,16 @@ class TemporaryBundle:
         signed = {file.sha256 for file in self.files.values()} if self.signatures else set()
         return found if found.files >= signed else None
 
-    def check(self, found: Facts) -> None:
+    def check(self, found: HelloFacts) -> None:
         """DeviceError where the device takes signed bundles alone and this one is not: nothing has to be sent then."""
         if found.status is not None and found.status.signed and not self.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", UNSIGNED)
 
 
 @contextlib.asynccontextmanager
-async def temporary_bundles(line: Line, found: Facts, bundles: Sequence[TemporaryBundle]) -> AsyncIterator[list[str]]:
+async def temporary_bundles(
+    line: DeviceSession, found: HelloFacts, bundles: Sequence[TemporaryBundle]
+) -> AsyncIterator[list[str]]:
     """The paths of the bundles there, in their order; what was sent for it is removed at the end, also at Ctrl-C.
 
     A release of the device's is used where it lies.
@@ -75,12 +77,12 @@ async def temporary_bundles(line: Line, found: Facts, bundles: Sequence[Temporar
     try:
         paths = []
         for each in bundles:
-            release = each.release(found.status or Status())
+            release = each.release(found.status or ReleaseStatus())
             if release is not None:
                 paths.append(str(home / "releases" / str(release.number) / f"bundle{BUNDLE}"))
                 continue
             for name, file in each.files.items():
-                await put(line, found, file, f"temporary/{token}/{name}")
+                await put_file(line, found, file, f"temporary/{token}/{name}")
             paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
     except Unreachable:  # it is removed by a later measurement there
@@ -92,9 +94,9 @@ async def temporary_bundles(line: Line, found: Facts, bundles: Sequence[Temporar
         await _forget(line, found, token)
 
 
-async def _forget(line: Line, found: Facts, token: str) -> None:
+async def _forget(line: DeviceSession, found: HelloFacts, token: str) -> None:
     """Whatever comes of it: a device that cannot do so now has another day."""
-    command = [line.host.python, "-c", program("forget"), found.home, token]
+    command = [line.host.python, "-c", remote_program("forget"), found.home, token]
     with contextlib.suppress(DeviceError, Unreachable, TimeoutError):
         async with asyncio.timeout(FORGET_S):
             await (await line.connection()).run(command, within_s=FORGET_S)

@@ -17,8 +17,8 @@ from packaging.version import InvalidVersion, Version
 
 from edgekit.core.errors import ConfigError
 from edgekit.device.doctor import wheels as known
-from edgekit.fleet.devices.facts import Facts
-from edgekit.fleet.devices.failures import DeviceError
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.facts import HelloFacts
 from edgekit.runner import cpu
 
 OLDEST_GLIBC = 5
@@ -64,27 +64,27 @@ def read_folder(folder: Path) -> list[Wheel]:
     return found
 
 
-def missing(facts: Facts, target: str) -> list[str]:
+def missing_distributions(facts: HelloFacts, target: str) -> list[str]:
     """Distributions that a bundle of this target lacks on a device: numpy, an interpreter, both or none."""
     there = {canonicalize_name(name) for name in facts.distributions}
-    interpreters = [known.of(name) for name in known.for_target(target)]
+    interpreters = [known.distribution_of(name) for name in known.interpreters_for(target)]
     lacking = [] if "numpy" in there else ["numpy"]
     return lacking if any(name in there for name in interpreters) else [*lacking, interpreters[0]]
 
 
-def choose(house: list[Wheel], facts: Facts, target: str) -> list[Wheel]:
+def choose_wheels(house: list[Wheel], facts: HelloFacts, target: str) -> list[Wheel]:
     """Wheels to bring so that a bundle of this target runs; DeviceError where the folder does not hold them."""
-    lacking = missing(facts, target)
-    fitting = [wheel for wheel in house if wheel.tags & tags(facts)]
+    lacking = missing_distributions(facts, target)
+    fitting = [wheel for wheel in house if wheel.tags & supported_tags(facts)]
     wanted = [Requirement(f"numpy{OLDEST_NUMPY}")] if "numpy" in lacking else []
     if lacking and lacking != ["numpy"]:
-        names = [known.of(name) for name in known.for_target(target)]
+        names = [known.distribution_of(name) for name in known.interpreters_for(target)]
         held = {wheel.name for wheel in fitting}
         wanted.insert(0, Requirement(next((name for name in names if name in held), names[0])))
     return list(_resolved(wanted, fitting, facts).values())
 
 
-def _resolved(wanted: list[Requirement], house: list[Wheel], facts: Facts) -> dict[str, Wheel]:
+def _resolved(wanted: list[Requirement], house: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
     """The newest of each that fits all that is asked of it; what is on the device and fits stays."""
     asked: dict[str, SpecifierSet] = {}
     found: dict[str, Wheel] = {}
@@ -117,7 +117,7 @@ def _beside(name: str) -> SpecifierSet:
     return SpecifierSet(OLDEST_NUMPY if canonicalize_name(name) == "numpy" else "")
 
 
-def _is_there(name: str, asked: SpecifierSet, facts: Facts) -> bool:
+def _is_there(name: str, asked: SpecifierSet, facts: HelloFacts) -> bool:
     for there, version in facts.distributions.items():
         if canonicalize_name(there) == name:
             try:
@@ -127,7 +127,7 @@ def _is_there(name: str, asked: SpecifierSet, facts: Facts) -> bool:
     return False
 
 
-def tags(facts: Facts) -> frozenset[Tag]:
+def supported_tags(facts: HelloFacts) -> frozenset[Tag]:
     """Every tag of a wheel that the device's Python takes."""
     python, platforms = facts.python[:2], list(_platforms(facts))
     if facts.implementation != "CPython":
@@ -138,15 +138,15 @@ def tags(facts: Facts) -> frozenset[Tag]:
     )
 
 
-def machine(facts: Facts) -> str:
+def wheel_architecture(facts: HelloFacts) -> str:
     """The processor as wheels call it."""
     name = cpu.ARCHITECTURE_ALIASES.get(facts.machine, facts.machine)
     return NARROW.get(name, name) if facts.bits == 32 else name
 
 
-def _platforms(facts: Facts) -> Iterator[str]:
+def _platforms(facts: HelloFacts) -> Iterator[str]:
     """The newest first; those of PEP 600, and the three names from before it."""
-    architecture = machine(facts)
+    architecture = wheel_architecture(facts)
     kind, _, version = facts.libc.partition(" ")
     numbers = version.split(".")
     if kind == "glibc" and len(numbers) > 1 and numbers[0] == "2" and numbers[1].isdecimal():
@@ -159,7 +159,7 @@ def _platforms(facts: Facts) -> Iterator[str]:
     yield f"linux_{architecture}"
 
 
-def _environment(facts: Facts) -> Mapping[str, str]:
+def _environment(facts: HelloFacts) -> Mapping[str, str]:
     """For the markers of requirements; extras are never asked for."""
     return {
         **{key: str(value) for key, value in default_environment().items()},
@@ -175,14 +175,15 @@ def _environment(facts: Facts) -> Mapping[str, str]:
     }
 
 
-def _lacking(name: str, asked: SpecifierSet, facts: Facts) -> str:
+def _lacking(name: str, asked: SpecifierSet, facts: HelloFacts) -> str:
     version = "".join(map(str, facts.python[:2]))
+    python = f"CPython {'.'.join(map(str, facts.python[:2]))} on {wheel_architecture(facts)}"
     return (
-        f"needs a wheel of {name}{asked} for CPython {'.'.join(map(str, facts.python[:2]))} on {machine(facts)} "
+        f"needs a wheel of {name}{asked} for {python} "
         f"({facts.libc or 'no known C library'}), and the folder has none; fetch it with `pip download "
         f"--only-binary :all: --python-version {version} --platform {_platform(facts)} -d DIR {name}`"
     )
 
 
-def _platform(facts: Facts) -> str:
+def _platform(facts: HelloFacts) -> str:
     return next(iter(_platforms(facts)))

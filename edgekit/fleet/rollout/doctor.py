@@ -7,27 +7,27 @@ from datetime import timedelta
 from pathlib import Path
 
 from edgekit.fleet.devices import results
-from edgekit.fleet.devices.facts import Facts
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.results import Finding
-from edgekit.fleet.devices.supply import Runner, Supplies, supply
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.facts import HelloFacts
+from edgekit.fleet.devices.results import DeviceFinding
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import RunnerFile, Supplies, supply
 from edgekit.fleet.devices.temporary import temporary_bundles
-from edgekit.fleet.rollout import outcomes, parcel
-from edgekit.fleet.rollout.fleet import Chosen, ask
+from edgekit.fleet.rollout import outcomes, payload
 from edgekit.fleet.rollout.outcomes import Outcome
+from edgekit.fleet.rollout.selection import FleetSelection, run_on_each
 
 WOULD_RUN, BLOCKED = "would run", 5
 CLOCK_S = 300.0
 """A clock that is further off matters to whoever reads a log, and to signatures that end on a day."""
 
 
-def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
+def run(bundle: Path, chosen: FleetSelection, as_json: bool) -> int:
     """The exit code of the worst device; 5 where it would not run there."""
-    runner, sent = Runner.build(), parcel.read(bundle)
-    supplies, findings = Supplies(runner), dict[str, list[Finding]]()
+    runner, sent = RunnerFile.build(), payload.read_payload(bundle)
+    supplies, findings = Supplies(runner), dict[str, list[DeviceFinding]]()
 
-    async def examine(line: Line, found: Facts, before: Outcome) -> Outcome:
+    async def examine(line: DeviceSession, found: HelloFacts, before: Outcome) -> Outcome:
         sent.temporary.check(found)
         edgerun, found = await supply(line, found, supplies, None, sent.temporary.size)
         async with temporary_bundles(line, found, [sent.temporary]) as paths:
@@ -35,7 +35,7 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
             answer = await line.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):
             answer.check()
-        findings[before.host.name] = told = [*_clock(found), *results.findings(answer)]
+        findings[before.host.name] = told = [*_clock(found), *results.parse_findings(answer)]
         blocking = [each for each in told if each.severity == "error"]
         if blocking or answer.code == BLOCKED:
             raise DeviceError(
@@ -43,24 +43,24 @@ def run(bundle: Path, chosen: Chosen, as_json: bool) -> int:
             )
         return before.to(WOULD_RUN, why="; ".join(each.cause for each in told))
 
-    ended = ask(chosen, "fleet doctor", examine, as_json, runner=runner.sha256)
+    ended = run_on_each(chosen, "fleet doctor", examine, as_json, runner=runner.sha256)
     for outcome in ended:
         if as_json:
             told = [each.record() for each in findings.get(outcome.host.name, [])]
             print(json.dumps({**outcome.record(sent.bundle.sha256), "findings": told}, sort_keys=True))
         elif outcome.exit_code == 0:
             print(outcome.line())
-    return outcomes.worst(ended)
+    return outcomes.worst_exit_code(ended)
 
 
-def _clock(found: Facts) -> list[Finding]:
+def _clock(found: HelloFacts) -> list[DeviceFinding]:
     """What is to be said of the device's clock, beside this machine's."""
     if abs(found.ahead_s) <= CLOCK_S:
         return []
     off = timedelta(seconds=round(abs(found.ahead_s)))
     where = "ahead of" if found.ahead_s > 0 else "behind"
     return [
-        Finding(
+        DeviceFinding(
             "clock",
             "warning",
             f"its clock is {off} {where} this machine's",

@@ -90,7 +90,7 @@ class Journal:
 
 
 @contextmanager
-def opened(inventory: Inventory, who: str) -> Iterator[Journal]:
+def open_journal(inventory: Inventory, who: str) -> Iterator[Journal]:
     """That of an inventory, written at the end; ResourceError where another command is at work on the same fleet."""
     folder = inventory.path.resolve().parent / FOLDER
     with lock.hold(folder / f"{inventory.path.name}.lock", who, advice=ADVICE):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgekit.core.errors import EdgekitError, ResourceError
-from edgekit.fleet.devices.failures import Unreachable
+from edgekit.fleet.devices.device_errors import Unreachable
 from edgekit.fleet.devices.inventory import Host
 from edgekit.runner.errors import RunnerError
 
@@ -47,11 +47,11 @@ class Outcome:
         return f"{self.host.name}: {self.state}{f': {self.why}' if self.why else ''}"
 
 
-FAULTS = (EdgekitError, RunnerError, OSError)
+DEVICE_FAULTS = (EdgekitError, RunnerError, OSError)
 """What may go wrong with one device, while the others go on."""
 
 
-def of_error(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
+def failed_outcome(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
     """What an error makes of a device."""
     if isinstance(error, OSError):  # of a file of ours
         error = ResourceError(f"{error.strerror or error}: {error.filename or before.host.name}")
@@ -60,13 +60,13 @@ def of_error(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Ou
     return before.to(state, why=text, exit_code=error.exit_code)
 
 
-def worst(outcomes: Iterable[Outcome]) -> int:
+def worst_exit_code(outcomes: Iterable[Outcome]) -> int:
     """The exit code of a command that did this to all of them."""
     codes = {each.exit_code for each in outcomes} - {0}
     return next((code for code in SEVERITY if code in codes), max(codes, default=0))
 
 
-def counts(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
+def count_line(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
     """`sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`, before it those that are still at work."""
     every = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
     states = [each.state for each in every]

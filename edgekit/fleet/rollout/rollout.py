@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from edgekit.fleet.devices.failures import DeviceError
+from edgekit.fleet.devices.device_errors import DeviceError
 from edgekit.fleet.devices.inventory import Host
 from edgekit.fleet.rollout import waves
-from edgekit.fleet.rollout.outcomes import CONFIRMED, FAILED, FAULTS, ON_TRIAL, SENT, Outcome, of_error
+from edgekit.fleet.rollout.outcomes import CONFIRMED, DEVICE_FAULTS, FAILED, ON_TRIAL, SENT, Outcome, failed_outcome
 
 Step = Callable[[Outcome], Awaitable[Outcome]]
-DOUBTS = (5, 8)
+BUNDLE_FAULT_CODES = (5, 8)
 """Exit codes of what speaks against the bundle, or against who answers."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class RolloutPace:
     """`canary` devices of each class first, then a `share` of it, then all; `parallel` at once."""
 
     canary: int = 1
@@ -29,7 +29,7 @@ class Pace:
 class Rollout:
     """`run` changes `outcomes`, by name; `on_change` is called with each that has changed."""
 
-    def __init__(self, hosts: Sequence[Host], pace: Pace, on_change: Callable[[Outcome], object]) -> None:
+    def __init__(self, hosts: Sequence[Host], pace: RolloutPace, on_change: Callable[[Outcome], object]) -> None:
         self.outcomes = {host.name: Outcome(host) for host in hosts}
         self._pace, self._on_change = pace, on_change
         self._classes: dict[str, list[Host]] = {}
@@ -72,7 +72,7 @@ class Rollout:
         for name, members in self._classes.items():
             if name not in self._stopped:
                 proven = sum(self._has(host) and host.name not in ready for host in members)
-                found += waves.following(members, ready, proven, self._pace.canary, self._pace.share)
+                found += waves.next_wave(members, ready, proven, self._pace.canary, self._pace.share)
         return sorted(found, key=lambda host: self._order[host.name])
 
     def _has(self, host: Host) -> bool:
@@ -82,7 +82,7 @@ class Rollout:
 
     def _doubt_of_sending(self, host: Host, error: Exception) -> None:
         """What a device says against the bundle speaks for its class; a line, a disk or a host key are its own."""
-        if isinstance(error, DeviceError) and error.exit_code in DOUBTS:
+        if isinstance(error, DeviceError) and error.exit_code in BUNDLE_FAULT_CODES:
             self._stopped.setdefault(host.device_class, f"not installed, for {host.name} failed while it was sent")
 
     def _is_bad(self, name: str) -> bool:
@@ -107,17 +107,17 @@ class Rollout:
         async def one(host: Host) -> None:
             try:
                 self.say(await step(self.outcomes[host.name]))
-            except FAULTS as error:
+            except DEVICE_FAULTS as error:
                 on_error(host, error)
-                self.say(of_error(self.outcomes[host.name], error))
+                self.say(failed_outcome(self.outcomes[host.name], error))
 
-        await each(hosts, one, self._pace.parallel, stopped)
+        await for_each(hosts, one, self._pace.parallel, stopped)
 
     def _failed(self, hosts: Sequence[Host]) -> bool:
         return any(self._is_bad(host.name) for host in hosts)
 
 
-async def each(
+async def for_each(
     hosts: Sequence[Host],
     work: Callable[[Host], Awaitable[None]],
     parallel: int,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 
-def show(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print them; what is wrong with a device may be long, so the last column wraps on a terminal only."""
     from rich.console import Console
     from rich.markup import escape

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from edgekit.fleet.devices.inventory import Host
 
 
-def following(members: Sequence[Host], ready: Collection[str], proven: int, canary: int, share: float) -> list[Host]:
+def next_wave(members: Sequence[Host], ready: Collection[str], proven: int, canary: int, share: float) -> list[Host]:
     """The next wave among the `members` of one class, those that are `ready`, in the order of the inventory.
 
     First come so many that `canary` devices have it, then so many that it is a `share` of the class, then the rest: a

@@ -21,7 +21,7 @@ LIMIT_S = 300
 KEY = "`openssl ecparam -name prime256v1 -genkey -noout` makes a key"
 
 
-def beside(bundle: Path) -> Path:
+def signature_path(bundle: Path) -> Path:
     """Where the signature of a bundle lies."""
     return bundle.with_name(bundle.name + SUFFIX)
 
@@ -37,7 +37,7 @@ def check_ready(key: Path) -> str:
 
 def sign(bundle: Path, key: Path) -> str:
     """Write the signature with a private key, PEM of an elliptic curve; a line that says so."""
-    path, made = beside(bundle), bundle.with_name(f".{bundle.name}.{os.getpid()}.oms.tmp")
+    path, made = signature_path(bundle), bundle.with_name(f".{bundle.name}.{os.getpid()}.oms.tmp")
     try:
         _run("sign", bundle, key, ["--signature", str(made), "--private_key", str(key)])
         os.replace(made, path)
@@ -48,8 +48,8 @@ def sign(bundle: Path, key: Path) -> str:
 
 def verify(bundle: Path, key: Path) -> str:
     """Let its own verifier check the signature with a public key, PEM; a line that says so."""
-    _run("verify", bundle, key, ["--signature", str(_there(beside(bundle))), "--public_key", str(key)])
-    return f"OMS         {beside(bundle).name} holds for {key.name}"
+    _run("verify", bundle, key, ["--signature", str(_there(signature_path(bundle))), "--public_key", str(key)])
+    return f"OMS         {signature_path(bundle).name} holds for {key.name}"
 
 
 def _there(path: Path) -> Path:

@@ -11,7 +11,7 @@ from edgekit.core.errors import ConfigError
 from edgekit.device.trust.signed_json import LARGEST_NUMBER
 
 
-def date(text: str | None) -> float | None:
+def parse_date(text: str | None) -> float | None:
     """Seconds since 1970 of the beginning of a day, in UTC."""
     if text is None:
         return None
@@ -22,7 +22,7 @@ def date(text: str | None) -> float | None:
     return datetime(found.year, found.month, found.day, tzinfo=UTC).timestamp()
 
 
-def revoked(names: Sequence[str], below: Sequence[str]) -> tuple[Sequence[str], dict[str, int]]:
+def parse_revocations(names: Sequence[str], below: Sequence[str]) -> tuple[Sequence[str], dict[str, int]]:
     """Names of signers, and by bundle the least counter; one of the two must be given."""
     if not names and not below:
         raise ConfigError("edgekit trust revoke: names no signer; give NAME, or --below BUNDLE=COUNTER")
@@ -35,7 +35,7 @@ def revoked(names: Sequence[str], below: Sequence[str]) -> tuple[Sequence[str], 
     return names, found
 
 
-def keys(texts: Sequence[str]) -> dict[str, Path]:
+def parse_keys(texts: Sequence[str]) -> dict[str, Path]:
     """By signer, the file of a new public key."""
     found = {}
     for text in texts:

@@ -10,8 +10,8 @@ from pathlib import Path
 from edgekit.core.errors import ConfigError
 from edgekit.device.trust import policy, sshsig
 from edgekit.device.trust.policy import Policy, Signer
-from edgekit.device.trust.signed_json import spelled
-from edgekit.fleet.signing import signing
+from edgekit.device.trust.signed_json import format_time
+from edgekit.fleet.signing import ssh_signing
 from edgekit.runner.errors import TrustError
 from edgekit.runner.files import make_folder, write_atomically
 
@@ -27,30 +27,30 @@ def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
         )
     now_s = _now()
     first = Policy(1, 1, now_s, now_s + days * DAY_S, threshold, {}, (), {}, "")
-    key = signing.public_half(root)
-    data = encoded(first)
-    armour = signing.sign(data, root, policy.NAMESPACE)
-    made = policy.verified(data, armour, key)
+    key = ssh_signing.public_half(root)
+    data = encode_policy(first)
+    armour = ssh_signing.sign(data, root, policy.NAMESPACE)
+    made = policy.verify_policy(data, armour, key)
     make_folder(folder)
     write_atomically(folder / policy.ROOT, f"{key}\n".encode(), policy.MODE)
-    policy.write(folder, data, armour)
+    policy.write_policy(folder, data, armour)
     return made
 
 
 def add(folder: Path, root: Path, name: str, key: Path, until_s: float | None) -> Policy:
     """One more signer."""
-    present = policy.read(folder)
+    present = policy.read_policy(folder)
     if name in present.signers:
         raise ConfigError(f"{name}: is a signer already; `edgekit trust rotate` gives a signer another key")
     if until_s is not None and until_s <= _now():
-        raise ConfigError(f"{name}: until {spelled(until_s)}, which has passed; give a later day, or none")
+        raise ConfigError(f"{name}: until {format_time(until_s)}, which has passed; give a later day, or none")
     signers = {**present.signers, _name(name): Signer(_new_key(present, key), until_s)}
     return _write(folder, root, present._replace(signers=signers))
 
 
 def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, int]) -> Policy:
     """Keys that count no longer, and the least counters that bundles may have."""
-    present = policy.read(folder)
+    present = policy.read_policy(folder)
     keys = [_signer(present, name).key for name in names]
     left = {name: signer for name, signer in present.signers.items() if name not in names}
     for name, counter in below.items():
@@ -64,7 +64,7 @@ def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, i
 
 def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | None, days: int) -> Policy:
     """A new epoch: counters begin anew, earlier signatures install nothing, replaced keys are revoked."""
-    present = policy.read(folder)
+    present = policy.read_policy(folder)
     ended = [_signer(present, name).key for name in keys]
     signers = dict(present.signers)
     for name, path in keys.items():
@@ -81,16 +81,16 @@ def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | 
 
 def renew(folder: Path, root: Path, days: int) -> Policy:
     """The same policy, with a later end."""
-    return _write(folder, root, policy.read(folder), days)
+    return _write(folder, root, policy.read_policy(folder), days)
 
 
-def encoded(changed: Policy) -> bytes:
+def encode_policy(changed: Policy) -> bytes:
     """The file as it is signed; `policy.parsed` reads it."""
     signers = {
-        name: {"key": signer.key, "expires": None if signer.expires_s is None else spelled(signer.expires_s)}
+        name: {"key": signer.key, "expires": None if signer.expires_s is None else format_time(signer.expires_s)}
         for name, signer in changed.signers.items()
     }
-    times = {"time": spelled(changed.time_s), "expires": spelled(changed.expires_s)}
+    times = {"time": format_time(changed.time_s), "expires": format_time(changed.expires_s)}
     lists = {"signers": signers, "revoked": list(changed.revoked), "minimum": dict(changed.minimum)}
     numbers = {"version": changed.version, "epoch": changed.epoch, "threshold": changed.threshold}
     values = {"format": policy.FORMAT, **numbers, **times, **lists}
@@ -101,14 +101,14 @@ def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -
     """Sign with the root that the folder names, verify as a device does, and only then replace."""
     now_s = max(_now(), changed.time_s)
     expires_s = changed.expires_s if days is None else now_s + days * DAY_S
-    data = encoded(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))
+    data = encode_policy(changed._replace(version=changed.version + 1, time_s=now_s, expires_s=expires_s))
     if len(data) > policy.LARGEST:
         raise TrustError(
             f"{folder}: the policy would have {len(data)} bytes, devices read {policy.LARGEST}; begin anew"
         )
-    armour = signing.sign(data, root, policy.NAMESPACE)
-    made = policy.verified(data, armour, policy.root_key(folder))
-    policy.write(folder, data, armour)
+    armour = ssh_signing.sign(data, root, policy.NAMESPACE)
+    made = policy.verify_policy(data, armour, policy.root_key(folder))
+    policy.write_policy(folder, data, armour)
     return made
 
 
@@ -125,7 +125,7 @@ def _signer(present: Policy, name: str) -> Signer:
 
 
 def _new_key(present: Policy, path: Path) -> str:
-    key = signing.read_public(path)
+    key = ssh_signing.read_public(path)
     if key in present.revoked:
         raise ConfigError(f"{path}: {sshsig.fingerprint(key)} was revoked; make another key with ssh-keygen")
     owner = present.signer(key)

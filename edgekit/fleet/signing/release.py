@@ -11,9 +11,9 @@ from edgekit.core.errors import ConfigError
 from edgekit.device import trust
 from edgekit.device.trust import policy, sshsig, statement
 from edgekit.device.trust.policy import MOST_SIGNATURES, Policy
-from edgekit.device.trust.signed_json import spelled
+from edgekit.device.trust.signed_json import format_time
 from edgekit.device.trust.statement import SIGNATURE_SUFFIX, Statement
-from edgekit.fleet.signing import signing
+from edgekit.fleet.signing import ssh_signing
 from edgekit.fleet.signing import statement as provenance
 from edgekit.fleet.signing.policy_change import DAY_S
 from edgekit.runner import bundle as bundles
@@ -22,7 +22,7 @@ from edgekit.runner.files import write_atomically
 
 
 @dataclass(frozen=True)
-class Request:
+class SignRequest:
     """The options of `edgekit sign`; `counter` None: the seconds since 1970, which rise by themselves."""
 
     bundle: Path
@@ -33,29 +33,29 @@ class Request:
     cosign: bool = False
 
 
-def sign(request: Request) -> Iterator[str]:
+def sign(request: SignRequest) -> Iterator[str]:
     """Write the statement and the first signature, or one signature more; lines that say what was signed."""
-    rules = policy.read(request.trust)
+    rules = policy.read_policy(request.trust)
     now_s = float(int(time.time()))
     trust.check_unexpired("policy.json", rules.expires_s, now_s, "`edgekit trust renew` gives it a later end")
-    _check_signer(rules, signing.public_half(request.key), now_s)
-    data = trust.contents(request.bundle)
+    _check_signer(rules, ssh_signing.public_half(request.key), now_s)
+    data = trust.read_contents(request.bundle)
     found = bundles.read_bytes(data, str(request.bundle))
     digest = bundles.sha256.hexdigest(data)
-    path = statement.beside(request.bundle)
+    path = statement.statement_path(request.bundle)
     if request.cosign:
-        text, armours = statement.read(request.bundle)
+        text, armours = statement.read_statement(request.bundle)
         about = _check_same(request, text, digest, rules)
         trust.check_name(about.name, found.manifest.name, request.bundle)
     else:
         counter = int(now_s) if request.counter is None else request.counter
         expires_s = now_s + request.days * DAY_S
         about = Statement(digest, found.manifest.name, rules.epoch, counter, now_s, expires_s)
-        text, armours = provenance.build(request.bundle, found, about), {}
+        text, armours = provenance.build_statement(request.bundle, found, about), {}
     trust.check_unexpired(str(path), about.expires_s, now_s, "sign it for more days, without --cosign")
     yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
-    yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {spelled(about.expires_s)}"
-    armour = signing.sign(text, request.key, statement.NAMESPACE)
+    yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {format_time(about.expires_s)}"
+    armour = ssh_signing.sign(text, request.key, statement.NAMESPACE)
     one = rules._replace(threshold=1)
     place = _place(path, armours, armour)
     signed = trust.count_signers(one, text, {**armours, place: armour}, now_s)  # as a device will
@@ -69,14 +69,14 @@ def sign(request: Request) -> Iterator[str]:
 
 def verify(bundle: Path, folder: Path) -> Iterator[str]:
     """As a device does that has seen nothing yet, and the SBOM beside the bundle too."""
-    data = trust.contents(bundle)
-    found = trust.check(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
+    data = trust.read_contents(bundle)
+    found = trust.check_bundle(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
     trust.check_name(found.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
-    text, _ = statement.read(bundle)
+    text, _ = statement.read_statement(bundle)
     sbom = provenance.check_sbom(bundle, text)
     yield f"verified    {bundle.name}, sha256 {found.sha256}"
-    yield f"signed by   {', '.join(found.signers)} at {spelled(found.statement_time)}"
-    yield f"release     {found.name} epoch {found.epoch}, counter {found.counter}, until {spelled(found.expires)}"
+    yield f"signed by   {', '.join(found.signers)} at {format_time(found.statement_time)}"
+    yield f"release     {found.name} epoch {found.epoch}, counter {found.counter}, until {format_time(found.expires)}"
     yield f"SBOM        {sbom}"
 
 
@@ -91,11 +91,11 @@ def _check_signer(rules: Policy, key: str, now_s: float) -> None:
         trust.check_unexpired(f"signer {name}", expires_s, now_s, "`edgekit trust rotate` gives it another key")
 
 
-def _check_same(request: Request, text: bytes, digest: str, rules: Policy) -> Statement:
+def _check_same(request: SignRequest, text: bytes, digest: str, rules: Policy) -> Statement:
     """What the statement that lies there says, as text that its next signer is shown; it must be about this bundle."""
     if request.counter is not None:
         raise ConfigError(f"--counter {request.counter}: a co-signer signs the counter that stands there; leave it out")
-    about = statement.parsed(text, str(statement.beside(request.bundle)))
+    about = statement.parse_statement(text, str(statement.statement_path(request.bundle)))
     if about.sha256 != digest:
         raise TrustError(f"{request.bundle}: the statement beside it is about another bundle; sign without --cosign")
     if about.epoch != rules.epoch:

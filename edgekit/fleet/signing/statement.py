@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from edgekit.core.artifacts import EVIDENCE_FILES
-from edgekit.device.trust.signed_json import spelled
+from edgekit.device.trust.signed_json import format_time
 from edgekit.device.trust.statement import PREDICATE_TYPE, RELEASE, TYPE, Statement
 from edgekit.runner.bundle import Bundle, sha256
 from edgekit.runner.errors import TrustError
@@ -20,7 +20,7 @@ BUILD_TYPE = "urn:edgekit:bundle:4"
 BUILDER = "urn:edgekit:workbook"
 
 
-def build(path: Path, bundle: Bundle, release: Statement) -> bytes:
+def build_statement(path: Path, bundle: Bundle, release: Statement) -> bytes:
     """The statement as it is signed: the same bundle, release and SBOM give the same bytes."""
     made = bundle.manifest.provenance
     facts = bundle.manifest
@@ -47,8 +47,8 @@ def build(path: Path, bundle: Bundle, release: Statement) -> bytes:
                 "name": release.name,
                 "epoch": release.epoch,
                 "counter": release.counter,
-                "time": spelled(release.time_s),
-                "expires": spelled(release.expires_s),
+                "time": format_time(release.time_s),
+                "expires": format_time(release.expires_s),
             },
         },
     }

@@ -55,14 +55,14 @@ class Subject:
             except Exception:  # a model may raise anything; the load that follows counts errors and names the first
                 return
 
-        return soak.capacity(call, seconds)
+        return soak.measure_capacity(call, seconds)
 
 
 def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Result:
     """Run LoadGen once; its logs stay in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     rate_per_s = _rate_per_s(load, capacity_per_s)
-    asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory()[1])
+    asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory_bytes()[1])
     settings = loadgen_settings(load, rate_per_s, capacity_per_s)
     meter = _Meter(subject)
     sut = loadgen.ConstructSUT(meter.issue, meter.flush)
@@ -71,7 +71,7 @@ def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Re
     _forget_peak()
     before = health.resident_bytes()
     try:
-        with conditions.Watch() as watch:
+        with conditions.ConditionsRecorder() as watch:
             # an audit.config in the current folder would change what is measured
             loadgen.StartTestWithLogSettings(
                 sut, qsl, settings, log_settings(load, folder), str(folder / "no-audit.config")
@@ -178,7 +178,7 @@ def _result(
     load: Load,
     rate_per_s: float | None,
     meter: _Meter,
-    watch: conditions.Watch,
+    watch: conditions.ConditionsRecorder,
     before: int | None,
     folder: Path,
     cut: list[str],
@@ -218,7 +218,7 @@ def _result(
         short=bool(why),
         why_short="; ".join(why),
         seen=seen,
-        disturbed=conditions.disturbances(seen),
+        disturbed=conditions.noise_reasons(seen),
         loadgen=said,
     )
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from edgekit.device.measure import conditions
-from edgekit.device.measure.bench import PERCENTILES, summary
-from edgekit.device.measure.intervals import LEAST_ROUNDS, SEED, tail
+from edgekit.device.measure.bench import PERCENTILES, latency_summary
+from edgekit.device.measure.intervals import MIN_ROUNDS, SEED, tail_probability
 from edgekit.measure.load.scenarios import Percentile
 
 BLOCKS = 30
 LEAST_IN_BLOCK = 10
 LEAST_IN_ROUND = 20
-"""As many as the benchmark's rounds have calls: the limit of `conditions.NOISE` is for those."""
+"""As many as the benchmark's rounds have calls: the limit of `conditions.MAX_NOISE` is for those."""
 RESAMPLES = 1000
 STEPS = 5000
 """Ranks that latencies are binned to, equally many queries each: the last 1 % has 50 of them."""
@@ -25,7 +25,7 @@ _AT_ONCE = 250
 
 def percentiles(latencies_ms: np.ndarray, confidence: float) -> dict[str, Percentile]:
     """p50, p90, p95 and p99 of latencies in the order of their queries, (n,) with n > 0."""
-    figures = summary(latencies_ms)
+    figures = latency_summary(latencies_ms)
     ends = _ends(latencies_ms, confidence)
     return {f"p{rank}": Percentile(figures[f"p{rank}_ms"], *ends[rank]) for rank in PERCENTILES}
 
@@ -41,10 +41,10 @@ def noise(service_ms: np.ndarray) -> float | None:
 
 def _ends(latencies_ms: np.ndarray, confidence: float) -> dict[int, tuple[float | None, float | None]]:
     blocks = min(BLOCKS, len(latencies_ms) // LEAST_IN_BLOCK)
-    if blocks < LEAST_ROUNDS:
+    if blocks < MIN_ROUNDS:
         return dict.fromkeys(PERCENTILES, (None, None))
     counts, values_ms = _binned(latencies_ms, blocks)
-    generator, share = np.random.default_rng(SEED), tail(confidence, blocks)
+    generator, share = np.random.default_rng(SEED), tail_probability(confidence, blocks)
     drawn: dict[int, list[np.ndarray]] = {rank: [] for rank in PERCENTILES}
     for _ in range(0, RESAMPLES, _AT_ONCE):
         times = generator.multinomial(blocks, np.full(blocks, 1 / blocks), size=_AT_ONCE)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgekit.device.measure.execution import execution
+from edgekit.device.measure.execution import timed_call
 from edgekit.models.files import interface, module
 from edgekit.models.files.interface import Layout, Run, Tensors
 from edgekit.models.files.task_outputs import ANY_OUTPUT, TaskOutputs
@@ -35,7 +35,7 @@ class StandaloneModel:
     def call(self, x: np.ndarray) -> Callable[[], np.ndarray]:
         """One inference of a sample (1, …), channels last, as its preprocess leaves it, as variants are timed."""
         run, given = self.run, np.ascontiguousarray(self.layout.arrange(x))
-        return (lambda: run(given)) if self.backend is None else execution(self.backend, given)
+        return (lambda: run(given)) if self.backend is None else timed_call(self.backend, given)
 
 
 def open(

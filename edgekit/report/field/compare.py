@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgekit.device.monitor.counts import WHOLE
+from edgekit.device.monitor.counts import TOTAL
 from edgekit.report.field.latency import Ratio, percentile, ratio
 from edgekit.report.field.reports import Report
 from edgekit.report.formatting import milliseconds, span, times
@@ -89,7 +89,7 @@ class Comparison:
 def compare(a: Report, b: Report) -> Comparison:
     """The earlier one first."""
     names = list(dict.fromkeys([*a.parts, *b.parts]))
-    names.sort(key=lambda name: name == WHOLE)
+    names.sort(key=lambda name: name == TOTAL)
     parts = tuple(_part(a, b, name, rank) for name in names for rank in SHARES)
     changed = {}
     for (group, key), name in NAMED.items():
@@ -116,7 +116,7 @@ def _said(found: Ratio) -> str:
 
 
 def _latency_in_words(found: Comparison) -> str:
-    whole = found.part(WHOLE)
+    whole = found.part(TOTAL)
     if whole is None or whole.ratio is None:
         return "Latency is not compared: one of the reports has no answer."
     first = f"An answer took {milliseconds(whole.a_ms)} ms then and {milliseconds(whole.b_ms)} ms now, at p50: "

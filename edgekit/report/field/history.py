@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator, PercentFormatter
 
 from edgekit.core.errors import DataError
-from edgekit.device.monitor.counts import WHOLE
+from edgekit.device.monitor.counts import TOTAL
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.report.field import advice
 from edgekit.report.field.compare import WORDS, Comparison, compare
@@ -94,7 +94,7 @@ def drift(report: Report) -> list[dict[str, Any]]:
 
 
 def _row(report: Report) -> dict[str, Any]:
-    p50, p99 = (percentile(report.counts(WHOLE), share) for share in (0.5, 0.99))
+    p50, p99 = (percentile(report.counts(TOTAL), share) for share in (0.5, 0.99))
     return {
         "name": report.name,
         "from": report.content["from"],

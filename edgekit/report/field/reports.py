@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core.errors import DataError
-from edgekit.device.monitor.counts import WHOLE
+from edgekit.device.monitor.counts import TOTAL
 from edgekit.device.monitor.field_report import FORMAT, KIND
 from edgekit.device.monitor.histogram import BOUNDS_MS
 from edgekit.runner.errors import bounded_recursion
@@ -157,7 +157,7 @@ class Report:
     def parts(self) -> list[str]:
         """What latencies there are of, the whole last."""
         there = self.content["latency_ms"]
-        return [part for part in ("wait", "preprocess", "execute", "postprocess", WHOLE) if part in there]
+        return [part for part in ("wait", "preprocess", "execute", "postprocess", TOTAL) if part in there]
 
     def _seen(self, what: str) -> list[Any]:
         machine = self.content["machine"]

@@ -7,7 +7,14 @@ from typing import Any
 
 from edgekit.core.artifacts import Artifact
 from edgekit.core.schema.result import Result
-from edgekit.device.measure.conditions import CLOCK, NOISE, OTHERS, PACE, PREEMPTED_PER_S, STEAL
+from edgekit.device.measure.conditions import (
+    MAX_CLOCK_CHANGE,
+    MAX_NOISE,
+    MAX_OTHERS_SHARE,
+    MAX_PACE_CHANGE,
+    MAX_PREEMPTED_PER_S,
+    MAX_STEAL_SHARE,
+)
 from edgekit.report.tables import Grid, Line, grid
 
 UNDISTURBED = "nothing disturbed the measurement"
@@ -24,20 +31,20 @@ CONDITIONS = {
 }
 NOISES: tuple[tuple[str, str, str, float | None], ...] = (
     ("seconds", "seconds that it took", "{:,.0f}", None),
-    ("others_share", "taken by other processes", "{:.1%}", OTHERS),
-    ("steal_share", "withheld by the hypervisor", "{:.1%}", STEAL),
-    ("preempted_per_s", "put aside for another process, times a second", "{:.0f}", PREEMPTED_PER_S),
+    ("others_share", "taken by other processes", "{:.1%}", MAX_OTHERS_SHARE),
+    ("steal_share", "withheld by the hypervisor", "{:.1%}", MAX_STEAL_SHARE),
+    ("preempted_per_s", "put aside for another process, times a second", "{:.0f}", MAX_PREEMPTED_PER_S),
     ("quota_stops", "stopped by the quota of its cgroup, times", "{:.0f}", 0),
     ("load_before", "load average of one minute, before", "{:.2f}", None),
     ("load_after", "load average of one minute, after", "{:.2f}", None),
     ("clock_mhz", "clock of the fastest core, MHz", "{:,.0f}", None),
-    ("clock_change", "change of that clock", "{:.1%}", CLOCK),
+    ("clock_change", "change of that clock", "{:.1%}", MAX_CLOCK_CHANGE),
     ("throttled", "held back by heat or low voltage", "{}", None),
     ("temperature_before_c", "temperature before, °C", "{:.0f}", None),
     ("temperature_after_c", "temperature after, °C", "{:.0f}", None),
     ("pace_ms", "a piece of work that is always the same, ms", "{:.3g}", None),
-    ("pace_change", "change of that time", "{:.1%}", PACE),
-    ("noise", "spread of one variant’s openings, the median of all variants", "{:.1%}", NOISE),
+    ("pace_change", "change of that time", "{:.1%}", MAX_PACE_CHANGE),
+    ("noise", "spread of one variant’s openings, the median of all variants", "{:.1%}", MAX_NOISE),
 )
 """Of `conditions.seen`: key, words, how a value is written, and above which it disturbs."""
 

@@ -53,7 +53,7 @@ class Objective:
 
 def bounds() -> list[str]:
     """The `le` of every bucket that a latency histogram shows, without `+Inf`."""
-    return [bound for bound, _ in histogram.buckets([0] * (len(histogram.BOUNDS_MS) + 1))][:-1]
+    return [bound for bound, _ in histogram.exposed_buckets([0] * (len(histogram.BOUNDS_MS) + 1))][:-1]
 
 
 def read_objective(p99: str | None, availability: str | None) -> Objective:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgekit.core.errors import ConfigError
-from edgekit.device.autotune import prove
+from edgekit.device.autotune import run_selftest
 from edgekit.runner import bundle as bundles
 from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.bundle import Bundle
@@ -86,7 +86,7 @@ def read(path: Path) -> list[Subject]:
 
 def proven(subject: Subject) -> None:
     """SelftestError unless the golden vectors come out as recorded on this machine's interpreter."""
-    report = prove(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
+    report = run_selftest(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
             f"{subject.path}: the golden vectors did not come out as recorded on {report.interpreter} "

@@ -17,7 +17,7 @@ from edgekit.core.schema.variants import (
     Precision,
     WaterfallStep,
 )
-from edgekit.device.measure.intervals import Ratio
+from edgekit.device.measure.intervals import RatioInterval
 from edgekit.measure.forecast import way_of
 from edgekit.stages.benchmark import winners
 from edgekit.stages.benchmark.timings import Timings
@@ -63,7 +63,7 @@ def waterfall(
     return steps
 
 
-def with_interval(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+def with_interval(name: str, ratio: RatioInterval | None) -> dict[str, float | None]:
     """A ratio and the ends of its interval, as fields of a record; nulls where nothing was compared."""
     ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))

@@ -23,7 +23,7 @@ from edgekit.core.schema.cost import CallCost, CallCosts, Estimate
 from edgekit.data.paths import expand
 from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import FRESH_CALLS
-from edgekit.device.measure.intervals import LEAST_ROUNDS
+from edgekit.device.measure.intervals import MIN_ROUNDS
 from edgekit.measure import lane
 from edgekit.measure.energy import Meter, Source, Unreadable, find_counters
 from edgekit.stages.benchmark.config import Cost
@@ -88,7 +88,7 @@ def described(names: Sequence[str], timings: Timings, drawn: Drawn | None, why: 
 
 def estimate(values: np.ndarray, confidence: float) -> Estimate:
     """The mean of `values` (openings,) and its interval."""
-    low, high = intervals.ends(values, confidence, np.mean)
+    low, high = intervals.interval_bounds(values, confidence, np.mean)
     return {"value": float(np.mean(values)), "low": low, "high": high}
 
 
@@ -115,7 +115,7 @@ def _by_opening(timings: Timings, name: str) -> Any:
     return np.mean(np.reshape(timings.cpu_ms[name], (timings.rounds_of(name), -1)), axis=1)
 
 
-ROUNDS = LEAST_ROUNDS
+ROUNDS = MIN_ROUNDS
 IDLE = ""
 """The name of the block in which nothing is called."""
 

@@ -14,7 +14,7 @@ from edgekit.core.schema.decisions import Decision as DecisionRow
 from edgekit.core.schema.devices import DeviceClass
 from edgekit.core.schema.variants import BaselineFacts, CheckedVariant, Facts, NearestMiss, VariantRow, WaterfallStep
 from edgekit.core.tasks.accuracy_drop import Drop, bounded, refusal
-from edgekit.device.measure.intervals import RESOLUTION, too_wide
+from edgekit.device.measure.intervals import RESOLUTION, is_too_wide
 from edgekit.stages.benchmark.account import (
     device_field,
     nearest_miss,
@@ -249,7 +249,7 @@ def _unresolved(
     Near 1 the interval must tell a few percent from nothing; elsewhere it must be at most ±`GAIN_RESOLUTION` wide.
     """
     low, high = record[f"{field}_low"], record[f"{field}_high"]
-    near_1 = too_wide(low, high, tie_margin)
+    near_1 = is_too_wide(low, high, tie_margin)
     if not near_1 and high <= low * (1 + GAIN_RESOLUTION) ** 2:
         return []
     share = RESOLUTION if near_1 else GAIN_RESOLUTION

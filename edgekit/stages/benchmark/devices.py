@@ -20,8 +20,8 @@ from edgekit.core.schema.devices import Device, DeviceClass, OnDevice
 from edgekit.core.schema.variants import CheckedVariant
 from edgekit.core.variants import Variant, members, open_variant
 from edgekit.data import Data
-from edgekit.fleet.devices.deciding import deciding_hosts
-from edgekit.fleet.devices.turns import Asked, Part, Sent, time_everywhere
+from edgekit.fleet.devices.benchmark_hosts import hosts_of_class
+from edgekit.fleet.devices.remote_benchmark import BenchmarkBundle, BenchmarkPlan, DeviceMeasurement, time_on_hosts
 from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
@@ -61,15 +61,15 @@ def time_on_devices(
         nothing = Timings({}, config.rounds, config.confidence, config.tie_margin)
         return Timed(ClassTimings(nothing, record={"where": config.where, "slowest": "", "devices": []}), {}, [])
     beside = references(rows, config.budget, {row["target"] for row in rows if row["inside_budget"]})
-    named = deciding_hosts(config.hosts, config.where)
+    named = hosts_of_class(config.hosts, config.where)
     raw = np.asarray(data.validation.x[:1])
     sent = [packed(variant, convert, spec, raw, data) for variant in variants if variant.name in inside | beside]
-    asked = Asked(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
+    asked = BenchmarkPlan(config.rounds, config.calls_per_round, config.warmup_per_round, config.inference_threads)
     found: dict[str, Measured] = {}
     began, done = time.monotonic(), 0
     with progress.step(f"timing {len(sent)} variants on {len(named)} devices", "round", config.most_rounds) as shown:
         while True:
-            parts = time_everywhere(named, sent, asked, say=progress.say)
+            parts = time_on_hosts(named, sent, asked, say=progress.say)
             done += config.rounds
             shown.at(done)
             found = {name: Measured.of(part, found.get(name), asked) for name, part in parts.items()}
@@ -92,11 +92,11 @@ class Measured:
     samples_ms: dict[str, np.ndarray]
     rounds: int
     openings: int
-    last: Part
+    last: DeviceMeasurement
     disturbed: tuple[str, ...]
 
     @classmethod
-    def of(cls, part: Part, before: Measured | None, asked: Asked) -> Measured:
+    def of(cls, part: DeviceMeasurement, before: Measured | None, asked: BenchmarkPlan) -> Measured:
         """With one part more; each opening of a part has as many calls as any other."""
         if before is None:
             return cls(dict(part.samples_ms), asked.rounds, part.openings, part, part.disturbed)
@@ -139,7 +139,7 @@ def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Config
     return [comparison.words for comparison in close]
 
 
-def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> Sent:
+def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray, data: Data) -> BenchmarkBundle:
     """A variant as a bundle that can be timed: `raw` (1, …) is its golden sample, the outputs stay as they are."""
     files = {f"model/{name}": content for name, content in members(convert, variant).items()}
     scores = np.asarray(
@@ -174,7 +174,7 @@ def packed(variant: Variant, convert: Artifact, spec: ModelSpec, raw: np.ndarray
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
         path = Path(folder) / "timed.edge.zip"
         sha256 = bundles.write(path, manifest, content)
-        return Sent(variant.name, variant.target, sha256, path.read_bytes())
+        return BenchmarkBundle(variant.name, variant.target, sha256, path.read_bytes())
 
 
 def _device(name: str, measured: Measured, timings: Timings) -> Device:

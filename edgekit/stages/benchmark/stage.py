@@ -19,9 +19,9 @@ from edgekit.core.tasks import Answered, Marks
 from edgekit.core.variants import Variant, members, one_call, open_variant, read, zipped_bytes
 from edgekit.data import Data, Split
 from edgekit.device.measure import conditions
-from edgekit.device.measure.bench import machine
+from edgekit.device.measure.bench import machine_facts
 from edgekit.device.measure.execution import EXECUTED
-from edgekit.fleet.devices.deciding import deciding_hosts
+from edgekit.fleet.devices.benchmark_hosts import hosts_of_class
 from edgekit.measure import lane
 from edgekit.models import baseline as baselines
 from edgekit.models import store
@@ -51,7 +51,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     artifacts.begin(out)
     recorded = replay.read(source.path.parent, "benchmark")
     if config.where and recorded is None:
-        deciding_hosts(config.hosts, config.where)  # a fault in there is better told before minutes of work
+        hosts_of_class(config.hosts, config.where)  # a fault in there is better told before minutes of work
     energy = source_of(config.cost)  # a fault in there as well
     rivals = open_rivals(config.rivals, data, config.inference_threads)
     seen_by_others = [seen_by_teacher(source, data, config.threads), *(rival.seen for rival in rivals)]
@@ -64,7 +64,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
         openers |= {rival.name: rival.open for rival in rivals}
         deciding = on_devices.deciding if on_devices else None
         with lane.measuring():
-            with conditions.Watch() as watch:
+            with conditions.ConditionsRecorder() as watch:
                 decision, timings, stayed_open = measured(rows, openers, config, watch, recorded, deciding)
             names = [row["name"] for row in rows]
             costs = measure_costs(names, openers, timings, energy, config.cost.energy_s)
@@ -119,14 +119,16 @@ def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Fac
     return devices.time_on_devices(checked, read(source), source, spec, data, config)
 
 
-def _conditions(watch: conditions.Watch, rows: Sequence[Facts], timings: Timings, config: Config) -> dict[str, Any]:
+def _conditions(
+    watch: conditions.ConditionsRecorder, rows: Sequence[Facts], timings: Timings, config: Config
+) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = [len(each) // config.calls_per_round for each in timings.samples_ms.values()]
     openings = [timings.rounds_of(name) for name in timings.samples_ms]
     noises = map(conditions.noise, timings.samples_ms.values(), openings)
     spread = float(np.median(list(noises)))
     return {
-        **machine(),
+        **machine_facts(),
         "threads": config.inference_threads,
         "calls_per_round": config.calls_per_round,
         "warmup_per_round": config.warmup_per_round,

@@ -197,7 +197,9 @@ def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.Mode
     count = len(data.validation.y)
     positions = np.arange(count) if count <= WATCHED else np.unique(np.linspace(0, count - 1, WATCHED).astype(np.int64))
     raw = np.asarray(data.validation.x[positions])
-    return reference.encoded(reference.record(manifest, raw, _outputs(convert, variant, raw, spec), data.members))
+    return reference.encode(
+        reference.build_reference(manifest, raw, _outputs(convert, variant, raw, spec), data.members)
+    )
 
 
 def _stream(

@@ -11,7 +11,7 @@ from edgekit.core import artifacts, progress
 from edgekit.core.schema.training import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
-from edgekit.device.measure.bench import machine
+from edgekit.device.measure.bench import machine_facts
 from edgekit.stages.distill.config import Config
 from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
 from edgekit.stages.distill.training import Student, Trainer, best_so_far
@@ -71,7 +71,7 @@ def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
         for file in files
     ]
     protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
-    conditions = {**machine(), "protocol": protocol}
+    conditions = {**machine_facts(), "protocol": protocol}
     rows += [{**each.row(), "round_p50s_ms": each.round_p50s_ms} for each in shortlist.beside]
     lost = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
     record = {

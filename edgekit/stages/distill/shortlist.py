@@ -84,7 +84,7 @@ def _ratio_low(file: Timed, beside: Beside, of: str) -> float:
             f"{file.target} an absolute limit in budget.targets"
         )
     own, theirs = (np.asarray(each.round_p50s_ms) for each in (file, reference))
-    return intervals.ratio(own, theirs, len(own), CONFIDENCE).low
+    return intervals.ratio_interval(own, theirs, len(own), CONFIDENCE).low
 
 
 def _baseline_bytes(target: str, beside: Beside) -> int | None:

@@ -19,7 +19,7 @@ from edgekit.core.config import TARGETS, Target
 from edgekit.core.errors import ConversionError, ResourceError
 from edgekit.core.schema.profile import Operator, Way
 from edgekit.device.measure import conditions, intervals
-from edgekit.device.measure.bench import growing
+from edgekit.device.measure.bench import timed_openings
 from edgekit.measure import latency
 from edgekit.measure.forecast import RUNTIMES, way_of
 from edgekit.models import baseline, store
@@ -57,9 +57,13 @@ def measure(
         spec = store.read_spec(folder)
         unmodified = way_of(spec.interpreter)
         ways, failed, made = _openers(spec, module, folder, x, Path(scratch), compiling, runtimes, timeout_s)
-        with progress.step("timing", "round", ROUNDS) as shown, single_thread(), conditions.Watch() as watch:
+        with (
+            progress.step("timing", "round", ROUNDS) as shown,
+            single_thread(),
+            conditions.ConditionsRecorder() as watch,
+        ):
             numbers = (ROUNDS, ROUNDS, max(2, calls // ROUNDS), WARM_UP_CALLS)
-            samples_ms, rounds = next(growing(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
+            samples_ms, rounds = next(timed_openings(ways, *numbers, on_round=progress.both(watch.sample, shown.at)))
         noise = float(np.median([conditions.noise(each, rounds) for each in samples_ms.values()]))
         inside: dict[str, list[Operator]] = {}
         for target, one in progress.each(list(made.items()), "operator table", lambda item: RUNTIMES[item[0]]):
@@ -72,7 +76,7 @@ def measure(
         sizes = {RUNTIMES[target]: one.bytes for target, one in made.items()}
         rows = [_row(way, unmodified, samples_ms, sizes.get(way)) for way in ways]
     left_out: list[Way] = [{"way": way, "reason": reason} for way, reason in failed.items()]
-    return rows + left_out, inside, conditions.disturbances(watch.result(noise))
+    return rows + left_out, inside, conditions.noise_reasons(watch.result(noise))
 
 
 def _openers(
@@ -159,8 +163,8 @@ def _scripted(module: nn.Module, x: np.ndarray) -> Callable[[], np.ndarray]:
 
 
 def _row(way: str, unmodified: str, samples_ms: Mapping[str, np.ndarray], size_bytes: int | None) -> Way:
-    median = intervals.p50(samples_ms[way], ROUNDS, CONFIDENCE)
-    faster = intervals.ratio(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
+    median = intervals.p50_interval(samples_ms[way], ROUNDS, CONFIDENCE)
+    faster = intervals.ratio_interval(samples_ms[unmodified], samples_ms[way], ROUNDS, CONFIDENCE)
     return {
         "way": way,
         "p50_ms": median.p50_ms,

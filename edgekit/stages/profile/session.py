@@ -25,7 +25,7 @@ from edgekit.core.errors import ModelError, StageError
 from edgekit.core.schema.profile import Session, Stamped
 from edgekit.device import processes
 from edgekit.device.measure import intervals
-from edgekit.device.measure.bench import summary
+from edgekit.device.measure.bench import latency_summary
 from edgekit.measure.eager_session import BARE
 
 COLD = ("start Python", "import", "load", "warm-up")
@@ -62,20 +62,20 @@ def measure(model_folder: Path, samples: np.ndarray, calls: int, warmup_calls: i
                 stderr=log,
             )
             deadline = time.monotonic() + timeout_s
-            watch = threading.Timer(timeout_s, processes.kill, [process])  # one that hangs never ends by itself
+            watch = threading.Timer(timeout_s, processes.kill_process, [process])  # one that hangs never ends by itself
             watch.start()
             try:
                 ready, stamps = _request_all(process, len(samples), warmup_calls + calls)
                 stamped = _stamped(process, len(samples), max(1, calls // ROUNDS))
             except (ValueError, OSError):  # it sent nothing, or closed its standard input
                 late = time.monotonic() > deadline
-                processes.ended(process, DYING_S)  # or its exit code would be that of being killed here
-                ended = subprocesses.Ended(processes.end(process), late, Path(log.name))
+                processes.has_ended(process, DYING_S)  # or its exit code would be that of being killed here
+                ended = subprocesses.Ended(processes.end_process(process), late, Path(log.name))
                 kind = ModelError if ended.code == ModelError.exit_code else StageError
                 raise kind(f"profile: {_why(ended, timeout_s)}") from None
             finally:
                 watch.cancel()
-                processes.end(process)
+                processes.end_process(process)
                 if process.stdout:
                     process.stdout.close()
     found = _session(began, ready, stamps)
@@ -108,7 +108,7 @@ def _stamped(process: subprocess.Popen[bytes], samples: int, calls: int) -> Stam
                 sent, _, read = _request(process, f"{(number * calls + call) % samples}{end}".encode())
                 took_ms[end].append((read - sent) / 1e6)
     with_them, without = (np.array(took_ms[end]) for end in ("\n", BARE))
-    return cast("Stamped", asdict(intervals.ratio(with_them, without, ROUNDS, CONFIDENCE)))
+    return cast("Stamped", asdict(intervals.ratio_interval(with_them, without, ROUNDS, CONFIDENCE)))
 
 
 def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dict[str, Any], int]:
@@ -124,9 +124,9 @@ def _request(process: subprocess.Popen[bytes], request: bytes) -> tuple[int, dic
 def _latency(stamps: np.ndarray) -> dict[str, dict[str, float]]:
     parts_ms = np.diff(stamps, axis=1).T / 1e6
     total_ms = (stamps[:, 5] - stamps[:, 0]) / 1e6
-    found = {"total": {**summary(total_ms), "share": 1.0}}
+    found = {"total": {**latency_summary(total_ms), "share": 1.0}}
     for name, part_ms in zip(PARTS, parts_ms, strict=True):
-        found[name] = {**summary(part_ms), "share": float(part_ms.mean() / total_ms.mean())}
+        found[name] = {**latency_summary(part_ms), "share": float(part_ms.mean() / total_ms.mean())}
     return found
 
 

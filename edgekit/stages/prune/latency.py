@@ -23,7 +23,7 @@ from edgekit.core.schema.pruning import Gain, Latencies, LatenciesFailed, PruneC
 from edgekit.core.schema.training import LostFile
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
-from edgekit.device.measure.bench import machine
+from edgekit.device.measure.bench import machine_facts
 from edgekit.device.measure.execution import EXECUTED
 from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed, Times
@@ -45,7 +45,7 @@ def measure(
     spec: store.ModelSpec,
     data: Data,
     config: Config,
-    watch: conditions.Watch | None = None,
+    watch: conditions.ConditionsRecorder | None = None,
 ) -> Times:
     """Convert and time all of them together, interleaved: `steps` (0 is the student) and the sparse network."""
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
@@ -78,7 +78,7 @@ def time_steps(
     A failed conversion does not stop pruning: it is recorded in `left_out`, or in `failed` if nothing was timed, and
     `convert` reports it again.
     """
-    watch = conditions.Watch()
+    watch = conditions.ConditionsRecorder()
     try:
         found, lost = measure(steps, sparse, spec, data, config, watch)
         if not found:
@@ -93,7 +93,12 @@ def time_steps(
         f"order rotated, {EXECUTED}"
     )
     noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
-    seen = {**machine(), "protocol": protocol, "confidence": CONFIDENCE, **conditions.to_record(watch.result(noise))}
+    seen = {
+        **machine_facts(),
+        "protocol": protocol,
+        "confidence": CONFIDENCE,
+        **conditions.to_record(watch.result(noise)),
+    }
     left_out = [cast("LostFile", asdict(one)) for one in lost]
     figures: Latencies = {
         "steps": gains(found, macs),
@@ -210,7 +215,7 @@ class Clock:
         protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, before fine-tuning"
         return {
             "timings": [asdict(one) for one in self.timings],
-            "conditions": {**machine(), "protocol": protocol, "confidence": CONFIDENCE},
+            "conditions": {**machine_facts(), "protocol": protocol, "confidence": CONFIDENCE},
         }
 
     def _measured(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> Timing:
@@ -258,9 +263,9 @@ def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in module.state_dict().values()]
 
 
-def _ratio(one: Timed, to: Timed) -> intervals.Ratio:
+def _ratio(one: Timed, to: Timed) -> intervals.RatioInterval:
     rounds = len(one.round_p50s_ms)
-    return intervals.ratio(np.array(one.round_p50s_ms), np.array(to.round_p50s_ms), rounds, CONFIDENCE)
+    return intervals.ratio_interval(np.array(one.round_p50s_ms), np.array(to.round_p50s_ms), rounds, CONFIDENCE)
 
 
 def _stored(path: Path, key: str) -> list[Timing]:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from edgekit import data
 from edgekit.cli.app import app
-from edgekit.device.monitor.doubtful import Doubtful
+from edgekit.device.monitor.uncertain import UncertainSamples
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.postprocess.anomaly import Anomaly
 from edgekit.runner.postprocess.classification import Classification
@@ -52,7 +52,7 @@ def keep(
     folder: Path, about: Manifest, raws: np.ndarray, answer: Callable[[int], Any], identity: str = IDENTITY
 ) -> None:
     """As a device does it."""
-    observer = Doubtful(about, identity, folder)
+    observer = UncertainSamples(about, identity, folder)
     for number, raw in enumerate(raws):
         observer.answered(raw, np.zeros(3, np.float32), answer(number))
     observer.close()

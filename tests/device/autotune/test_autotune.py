@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.device.autotune import choices, compare, prove
-from edgekit.device.autotune.compare import Candidate, best
-from edgekit.device.autotune.launch import Child
+from edgekit.device.autotune import choice_cache, comparison, run_selftest
+from edgekit.device.autotune.comparison import Candidate, select_best
+from edgekit.device.autotune.tuning_process import TuningProcess
 from edgekit.runner import bundle, load
 from edgekit.runner.backends import openvino
 from edgekit.runner.bundle import read
@@ -48,23 +48,23 @@ def test_the_first_load_chooses_and_the_second_follows(bundles: dict[str, Path],
 
 
 def test_every_installed_interpreter_and_number_of_threads_is_tried(bundles: dict[str, Path]) -> None:
-    tried = compare.compare(
-        bundles["onnx"], read(bundles["onnx"]).identity, compare.candidates("onnx", None, None), rounds=3
+    tried = comparison.time_candidates(
+        bundles["onnx"], read(bundles["onnx"]).identity, comparison.list_candidates("onnx", None, None), rounds=3
     )
     cores = len(os.sched_getaffinity(0))
     assert {way.interpreter for way in tried} == {"onnxruntime", "openvino"}
     assert {1, cores} <= {way.threads for way in tried}
     assert all(way.version and way.p50_ms and way.open_ms > 0 and not way.fault for way in tried)
-    assert len(best(tried).p50_ms) == 4  # the first look and three rounds
+    assert len(select_best(tried).p50_ms) == 4  # the first look and three rounds
 
 
 def test_tensorflow_is_the_last_resort() -> None:
-    assert {way.interpreter for way in compare.candidates("tflite", 1, None)} == {"litert"}
-    assert {way.interpreter for way in compare.candidates("tflite", 1, None, all_of_them=True)} == {
+    assert {way.interpreter for way in comparison.list_candidates("tflite", 1, None)} == {"litert"}
+    assert {way.interpreter for way in comparison.list_candidates("tflite", 1, None, all_of_them=True)} == {
         "litert",
         "tensorflow",
     }
-    assert [way.interpreter for way in compare.candidates("tflite", 1, "tensorflow")] == ["tensorflow"]
+    assert [way.interpreter for way in comparison.list_candidates("tflite", 1, "tensorflow")] == ["tensorflow"]
 
 
 def test_what_is_pinned_stays_pinned(bundles: dict[str, Path], cache: Path) -> None:
@@ -120,14 +120,14 @@ def timed(interpreter: str, threads: int, *rounds: float, fault: str = "") -> Ca
 
 def test_the_fastest_wins_and_a_tie_goes_to_the_usual_one_with_fewest_threads() -> None:
     one, two, other = timed("a", 1, 1.0, 1.0, 1.0), timed("a", 2, 0.995, 0.995, 9.0), timed("b", 1, 0.5, 0.5, 0.5)
-    assert best([one, two]) is one
-    assert best([one, two, other]) is other
-    assert best([one, replace(other, fault="crashed")]) is one
-    assert best([one, timed("b", 1, 0.9)]) is one  # one look only: it was given up
+    assert select_best([one, two]) is one
+    assert select_best([one, two, other]) is other
+    assert select_best([one, replace(other, fault="crashed")]) is one
+    assert select_best([one, timed("b", 1, 0.9)]) is one  # one look only: it was given up
     with pytest.raises(BackendError, match="a crashed; b cannot open"):
-        best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
+        select_best([replace(one, fault="crashed"), replace(other, fault="cannot open")])
     with pytest.raises(SelftestError, match="golden vectors"):
-        best([replace(one, fault="outputs differ from the golden vectors", wrong=True)])
+        select_best([replace(one, fault="outputs differ from the golden vectors", wrong=True)])
 
 
 def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None:
@@ -135,7 +135,7 @@ def test_one_that_answers_wrongly_is_left_out(write_bundle: WriteBundle) -> None
     path = write_bundle(other)
     with pytest.raises(SelftestError, match=r"onnxruntime outputs differ.*openvino outputs differ"):
         load(path)
-    assert not prove(path, read(path)).ok
+    assert not run_selftest(path, read(path)).ok
 
 
 CRASH = """
@@ -191,7 +191,7 @@ def test_a_model_that_hangs_is_given_up(
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.syspath_prepend(tmp_path / "bad")
     with (
-        Child(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=3.0) as child,
+        TuningProcess(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=3.0) as child,
         pytest.raises(BackendError, match="no answer within 3 s"),
     ):
         child.ask("open", interpreter="onnxruntime", threads=1)
@@ -220,7 +220,7 @@ def test_what_an_interpreter_started_goes_with_it(
     monkeypatch.setenv("PYTHONPATH", environment["PYTHONPATH"])
     monkeypatch.syspath_prepend(tmp_path / "bad")
     with (
-        Child(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=60.0) as child,
+        TuningProcess(bundles["onnx"], read(bundles["onnx"]).identity, limit_s=60.0) as child,
         pytest.raises(BackendError, match="exit code 3"),
     ):
         child.ask("open", interpreter="onnxruntime", threads=1)
@@ -257,7 +257,9 @@ def blob(bundles: dict[str, Path], cache: Path) -> Path:
     found = bundle.read(bundles["openvino"])
     data = openvino.export_compiled(found.model_files(), found.manifest.inputs, 1)
     choice = json.loads(record.read_text())
-    choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
+    choice_cache.store_choice(
+        record.stem, choice_cache.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data
+    )
     return record.with_suffix(".blob")
 
 
@@ -279,13 +281,17 @@ def test_a_compiled_model_that_is_not_right_is_purged(
         files = {name: (tmp_path / name).read_bytes() for name in ("model.xml", "model.bin")}
         data = openvino.export_compiled(files, bundle.read(bundles["openvino"]).manifest.inputs, 1)
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
+        choice_cache.store_choice(
+            record.stem, choice_cache.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data
+        )
     elif how == "another digest":
         blob.write_bytes(blob.read_bytes()[:-1] + b"\0")
     elif how == "torn":
         data = blob.read_bytes()[:1000]
         choice = json.loads(record.read_text())
-        choices.put(record.stem, choices.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data)
+        choice_cache.store_choice(
+            record.stem, choice_cache.Choice(**{**choice, "blob": bundle.sha256.hexdigest(data)}), data
+        )
     else:
         blob.unlink()
     image = samples()[0]

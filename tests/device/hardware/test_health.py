@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.device.hardware import health
-from edgekit.device.hardware.health import Reading
+from edgekit.device.hardware.health import HealthReading
 
 KIB = 1024
 
@@ -52,8 +52,8 @@ def pi(root: Path, throttled: str = "0") -> Path:
 
 
 def test_a_raspberry_pi_at_rest(tmp_path: Path) -> None:
-    found = health.read(pi(tmp_path))
-    assert found == Reading(
+    found = health.read_health(pi(tmp_path))
+    assert found == HealthReading(
         61.85, 1500.0, 2400.0, "ondemand", False, False, False, None,
         1234 * os.sysconf("SC_PAGE_SIZE"), 7000000 * KIB, 8245824 * KIB,
     )  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_raspberry_pi_at_rest(tmp_path: Path) -> None:
 def test_the_firmware_s_bits(
     tmp_path: Path, bits: str, throttled: object, under_voltage: object, before: object
 ) -> None:
-    found = health.read(pi(tmp_path, bits))
+    found = health.read_health(pi(tmp_path, bits))
     assert (found.throttled, found.under_voltage, found.throttled_since_boot) == (throttled, under_voltage, before)
 
 
@@ -85,9 +85,9 @@ def test_vcgencmd_is_asked_where_the_kernel_has_no_file(tmp_path: Path) -> None:
     command.parent.mkdir(parents=True)
     command.write_text('#!/bin/sh\n[ "$1" = get_throttled ] && echo throttled=0x50004\n')
     command.chmod(0o755)
-    assert health.read(root).throttled is True
+    assert health.read_health(root).throttled is True
     command.write_text("#!/bin/sh\nexit 1\n")
-    assert health.read(root).throttled is None
+    assert health.read_health(root).throttled is None
 
 
 def test_an_intel_machine_counts_its_throttling(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_intel_machine_counts_its_throttling(tmp_path: Path) -> None:
     }
     acpi = {"sys/class/thermal/thermal_zone0/type": "acpitz", "sys/class/thermal/thermal_zone0/temp": 27800}
     root = lay(tmp_path, {f"{sensor}/name": "coretemp", f"{sensor}/temp1_input": 71000, **counters, **acpi})
-    before = health.read(root)
+    before = health.read_health(root)
     assert (before.temperature_c, before.throttle_events, before.throttled, before.throttled_since_boot) == (
         71.0,
         7,
@@ -107,11 +107,11 @@ def test_an_intel_machine_counts_its_throttling(tmp_path: Path) -> None:
     )
     lay(tmp_path, {f"{core()}/thermal_throttle/core_throttle_count": 5})
     assert health.throttled_between(before, before) is False
-    assert health.throttled_between(before, health.read(root)) is True
+    assert health.throttled_between(before, health.read_health(root)) is True
 
 
 def test_throttling_in_a_window() -> None:
-    quiet = Reading(*[None] * 11)  # type: ignore[arg-type]
+    quiet = HealthReading(*[None] * 11)  # type: ignore[arg-type]
     board = replace(quiet, throttled=False, under_voltage=False)
     assert health.throttled_between(quiet, quiet) is None
     assert health.throttled_between(board, board) is False
@@ -120,7 +120,7 @@ def test_throttling_in_a_window() -> None:
 
 
 def test_a_kernel_that_shows_nothing(tmp_path: Path) -> None:
-    assert set(health.read(tmp_path).to_dict().values()) == {None}
+    assert set(health.read_health(tmp_path).to_dict().values()) == {None}
     assert health.frequency_driver(tmp_path) == ""
 
 
@@ -136,8 +136,8 @@ def test_the_cgroup_s_share_counts(tmp_path: Path) -> None:
         "sys/fs/cgroup/box/inner/cpu.max": "max 100000",
     }
     root = lay(tmp_path / "two", group)
-    assert health.memory(root) == (2 * gib, gib)
-    assert health.cores(root) == 0.5
+    assert health.memory_bytes(root) == (2 * gib, gib)
+    assert health.usable_cores(root) == 0.5
     old = {
         "proc/meminfo": group["proc/meminfo"],
         "proc/self/cgroup": "5:cpu,cpuacct:/\n4:memory:/box",
@@ -148,16 +148,16 @@ def test_the_cgroup_s_share_counts(tmp_path: Path) -> None:
         "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": 100000,
     }
     root = lay(tmp_path / "one", old)
-    assert health.memory(root) == (3 * gib, 2 * gib)
-    assert health.cores(root) == 0.75
+    assert health.memory_bytes(root) == (3 * gib, 2 * gib)
+    assert health.usable_cores(root) == 0.75
 
 
 def test_this_machine() -> None:
-    found = health.read()
+    found = health.read_health()
     assert found.resident_bytes is not None and 2**20 < found.resident_bytes < 2**40
     assert found.available_bytes is not None and found.total_bytes is not None
     assert 0 < found.available_bytes <= found.total_bytes
-    assert 0 < (health.cores() or 0) <= (os.cpu_count() or 1)
+    assert 0 < (health.usable_cores() or 0) <= (os.cpu_count() or 1)
 
 
 GROWS = """

@@ -120,7 +120,7 @@ def test_control_c_leaves_whole_json(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    numbers, run = iter(range(10**9)), soak.run
+    numbers, run = iter(range(10**9)), soak.run_soak
 
     def interrupted(call: Callable[[], object], *rest: Any, **more: Any) -> soak.Soak:
         def once() -> object:
@@ -130,7 +130,7 @@ def test_control_c_leaves_whole_json(
 
         return run(once, *rest, **more)
 
-    monkeypatch.setattr(soak, "run", interrupted)
+    monkeypatch.setattr(soak, "run_soak", interrupted)
     assert main([*bench(bundles["onnx"], "--minutes", 1, "--rate", 100, "--window", 0.5), "--json"]) == 130
     facts = json.loads(capsys.readouterr().out)
     assert facts["cut_short"] and len(facts["windows"]) == windows

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgekit.device.measure import conditions, counters
-from edgekit.device.measure.conditions import Conditions, Watch, differences, disturbances
+from edgekit.device.measure.conditions import Conditions, ConditionsRecorder, differences, noise_reasons
 
 BUSY = "import time; end = time.process_time() + {:g}\nwhile time.process_time() < end: pass"
 CORES = sorted(os.sched_getaffinity(0))
@@ -47,7 +47,7 @@ def lay(root: Path, busy: int = 0, steal: int = 0, mhz: int = 2400, stops: int =
 
 
 def test_a_busy_neighbour_is_seen_for_as_much_as_it_takes() -> None:
-    with Watch() as watch:
+    with ConditionsRecorder() as watch:
         times = os.times()
         subprocess.run([sys.executable, "-c", BUSY.format(1.0)], check=True)
         after = os.times()
@@ -55,14 +55,14 @@ def test_a_busy_neighbour_is_seen_for_as_much_as_it_takes() -> None:
     seen = watch.result()
     assert seen.others_share is not None
     assert seen.others_share * seen.seconds * len(CORES) > took_s - 0.1 > 0.8
-    told = any("other processes took" in words for words in disturbances(seen))
-    assert told is (seen.others_share > conditions.OTHERS)  # of sixty cores, one neighbour is not much
+    told = any("other processes took" in words for words in noise_reasons(seen))
+    assert told is (seen.others_share > conditions.MAX_OTHERS_SHARE)  # of sixty cores, one neighbour is not much
 
 
 def test_a_childs_time_is_ones_own_where_children_do_the_work() -> None:
-    before = counters.read(children=True), counters.read()
+    before = counters.read_counters(children=True), counters.read_counters()
     subprocess.run([sys.executable, "-c", BUSY.format(0.5)], check=True)
-    after = counters.read(children=True), counters.read()
+    after = counters.read_counters(children=True), counters.read_counters()
     ours, alone = (later.own_s - sooner.own_s for later, sooner in zip(after, before, strict=True))
     assert ours - alone >= 0.45
 
@@ -70,7 +70,7 @@ def test_a_childs_time_is_ones_own_where_children_do_the_work() -> None:
 def test_ones_own_work_is_not_held_against_it(tmp_path: Path) -> None:
     """The kernel counts what this process burns, and it is taken off again."""
     root = lay(tmp_path)
-    with Watch(root=root) as watch:
+    with ConditionsRecorder(root=root) as watch:
         begun = time.process_time()
         while time.process_time() - begun < 2 * conditions.SHORTEST_S:
             pass
@@ -81,14 +81,14 @@ def test_ones_own_work_is_not_held_against_it(tmp_path: Path) -> None:
 
 def test_what_the_kernel_counted_becomes_shares(tmp_path: Path) -> None:
     root = lay(tmp_path, busy=1000, steal=7)
-    with Watch(root=root) as watch:
+    with ConditionsRecorder(root=root) as watch:
         time.sleep(conditions.SHORTEST_S + 0.1)
         lay(root, busy=1030, steal=12, stops=3)
     seen = watch.result()
     assert seen.others_share == pytest.approx(0.30 / seen.seconds, abs=0.02)
     assert seen.steal_share == pytest.approx(0.05 / seen.seconds)
     assert seen.quota_stops == 3 and seen.governor == "schedutil"
-    told = "; ".join(disturbances(seen))
+    told = "; ".join(noise_reasons(seen))
     for words in ("other processes took", "the hypervisor withheld", "stopped 3 times by the quota"):
         assert words in told
 
@@ -96,27 +96,27 @@ def test_what_the_kernel_counted_becomes_shares(tmp_path: Path) -> None:
 def test_a_clock_that_changes_is_seen_and_one_that_wakes_up_is_not(tmp_path: Path) -> None:
     for clocks, change in (((1000, 2400, 2400), 0.0), ((2400, 2400, 1500), 0.6)):
         root = lay(tmp_path, mhz=clocks[0])
-        with Watch(root=root) as watch:
+        with ConditionsRecorder(root=root) as watch:
             for mhz in clocks[1:]:
                 lay(root, mhz=mhz)
                 watch.sample()
         seen = watch.result()
         assert seen.clock_change == pytest.approx(change)
-        assert any("the clock changed by" in words for words in disturbances(seen)) is bool(change)
+        assert any("the clock changed by" in words for words in noise_reasons(seen)) is bool(change)
 
 
 def test_what_is_not_shown_is_unknown(tmp_path: Path) -> None:
-    with Watch(root=tmp_path) as watch:
+    with ConditionsRecorder(root=tmp_path) as watch:
         time.sleep(conditions.SHORTEST_S)
     seen = watch.result()
     for name in ("others_share", "steal_share", "quota_stops", "governor", "clock_mhz", "clock_change", "throttled"):
         assert getattr(seen, name) is None, name
     quiet = replace(seen, pace_change=0.0, preempted_per_s=None)
-    assert disturbances(quiet) == []
+    assert noise_reasons(quiet) == []
 
 
 def test_of_a_short_time_no_share_is_told() -> None:
-    with Watch() as watch:
+    with ConditionsRecorder() as watch:
         pass
     seen = watch.result()
     assert seen.seconds < conditions.SHORTEST_S
@@ -160,7 +160,7 @@ def test_noise_is_the_spread_of_the_rounds() -> None:
     ],
 )  # fmt: skip
 def test_each_disturbance_is_told_with_its_figure(change: dict[str, object], words: str | None) -> None:
-    assert disturbances(replace(QUIET, **change)) == ([words] if words else [])  # type: ignore[arg-type]
+    assert noise_reasons(replace(QUIET, **change)) == ([words] if words else [])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

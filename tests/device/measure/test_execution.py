@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.measure.execution import execution
+from edgekit.device.measure.execution import timed_call
 from edgekit.runner import bundle
 from edgekit.runner.model import open_model
 from edgekit.runner.preprocess.transform import apply, to_layout
@@ -21,7 +21,7 @@ def test_it_does_what_execute_does_and_the_input_is_made_before(key: str, bundle
     backend: Any = model.backend
     x = np.ascontiguousarray(to_layout(apply(model.manifest.preprocess, raw[None]), model.manifest.input.layout))
     wanted = model.execute(model.prepare(raw))
-    call = execution(backend, x)
+    call = timed_call(backend, x)
     assert (backend.encode is None) == (key != "tflite-int8")
     backend.encode = None  # a call that converted would now hand over floats
     found = call()

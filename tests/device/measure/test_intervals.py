@@ -36,7 +36,7 @@ def test_equals_are_told_apart_no_more_often_than_promised(rounds: int, kind: st
     tries, told_apart = 250, 0
     for _ in range(tries):
         first, second = (np.exp(noise(generator, rounds, kind)) for _ in range(2))
-        found = intervals.ratio(rounds_of(first), rounds_of(second), rounds, 0.95)
+        found = intervals.ratio_interval(rounds_of(first), rounds_of(second), rounds, 0.95)
         told_apart += found.low > 1 or found.high < 1
     assert told_apart / tries < 0.09  # 5 % are promised, and 250 tries of exactly that show up to 8.4 % (99 %)
 
@@ -44,7 +44,7 @@ def test_equals_are_told_apart_no_more_often_than_promised(rounds: int, kind: st
 @pytest.mark.numerics
 def test_an_interval_of_few_rounds_still_covers_the_median() -> None:
     generator = np.random.default_rng(1)
-    found = [intervals.p50(rounds_of(np.exp(noise(generator, 10, "normal"))), 10, 0.99) for _ in range(500)]
+    found = [intervals.p50_interval(rounds_of(np.exp(noise(generator, 10, "normal"))), 10, 0.99) for _ in range(500)]
     covered = sum(each.low_ms <= 1.0 <= each.high_ms for each in found) / len(found)
     assert covered > 0.985  # 99 % are promised; the plain percentile interval reaches 97 to 98 %
 
@@ -53,7 +53,7 @@ def test_a_clear_difference_is_found() -> None:
     generator = np.random.default_rng(2)
     for _ in range(50):
         fast, slow = (np.exp(noise(generator, 10, "outliers")) for _ in range(2))
-        found = intervals.ratio(rounds_of(1.5 * slow), rounds_of(fast), 10, 0.99)
+        found = intervals.ratio_interval(rounds_of(1.5 * slow), rounds_of(fast), 10, 0.99)
         assert 1.05 < found.low <= found.ratio <= found.high
         assert found.ratio == pytest.approx(1.5, rel=0.1)
 
@@ -61,7 +61,9 @@ def test_a_clear_difference_is_found() -> None:
 def test_a_machine_that_changes_its_pace_slows_both_alike() -> None:
     pace = np.where(np.arange(20) < 10, 1.0, 1.4)
     fast, slow = rounds_of(pace), rounds_of(1.1 * pace)
-    assert vars(intervals.ratio(slow, fast, 20, 0.99)) == pytest.approx({"ratio": 1.1, "low": 1.1, "high": 1.1})
+    assert vars(intervals.ratio_interval(slow, fast, 20, 0.99)) == pytest.approx(
+        {"ratio": 1.1, "low": 1.1, "high": 1.1}
+    )
 
 
 def test_the_order_is_that_of_the_rounds_not_of_the_whole_run() -> None:
@@ -72,7 +74,7 @@ def test_the_order_is_that_of_the_rounds_not_of_the_whole_run() -> None:
     slow[10] /= 1.4
     samples = {"fast": rounds_of(fast), "slow": rounds_of(slow), "other": rounds_of(2 * pace)}
     assert np.median(samples["fast"]) > np.median(samples["slow"])
-    places = intervals.standings(samples, 20)
+    places = intervals.relative_latencies(samples, 20)
     assert sorted(places, key=places.__getitem__) == ["fast", "slow", "other"]
     assert places["other"] / places["fast"] == pytest.approx(2.0)
 
@@ -80,16 +82,16 @@ def test_the_order_is_that_of_the_rounds_not_of_the_whole_run() -> None:
 def test_the_same_samples_give_the_same_interval() -> None:
     generator = np.random.default_rng(3)
     first, second = (rounds_of(np.exp(noise(generator, 12, "normal"))) for _ in range(2))
-    assert intervals.ratio(first, second, 12, 0.99) == intervals.ratio(first, second, 12, 0.99)
-    backwards = intervals.ratio(second, first, 12, 0.99)
-    assert intervals.ratio(first, second, 12, 0.99).low == pytest.approx(1 / backwards.high, rel=1e-3)
+    assert intervals.ratio_interval(first, second, 12, 0.99) == intervals.ratio_interval(first, second, 12, 0.99)
+    backwards = intervals.ratio_interval(second, first, 12, 0.99)
+    assert intervals.ratio_interval(first, second, 12, 0.99).low == pytest.approx(1 / backwards.high, rel=1e-3)
 
 
 def test_less_confidence_or_more_rounds_is_a_narrower_interval() -> None:
     values = np.exp(noise(np.random.default_rng(4), 400, "normal"))
 
     def width(rounds: int, confidence: float) -> float:
-        found = intervals.p50(rounds_of(values[:rounds]), rounds, confidence)
+        found = intervals.p50_interval(rounds_of(values[:rounds]), rounds, confidence)
         return found.high_ms - found.low_ms
 
     assert width(40, 0.8) < width(40, 0.99)
@@ -97,13 +99,13 @@ def test_less_confidence_or_more_rounds_is_a_narrower_interval() -> None:
 
 
 def test_many_rounds_are_resampled_in_parts() -> None:
-    found = intervals.p50(np.linspace(1.0, 2.0, 3000), 3000, 0.99)
+    found = intervals.p50_interval(np.linspace(1.0, 2.0, 3000), 3000, 0.99)
     assert 1.4 < found.low_ms < found.p50_ms < found.high_ms < 1.6
 
 
 def test_a_clock_that_stood_still_is_no_error() -> None:
     still = np.zeros(50)
-    assert intervals.ratio(still, still, 10, 0.99).ratio == 1.0
+    assert intervals.ratio_interval(still, still, 10, 0.99).ratio == 1.0
 
 
 @pytest.mark.parametrize(
@@ -117,12 +119,12 @@ def test_a_clock_that_stood_still_is_no_error() -> None:
 )
 def test_what_gives_no_interval_is_refused(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        intervals.p50(**{"samples_ms": np.ones(50), "rounds": 10, "confidence": 0.99, **arguments})
+        intervals.p50_interval(**{"samples_ms": np.ones(50), "rounds": 10, "confidence": 0.99, **arguments})
 
 
 def test_the_benchmarks_options_always_give_an_interval() -> None:
     least = {name: Config.model_fields[name].metadata for name in ("rounds", "confidence")}
-    assert least["rounds"][0].ge == intervals.LEAST_ROUNDS
+    assert least["rounds"][0].ge == intervals.MIN_ROUNDS
     assert 0 < least["confidence"][0].ge < least["confidence"][1].le < 1
 
 
@@ -149,8 +151,8 @@ def told_apart(generator: np.random.Generator, slower: float, instance: float = 
     while True:
         done += [an_opening(generator, (len(done) + number) / 150, instance) for number in range(10)]
         first, second = np.exp(np.concatenate(done, axis=1))
-        found = intervals.ratio(second * (1 + slower), first, len(done), config.confidence)
-        if len(done) == config.most_rounds or not intervals.too_wide(found.low, found.high, config.tie_margin):
+        found = intervals.ratio_interval(second * (1 + slower), first, len(done), config.confidence)
+        if len(done) == config.most_rounds or not intervals.is_too_wide(found.low, found.high, config.tie_margin):
             return not found.low <= 1 <= found.high
 
 
@@ -171,7 +173,7 @@ def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
         lasting = generator.normal(0, 0.004, (2, 1))
         calls = [an_opening(generator, 0.0, 0.0) + lasting for _ in range(30)]
         first, second = np.exp(np.concatenate(calls, axis=1))
-        ratio = intervals.ratio(second, first, 30, 0.99)
+        ratio = intervals.ratio_interval(second, first, 30, 0.99)
         found += not ratio.low <= 1 <= ratio.high
     assert found > 15
 
@@ -184,5 +186,5 @@ def test_one_opening_each_would_find_differences_that_another_has_not() -> None:
     ],
 )  # fmt: skip
 def test_rounds_are_added_for_what_is_near_one_and_not_told(low: float, high: float, wide: bool) -> None:
-    assert intervals.too_wide(low, high, 0.1) is wide
-    assert intervals.too_wide(1 / high, 1 / low, 0.1) is wide
+    assert intervals.is_too_wide(low, high, 0.1) is wide
+    assert intervals.is_too_wide(1 / high, 1 / low, 0.1) is wide

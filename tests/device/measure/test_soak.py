@@ -13,7 +13,7 @@ from edgekit.device.hardware import health
 from edgekit.device.measure import drift, soak
 from edgekit.runner.errors import InputError
 
-CALM = health.Reading(50.0, 1800.0, 1800.0, "performance", False, False, False, 0, 50_000_000, 10**9, 10**9)
+CALM = health.HealthReading(50.0, 1800.0, 1800.0, "performance", False, False, False, 0, 50_000_000, 10**9, 10**9)
 
 
 class Clock:
@@ -35,7 +35,7 @@ def measured(
     rate_per_s: float = 100.0,
     seconds: float = 10.0,
     window_s: float = 1.0,
-    look: Callable[[Clock], health.Reading] = lambda clock: CALM,
+    look: Callable[[Clock], health.HealthReading] = lambda clock: CALM,
 ) -> soak.Soak:
     """A soak of calls of which the n-th takes `takes_s(n)`."""
     clock, number = Clock(), 0
@@ -45,8 +45,8 @@ def measured(
         clock.now_s += takes_s(number)
         number += 1
 
-    planned = soak.plan(rate_per_s, seconds, window_s)
-    return soak.run(call, planned, look=lambda: look(clock), clock=clock, sleep=clock.sleep)
+    planned = soak.plan_soak(rate_per_s, seconds, window_s)
+    return soak.run_soak(call, planned, look=lambda: look(clock), clock=clock, sleep=clock.sleep)
 
 
 def test_an_even_load_is_what_was_asked_for() -> None:
@@ -70,7 +70,7 @@ def test_calls_that_a_stall_delays_are_late_and_say_so() -> None:
     assert stalled.p90_ms == pytest.approx(300 - 9 * 10, abs=10)
     assert stalled.p50_ms == pytest.approx(1, rel=0.05) and stalled.service_p50_ms == pytest.approx(1, rel=0.05)
     assert all(each.max_ms < 1.1 for each in done.windows if each is not stalled)
-    assert drift.saturated(done.windows, 100).found is False
+    assert drift.check_saturation(done.windows, 100).found is False
 
 
 def test_a_rate_that_cannot_be_kept_ends_in_time_and_is_named() -> None:
@@ -79,18 +79,18 @@ def test_a_rate_that_cannot_be_kept_ends_in_time_and_is_named() -> None:
     assert sum(each.seconds for each in done.windows) == pytest.approx(10, abs=0.03)
     assert [each.waiting for each in done.windows] == pytest.approx([50 * (n + 1) for n in range(10)], abs=2)
     assert done.windows[-1].p50_ms == pytest.approx(4770, rel=0.02)
-    found = drift.saturated(done.windows, 100)
+    found = drift.check_saturation(done.windows, 100)
     assert found.found and "cannot keep up with 100 per s" in found.words and "50" in found.words
 
 
 def test_a_rate_just_above_what_can_be_kept_is_named_too() -> None:
     done = measured(lambda number: 0.0101, seconds=60, window_s=3)
-    assert drift.saturated(done.windows, 100).found
-    assert not drift.saturated(measured(lambda number: 0.0098, seconds=60, window_s=3).windows, 100).found
+    assert drift.check_saturation(done.windows, 100).found
+    assert not drift.check_saturation(measured(lambda number: 0.0098, seconds=60, window_s=3).windows, 100).found
 
 
 def test_looking_at_the_machine_is_in_no_latency() -> None:
-    def slow_look(clock: Clock) -> health.Reading:
+    def slow_look(clock: Clock) -> health.HealthReading:
         clock.now_s += 0.25
         return CALM
 
@@ -110,7 +110,7 @@ def test_a_call_longer_than_a_window_makes_one_long_window() -> None:
 def test_each_window_has_what_the_machine_showed_at_its_end() -> None:
     looks = iter(range(100))
 
-    def look(clock: Clock) -> health.Reading:
+    def look(clock: Clock) -> health.HealthReading:
         number = next(looks)
         return replace(CALM, temperature_c=50.0 + number, throttle_events=number // 5, resident_bytes=number)
 
@@ -141,7 +141,7 @@ def test_control_c_keeps_what_was_measured() -> None:
 )  # fmt: skip
 def test_a_plan_that_cannot_be_is_refused(rate: float, seconds: float, window: float | None, words: list[str]) -> None:
     with pytest.raises(InputError) as caught:
-        soak.plan(rate, seconds, window)
+        soak.plan_soak(rate, seconds, window)
     assert all(word in str(caught.value) for word in words)
 
 
@@ -149,9 +149,9 @@ def test_a_plan_that_cannot_be_is_refused(rate: float, seconds: float, window: f
     ("rate", "seconds", "windows"), [(100.0, 60.0, 20), (1000.0, 3.0, 3), (0.5, 3600.0, 60), (1000.0, 36000.0, 600)]
 )
 def test_windows_of_a_length_that_suits(rate: float, seconds: float, windows: int) -> None:
-    planned = soak.plan(rate, seconds)
+    planned = soak.plan_soak(rate, seconds)
     assert seconds / planned.window_s == pytest.approx(windows)
-    assert planned.window_s * rate >= soak.LEAST_CALLS * 0.999
+    assert planned.window_s * rate >= soak.MIN_CALLS_PER_WINDOW * 0.999
 
 
 def test_capacity_is_what_a_closed_loop_reaches() -> None:
@@ -160,7 +160,7 @@ def test_capacity_is_what_a_closed_loop_reaches() -> None:
     def call() -> None:
         clock.now_s += 0.004
 
-    assert soak.capacity(call, clock=clock) == pytest.approx(250, rel=0.01)
+    assert soak.measure_capacity(call, clock=clock) == pytest.approx(250, rel=0.01)
 
 
 # --- real calls, on a clock that stands still while neighbours have the processor
@@ -173,28 +173,28 @@ def busy(seconds: float) -> None:
 
 
 def soaked(call: Callable[[], object]) -> soak.Soak:
-    return soak.run(call, soak.plan(100.0, 3.6, 0.2), clock=time.thread_time, sleep=busy)
+    return soak.run_soak(call, soak.plan_soak(100.0, 3.6, 0.2), clock=time.thread_time, sleep=busy)
 
 
 @pytest.mark.numerics
 def test_a_call_that_slows_by_a_fifth_midway_is_found() -> None:
     begun = time.thread_time()
     windows = soaked(lambda: busy(0.004 if time.thread_time() - begun < 1.8 else 0.0048)).windows
-    found = drift.drifted(windows)
+    found = drift.check_drift(windows)
     assert found.found, found.words
     assert found.figures["p50_ratio"] == pytest.approx(1.2, rel=0.03) and "slower" in found.words
-    assert drift.saturated(windows, 100).found is False
+    assert drift.check_saturation(windows, 100).found is False
 
 
 @pytest.mark.numerics
 def test_a_constant_call_is_clean() -> None:
     windows = soaked(lambda: busy(0.004)).windows
-    assert [drift.findings(windows, 100)[name].found for name in ("saturated", "drifted", "grew")] == [False] * 3
+    assert [drift.soak_findings(windows, 100)[name].found for name in ("saturated", "drifted", "grew")] == [False] * 3
 
 
 @pytest.mark.numerics
 def test_a_call_that_leaks_is_found() -> None:
     held: list[bytes] = []  # growth is held against 1 % of what is resident, and a long run of tests holds gigabytes
-    found = drift.memory_growth(soaked(lambda: held.append(b"x" * 500_000)).windows)
+    found = drift.check_memory_growth(soaked(lambda: held.append(b"x" * 500_000)).windows)
     assert found.found, found.words
     assert found.figures["mb_per_hour"] == pytest.approx(100 * 0.5 * 3600, rel=0.5)

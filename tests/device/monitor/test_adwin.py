@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgekit.device.monitor.adwin import Adwin
-from edgekit.device.monitor.confidence import Confidence
+from edgekit.device.monitor.confidence import ConfidenceMonitor
 
 
 def confidences(seed: int) -> list[float]:
@@ -35,14 +35,14 @@ def test_it_finds_both_changes_where_river_finds_them(delta: float, seed: int, p
 
 
 def test_it_says_what_the_mean_was_and_is() -> None:
-    found = Confidence()
+    found = ConfidenceMonitor()
     found.take(confidences(0)[:4000])
     assert found.change is not None and found.change["at"] == 3136
     assert found.change["before"] == pytest.approx(0.8, abs=0.02) and found.change["since"] < 0.75
 
 
 def test_sound_confidences_give_no_alarm() -> None:
-    found = Confidence()
+    found = ConfidenceMonitor()
     found.take(np.random.default_rng(0).normal(0.8, 0.1, 20_000).clip(0, 1).tolist())
     assert found.change is None
 

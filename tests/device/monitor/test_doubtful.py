@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.monitor import kept
-from edgekit.device.monitor.doubtful import DAY_S, Doubtful
+from edgekit.device.monitor import sample_folder
+from edgekit.device.monitor.uncertain import DAY_S, UncertainSamples
 from edgekit.runner import load
 from edgekit.runner.errors import InputError, ResourceError
 from edgekit.runner.model import Model
@@ -51,14 +51,17 @@ def classified(margin: float) -> Classification:
     return Classification("circle", 0, [("circle", best), ("square", 1 - best)], scores, {"execute": 1.0})
 
 
-def tell(observer: Doubtful, margins: list[float]) -> None:
+def tell(observer: UncertainSamples, margins: list[float]) -> None:
     for margin in margins:
         answer = classified(margin)
         observer.answered(samples(1)[0], answer.scores, answer)
 
 
 def kept_in(folder: Path) -> dict[str, list[float]]:
-    return {day.name: [kept.doubt(name) for name in kept.names(day)] for day in kept.days(folder)}
+    return {
+        day.name: [sample_folder.uncertainty_of(name) for name in sample_folder.sample_names(day)]
+        for day in sample_folder.day_folders(folder)
+    }
 
 
 def size(folder: Path) -> int:
@@ -67,14 +70,14 @@ def size(folder: Path) -> int:
 
 def test_the_most_doubtful_are_kept_with_sample_outputs_and_answer(model: Model, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    observer = Doubtful.of(model, folder, per_day=5)
+    observer = UncertainSamples.of(model, folder, per_day=5)
     model.observers.add(observer)
     answers = [model.predict(image) for image in samples(40)]
     model.observers.close()
     margins = sorted(1 - (answer.top[0][1] - answer.top[1][1]) for answer in answers)  # type: ignore[union-attr]
     ((day, found),) = kept_in(folder).items()
     assert found == pytest.approx(margins[-5:], abs=1e-6)
-    surest = folder / day / kept.names(folder / day)[-1]
+    surest = folder / day / sample_folder.sample_names(folder / day)[-1]
     with np.load(surest, allow_pickle=False) as archive:
         raw, outputs, about = archive["raw"], archive["outputs"], json.loads(archive["about"].tobytes())
     again = model.predict(raw)
@@ -96,20 +99,20 @@ def test_nothing_is_kept_unless_it_is_asked_for(bundles: dict[str, Path], tmp_pa
 
 
 def test_only_its_owner_reads_a_folder_that_it_makes(model: Model, tmp_path: Path) -> None:
-    Doubtful.of(model, tmp_path / "kept").close()
+    UncertainSamples.of(model, tmp_path / "kept").close()
     assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_day_s_limit_holds_over_restarts_and_several_processes(model: Model, tmp_path: Path) -> None:
     clock = Clock()
-    first = Doubtful.of(model, tmp_path, per_day=4, clock=clock)
-    second = Doubtful.of(model, tmp_path, per_day=4, clock=clock)
+    first = UncertainSamples.of(model, tmp_path, per_day=4, clock=clock)
+    second = UncertainSamples.of(model, tmp_path, per_day=4, clock=clock)
     tell(first, [0.9, 0.2, 0.8, 0.4])
     tell(second, [0.1, 0.95, 0.3, 0.5])
     first.close()
     second.close()
     assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.6, 0.7, 0.8, 0.9])}
-    third = Doubtful.of(model, tmp_path, per_day=4, clock=clock)
+    third = UncertainSamples.of(model, tmp_path, per_day=4, clock=clock)
     tell(third, [0.99, 0.05])
     third.close()
     assert kept_in(tmp_path) == {"2026-11-26": pytest.approx([0.7, 0.8, 0.9, 0.95])}
@@ -119,7 +122,7 @@ def test_a_day_s_limit_holds_for_several_that_write_at_once(tmp_path: Path) -> N
     together, days = threading.Barrier(6), [f"2026-11-{day:02}" for day in range(1, 31)]
 
     def write(seed: int) -> None:
-        folder = kept.Kept(tmp_path / "kept", per_day=2, most_bytes=1_000_000)
+        folder = sample_folder.SampleFolder(tmp_path / "kept", per_day=2, most_bytes=1_000_000)
         for day in days:
             together.wait()
             folder.add(day, 0.5 + seed / 100, 1, b"sample")
@@ -129,17 +132,17 @@ def test_a_day_s_limit_holds_for_several_that_write_at_once(tmp_path: Path) -> N
         thread.start()
     for thread in threads:
         thread.join()
-    assert [len(kept.names(tmp_path / "kept" / day)) for day in days] == [2] * len(days)
+    assert [len(sample_folder.sample_names(tmp_path / "kept" / day)) for day in days] == [2] * len(days)
 
 
 def test_the_budget_in_bytes_holds_at_every_moment(model: Model, tmp_path: Path) -> None:
     clock, rng = Clock(), np.random.default_rng(5)
-    one = Doubtful.of(model, tmp_path / "one", per_day=1, clock=clock)
+    one = UncertainSamples.of(model, tmp_path / "one", per_day=1, clock=clock)
     tell(one, [0.5])
     one.close()
     budget = 5 * size(tmp_path / "one") + size(tmp_path / "one") // 2
     for _ in range(12):
-        observer = Doubtful.of(model, tmp_path / "kept", per_day=3, most_bytes=budget, clock=clock)
+        observer = UncertainSamples.of(model, tmp_path / "kept", per_day=3, most_bytes=budget, clock=clock)
         tell(observer, rng.uniform(0, 1, 9).tolist())
         observer.close()
         assert size(tmp_path / "kept") <= budget
@@ -151,7 +154,7 @@ def test_the_budget_in_bytes_holds_at_every_moment(model: Model, tmp_path: Path)
 
 def test_a_clock_that_jumps_opens_no_more_than_two_days(model: Model, tmp_path: Path) -> None:
     clock = Clock()
-    observer = Doubtful.of(model, tmp_path, per_day=3, clock=clock)
+    observer = UncertainSamples.of(model, tmp_path, per_day=3, clock=clock)
     for jump in (0.0, -NOON, 40 * 365 * DAY_S, -1e18, 1e18, 400 * DAY_S):
         clock.now = NOON + jump
         tell(observer, [0.5, 0.4, 0.3, 0.2])
@@ -163,7 +166,7 @@ def test_a_clock_that_jumps_opens_no_more_than_two_days(model: Model, tmp_path: 
 
 def test_the_next_day_begins_anew(model: Model, tmp_path: Path) -> None:
     clock = Clock()
-    observer = Doubtful.of(model, tmp_path, per_day=2, clock=clock)
+    observer = UncertainSamples.of(model, tmp_path, per_day=2, clock=clock)
     tell(observer, [0.1, 0.2, 0.3])
     clock.now += DAY_S
     tell(observer, [0.9])
@@ -176,7 +179,7 @@ def test_files_of_others_stay(model: Model, tmp_path: Path) -> None:
     for path in others:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"mine")
-    observer = Doubtful.of(model, tmp_path, per_day=1, most_bytes=5000, clock=Clock())
+    observer = UncertainSamples.of(model, tmp_path, per_day=1, most_bytes=5000, clock=Clock())
     tell(observer, [0.9, 0.8, 0.1])
     observer.close()
     assert all(path.read_bytes() == b"mine" for path in others)
@@ -190,12 +193,12 @@ def test_what_a_killed_process_left_is_cleared_away_and_what_is_at_work_stays(mo
     left, at_work = day / f".0123abcd.{gone.pid}.tmp", day / f".0123abcd.{os.getpid()}.tmp"
     left.write_bytes(b"half")
     at_work.write_bytes(b"half")
-    Doubtful.of(model, tmp_path).close()
+    UncertainSamples.of(model, tmp_path).close()
     assert not left.exists() and at_work.exists()
 
 
 def test_memory_stays_bounded_however_fast_samples_come(model: Model, tmp_path: Path) -> None:
-    observer = Doubtful.of(model, tmp_path, per_day=7, clock=Clock())
+    observer = UncertainSamples.of(model, tmp_path, per_day=7, clock=Clock())
     margins = np.linspace(0.99, 0.0, 3000).tolist()  # each more doubtful than all before
     for margin in margins:
         tell(observer, [margin])
@@ -207,7 +210,7 @@ def test_memory_stays_bounded_however_fast_samples_come(model: Model, tmp_path: 
 
 def test_a_folder_that_goes_away_costs_samples_and_no_answer(model: Model, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
-    observer = Doubtful.of(model, folder)
+    observer = UncertainSamples.of(model, folder)
     model.observers.add(observer)
     folder.rmdir()
     folder.write_text("no folder any more")
@@ -221,13 +224,13 @@ def test_a_folder_that_goes_away_costs_samples_and_no_answer(model: Model, tmp_p
 @pytest.mark.parametrize(("name", "value"), [("per_day", 0), ("per_day", 1.5), ("most_bytes", -1), ("per_day", True)])
 def test_a_limit_that_is_none_is_refused(name: str, value: Any, model: Model, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"keep: {name}: got {value!r}; use a whole number from 1"):
-        Doubtful.of(model, tmp_path, **{name: value})
+        UncertainSamples.of(model, tmp_path, **{name: value})
 
 
 def test_a_folder_that_cannot_be_is_refused_at_once(model: Model, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceError, match="file.*; name a folder to write in"):
-        Doubtful.of(model, tmp_path / "file")
+        UncertainSamples.of(model, tmp_path / "file")
 
 
 @pytest.mark.parametrize("folder", ["", 3, True, b"kept"])
@@ -237,7 +240,7 @@ def test_what_names_no_folder_is_refused(folder: Any, bundles: dict[str, Path]) 
 
 
 def test_a_folder_that_somebody_removed_is_private_again(model: Model, tmp_path: Path) -> None:
-    observer = Doubtful.of(model, tmp_path / "kept")
+    observer = UncertainSamples.of(model, tmp_path / "kept")
     (tmp_path / "kept").rmdir()
     tell(observer, [0.5])
     observer.close()
@@ -248,7 +251,7 @@ def test_a_folder_that_somebody_removed_is_private_again(model: Model, tmp_path:
 def kept_by_task(model: Model, folder: Path, task: str, answers: list[Any]) -> list[float]:
     from dataclasses import replace
 
-    observer = Doubtful(replace(model.manifest, task=task), "0" * 64, folder, per_day=2, clock=Clock())
+    observer = UncertainSamples(replace(model.manifest, task=task), "0" * 64, folder, per_day=2, clock=Clock())
     for answer in answers:
         observer.answered(samples(1)[0], np.zeros(3, np.float32), answer)
     observer.close()
@@ -281,7 +284,9 @@ def test_answers_without_confidence_are_sampled_evenly(model: Model, tmp_path: P
     numbers: list[float] = []
     for run in range(12):
         folder = tmp_path / str(run)
-        observer = Doubtful(replace(model.manifest, task="regression"), "0" * 64, folder, per_day=10, clock=clock)
+        observer = UncertainSamples(
+            replace(model.manifest, task="regression"), "0" * 64, folder, per_day=10, clock=clock
+        )
         for number in range(30):
             observer.answered(samples(1)[0], np.zeros(1, np.float32), Value(number))
         observer.close()
@@ -296,9 +301,9 @@ def test_answers_without_confidence_are_sampled_evenly(model: Model, tmp_path: P
 KEEPS = """
 import sys, numpy as np
 from edgekit.runner import load
-from edgekit.device.monitor.doubtful import Doubtful
+from edgekit.device.monitor.uncertain import UncertainSamples
 model = load(sys.argv[1], trial=False)
-model.observers.add(Doubtful.of(model, sys.argv[2], per_day=6, most_bytes=9000))
+model.observers.add(UncertainSamples.of(model, sys.argv[2], per_day=6, most_bytes=9000))
 rng = np.random.default_rng(int(sys.argv[3]))
 print("began", flush=True)
 while True:
@@ -325,7 +330,7 @@ def test_kills_at_any_moment_leave_whole_files_within_the_limits(bundles: dict[s
                 assert archive["raw"].shape == (8, 8, 1) and json.loads(archive["about"].tobytes())["answer"]
             written += 1
     assert written
-    Doubtful.of(load(bundles["onnx"], trial=False), folder).close()
+    UncertainSamples.of(load(bundles["onnx"], trial=False), folder).close()
     assert not list(folder.rglob("*.tmp"))
 
 
@@ -335,7 +340,7 @@ def test_what_a_killed_process_was_writing_of_the_bundle_is_removed_too(model: M
     left, under_way = (tmp_path / f".0123abcd.{process}.tmp" for process in (killed.pid, os.getpid()))
     left.write_text("{")
     under_way.write_text("{")
-    Doubtful.of(model, tmp_path).close()
+    UncertainSamples.of(model, tmp_path).close()
     assert not left.exists() and under_way.exists()
 
 
@@ -343,9 +348,9 @@ FULL = """
 import sys, warnings, numpy as np
 warnings.simplefilter("ignore")
 from edgekit.runner import load
-from edgekit.device.monitor.doubtful import Doubtful
+from edgekit.device.monitor.uncertain import UncertainSamples
 model = load(sys.argv[1], trial=False)
-observer = Doubtful.of(model, sys.argv[2] + "/kept")
+observer = UncertainSamples.of(model, sys.argv[2] + "/kept")
 model.observers.add(observer)
 open(sys.argv[2] + "/rest", "wb", buffering=0).write(b"x" * 60000)
 try:
@@ -374,17 +379,17 @@ def test_midnight_while_a_sample_is_written_brings_no_threshold_of_yesterday(
 ) -> None:
     """The writer asks for the day's threshold, the day ends, and then the writer notes what it was told."""
     clock, asked, turned = Clock(), threading.Event(), threading.Event()
-    observer = Doubtful.of(model, tmp_path, per_day=1, clock=clock)
-    real = kept.Kept.least
+    observer = UncertainSamples.of(model, tmp_path, per_day=1, clock=clock)
+    real = sample_folder.SampleFolder.least
 
-    def least(self: kept.Kept, day: str) -> float:
+    def least(self: sample_folder.SampleFolder, day: str) -> float:
         found = real(self, day)
         if found > 0 and not turned.is_set():
             asked.set()
             assert turned.wait(10)
         return found
 
-    monkeypatch.setattr(kept.Kept, "least", least)
+    monkeypatch.setattr(sample_folder.SampleFolder, "least", least)
     tell(observer, [0.1])
     assert asked.wait(10)
     clock.now += DAY_S

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.device.monitor.exposition import MOST_VALUES, OTHER
-from edgekit.device.monitor.field_report import MOST_LOOKS, FieldReport
+from edgekit.device.monitor.exposition import MAX_LABEL_VALUES, OTHER
+from edgekit.device.monitor.field_report import MAX_READINGS, FieldReport
 from edgekit.device.monitor.histogram import BOUNDS_MS, percentile_ms
 from edgekit.runner import load
 from edgekit.runner.cli import main
@@ -100,8 +100,8 @@ def test_looks_and_labels_stay_bounded(model: Model, tmp_path: Path) -> None:
         report._look()
     report.close()
     found = read(tmp_path / "a.json")
-    assert len(found["labels"]) == MOST_VALUES + 1 and found["labels"][OTHER] == 300 - MOST_VALUES
-    assert 0 < len(found["machine"]["looks"]) <= MOST_LOOKS
+    assert len(found["labels"]) == MAX_LABEL_VALUES + 1 and found["labels"][OTHER] == 300 - MAX_LABEL_VALUES
+    assert 0 < len(found["machine"]["looks"]) <= MAX_READINGS
 
 
 def test_temperature_and_throttling_are_those_of_the_machine(model: Model, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from .watched import CASES, manifest, stream, with_reference
 
 def monitor(name: str, samples: int = 1000, every_s: float = 0.0) -> Monitor:
     made = manifest(name)
-    return Monitor(made, reference.record(made, *stream(made, samples, 0)), every_s)
+    return Monitor(made, reference.build_reference(made, *stream(made, samples, 0)), every_s)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -146,7 +146,7 @@ def test_counts_are_kept_apart() -> None:
 )
 def test_options_that_cannot_be_are_refused(name: str, value: object) -> None:
     made = manifest("raw")
-    known = reference.record(made, *stream(made, 64, 0))
+    known = reference.build_reference(made, *stream(made, 64, 0))
     with pytest.raises(InputError, match=name):
         Monitor(made, known, **{name: value})  # type: ignore[arg-type]
 
@@ -257,7 +257,7 @@ def test_figures_are_what_prometheus_reads(watched: Path) -> None:
     for raw in flat.examples(flat.PICTURE, 128):
         model.predict(raw // 3)
     model.monitor.canary()
-    text = exposition.text(model.monitor.figures()).decode()
+    text = exposition.render(model.monitor.figures()).decode()
     found = {each.name: each for each in text_string_to_metric_families(text)}
     assert found["edgekit_health"].samples[0].value == 1
     alarms = {each.labels["statistic"]: each.value for each in found["edgekit_drift_alarm"].samples}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.monitor import port
+from edgekit.device.monitor import metrics_server
 from edgekit.device.monitor.metrics import Metrics
 from edgekit.runner import load
 from edgekit.runner.errors import InputError
@@ -93,7 +93,7 @@ def test_a_host_that_others_could_reach_is_refused(host: str) -> None:
     [("localhost:1", ("127.0.0.1", 1)), ("127.9.9.9:0", ("127.9.9.9", 0)), ("[::1]:9100", ("::1", 9100))],
 )
 def test_every_name_of_this_machine_will_do(where: str, found: tuple[str, int]) -> None:
-    assert port.parse(where) == found
+    assert metrics_server.parse_address(where) == found
 
 
 def test_the_end_of_the_model_frees_the_port(bundle: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_bundle_that_does_not_load_frees_the_port(tmp_path: Path, bundle: Path
 
 def test_silent_connections_are_bounded_and_keep_no_model_from_its_work(scraped: Scraped) -> None:
     model, number = scraped
-    silent = [socket.create_connection(("127.0.0.1", number)) for _ in range(port.MOST)]
+    silent = [socket.create_connection(("127.0.0.1", number)) for _ in range(metrics_server.MAX_CONNECTIONS)]
     time.sleep(0.2)
     for _ in range(1000):
         model.predict(SAMPLE)

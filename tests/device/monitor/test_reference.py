@@ -16,16 +16,16 @@ from .watched import CASES, manifest, stream
 
 def recorded(name: str, samples: int = 300) -> dict[str, Any]:
     made = manifest(name)
-    return reference.record(made, *stream(made, samples, 0))
+    return reference.build_reference(made, *stream(made, samples, 0))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_read_as_it_was_written_and_is_small(name: str) -> None:
     made, found = manifest(name), recorded(name)
-    data = reference.encoded(found)
-    read = reference.read(data, made)
+    data = reference.encode(found)
+    read = reference.read_reference(data, made)
     assert len(data) < 1300 * max(1, len(read.names)) + 500
-    assert read.names == reference.names(made) == list(found["statistics"])
+    assert read.names == reference.all_statistic_names(made) == list(found["statistics"])
     assert read.samples == 300
     if read.classes is not None:
         assert list(read.classes) == made.labels
@@ -34,7 +34,7 @@ def test_it_is_read_as_it_was_written_and_is_small(name: str) -> None:
 def test_ranks_of_the_reference_itself_are_even() -> None:
     made = manifest("vector")
     samples, outputs = stream(made, 300, 0)
-    read = reference.parse(reference.record(made, samples, outputs), made)
+    read = reference.parse_reference(reference.build_reference(made, samples, outputs), made)
     ranks = read.ranks(np.concatenate([samples, np.zeros((300, 4))], axis=1, dtype=np.float64))[:, :5]
     wanted = (samples.argsort(axis=0).argsort(axis=0) + 1) / 301
     assert np.abs(ranks - wanted).max() < 0.02
@@ -44,7 +44,7 @@ def test_equal_values_share_the_middle_rank_and_others_lie_outside() -> None:
     made = manifest("vector")
     samples, outputs = stream(made, 300, 0)
     samples[:] = 0.25
-    read = reference.parse(reference.record(made, samples, outputs), made)
+    read = reference.parse_reference(reference.build_reference(made, samples, outputs), made)
     width = len(read.names)
     assert read.ranks(np.full((1, width), 0.25 + 1e-9))[0, 0] == pytest.approx(0.5)
     assert read.ranks(np.full((1, width), 0.3))[0, 0] == pytest.approx(1 - 0.5 / 301)
@@ -82,15 +82,15 @@ def without(values: dict[str, Any], *path: str) -> dict[str, Any]:
 def test_what_is_no_reference_is_refused(change: Any) -> None:
     data = json.dumps(change(recorded("classification"))).encode()
     with pytest.raises(BundleError, match=r"reference\.json"):
-        reference.read(data, manifest("classification"))
+        reference.read_reference(data, manifest("classification"))
 
 
 def test_what_is_no_json_is_refused() -> None:
     for data in (b"", b"{", b"[" * 100_000, b"\xff"):
         with pytest.raises(BundleError, match=r"reference\.json"):
-            reference.read(data, manifest("raw"))
+            reference.read_reference(data, manifest("raw"))
 
 
 def test_a_reference_of_another_model_is_refused() -> None:
     with pytest.raises(BundleError, match="no reference of this model"):
-        reference.parse(recorded("audio"), manifest("window"))
+        reference.parse_reference(recorded("audio"), manifest("window"))

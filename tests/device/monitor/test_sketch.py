@@ -16,7 +16,7 @@ from edgekit.runner.errors import InputError
 from .watched import manifest, stream
 
 MADE = manifest("picture")
-REFERENCE = reference.record(MADE, *stream(MADE, 500, 0))
+REFERENCE = reference.build_reference(MADE, *stream(MADE, 500, 0))
 
 
 def sketch(seed: int, dark: bool = False, samples: int = 256) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_the_order_of_merging_does_not_matter() -> None:
 
 def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
     other = manifest("audio")
-    strange = Monitor(other, reference.record(other, *stream(other, 64, 0))).sketch()
+    strange = Monitor(other, reference.build_reference(other, *stream(other, 64, 0))).sketch()
     for parts in ([], [sketch(1), strange], [sketch(1), {"statistics": {}}], [{}, {}], [{"a": 1}]):
         with pytest.raises(InputError):
             Monitor.merge(parts)
@@ -67,7 +67,7 @@ def test_what_is_no_sketch_of_one_bundle_is_refused() -> None:
 
 
 def test_sketches_of_two_versions_of_a_bundle_are_kept_apart() -> None:
-    newer = reference.record(MADE, *stream(MADE, 500, 77))
+    newer = reference.build_reference(MADE, *stream(MADE, 500, 77))
     other = Monitor(MADE, newer)
     other.observe(*stream(MADE, 256, 3))
     with pytest.raises(InputError, match="different bundles"):

@@ -92,7 +92,7 @@ def with_reference(path: Path, samples: np.ndarray) -> Path:
     """The bundle at `path` with the reference of these samples."""
     read, model = bundle.read(path), load(path, trial=False)
     outputs = np.stack([model.execute(model.prepare(each)) for each in samples])
-    recorded = reference.record(read.manifest, samples, outputs)
+    recorded = reference.build_reference(read.manifest, samples, outputs)
     manifest = replace(read.manifest, reference=reference.MEMBER)
-    bundle.write(path, manifest, {**read.members, reference.MEMBER: reference.encoded(recorded)})
+    bundle.write(path, manifest, {**read.members, reference.MEMBER: reference.encode(recorded)})
     return path

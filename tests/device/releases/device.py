@@ -109,9 +109,9 @@ class Device:
 
     def fault(self) -> str:
         """What is wrong with the files as they lie there, put right or not; empty where nothing is."""
-        home, number = self.home, records.current(self.home)
-        for each in records.numbers(home):
-            files = records.read(home.release(each) / records.INSTALL).get("files")
+        home, number = self.home, records.current_number(self.home)
+        for each in records.release_numbers(home):
+            files = records.read_record(home.release(each) / records.INSTALL).get("files")
             if not files:
                 return f"release {each} is not whole"
             for name, sha256 in files.items():
@@ -122,11 +122,11 @@ class Device:
                 return f"{path.name} in the store is damaged"
         for path in self.root.rglob("*.json"):
             whole = not any(part.endswith(".tmp") for part in path.parts)
-            if whole and not records.read(path) and path.read_text() != "{}\n":
+            if whole and not records.read_record(path) and path.read_text() != "{}\n":
                 return f"{path} is half written"
         if number is None:
             return "no release is current" if records.newest_confirmed(home) else ""
-        running = records.trial(home)
+        running = records.read_probation(home)
         if not records.is_confirmed(home, number) and (running is None or running.release != number):
             return f"release {number} is current without a trial, and was never confirmed"
         return ""

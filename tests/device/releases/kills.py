@@ -107,7 +107,7 @@ def at_every_write(
     saved = device.root.with_name("saved")
     shutil.rmtree(saved, ignore_errors=True)
     _copy(device.root, saved)
-    had_one = records.current(device.home) is not None
+    had_one = records.current_number(device.home) is not None
     device.run(words[0], "--help")  # so that no byte code is left to be written
     found = places(device, words, data, calls)
     wanted = device.status()
@@ -133,7 +133,7 @@ def _wrong(
 ) -> Iterator[str]:
     if fault := device.fault():
         yield f"before anything is put right: {fault}"
-    if had_one and records.current(device.home) is None:
+    if had_one and records.current_number(device.home) is None:
         yield "before anything is put right: no release is current"
     done = device.run("boot") if had_one else device.run("status")
     if done.returncode:
@@ -141,7 +141,7 @@ def _wrong(
         return
     if fault := device.fault():
         yield f"behind the next command: {fault}"
-    running, now = records.trial(device.home), records.current(device.home)
+    running, now = records.read_probation(device.home), records.current_number(device.home)
     if running is not None and (now is None or records.is_confirmed(device.home, now)):
         yield "a trial of no release, or of a confirmed one"
     if left := [path.name for path in device.root.rglob("*.tmp")]:

@@ -53,7 +53,7 @@ def test_a_confirmed_release_spends_nothing(trying: Device) -> None:
 
 def test_a_power_cut_is_no_try(trying: Device) -> None:
     """It says nothing against the release: what others' devices counted, and went back for, was the power."""
-    for outage in range(transitions.MOST_OUTAGES):
+    for outage in range(transitions.MAX_OUTAGES):
         assert started(trying) == 2
         assert trying.status()["outages"] == outage
         restarted(trying)
@@ -66,13 +66,13 @@ def test_but_a_release_that_takes_the_machine_down_each_time_goes_back(trying: D
         starts += 1
         restarted(trying)
         assert starts < 20
-    assert starts == 2 + transitions.MOST_OUTAGES
+    assert starts == 2 + transitions.MAX_OUTAGES
 
 
 def test_a_try_that_ended_before_the_power_cut_stays_spent(trying: Device) -> None:
     started(trying)
     with trying.home.locked():
-        transitions.end(trying.home, give_back=False)
+        transitions.end_attempt(trying.home, give_back=False)
     restarted(trying)
     assert started(trying) == 2 and trying.status()["tries"] == 0
 
@@ -106,7 +106,7 @@ def test_a_link_in_its_place_is_not_followed(trying: Device, tmp_path: Path) -> 
     path = Path(_bundle(trying, 2))
     path.rename(tmp_path / "same.edge.zip")
     path.symlink_to(tmp_path / "same.edge.zip")
-    assert digest(path) == records.digest(trying.home, 2)
+    assert digest(path) == records.bundle_digest(trying.home, 2)
     assert "cannot be read" in trying.refused(8, "boot")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgekit.device.releases import current
-from edgekit.device.releases.current import Release
+from edgekit.device.releases import current_release
+from edgekit.device.releases.current_release import Release
 from edgekit.runner import load
 from edgekit.runner.errors import ReleaseError, TrustError
 from tests.device.releases.device import Device
@@ -68,7 +68,7 @@ def test_a_release_on_trial_that_is_taken_back_has_changed(
     here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.install(sound["2.0.0"])
-    monkeypatch.setenv(current.TRYING, "2")
+    monkeypatch.setenv(current_release.PROBATION_VARIABLE, "2")
     model = load("current", trial=False)
     assert model.release.number == 2 and not model.release.changed()
     here.do("rollback")
@@ -82,16 +82,16 @@ def test_a_way_back_at_the_same_moment_gives_no_release_that_failed(
     """Whatever is read first: the pointer, whether there is a trial, what was confirmed."""
     for name in ("current", "trial", "is_confirmed", "before", "has_failed"):
         number = here.install(sound["2.0.0"])
-        read = getattr(current.records, name)
+        read = getattr(current_release.records, name)
 
         def late(*values: object, read: Callable[..., object] = read, name: str = name) -> object:
             found = read(*values)
-            monkeypatch.setattr(current.records, name, read)
+            monkeypatch.setattr(current_release.records, name, read)
             here.do("rollback")
             return found
 
-        monkeypatch.setattr(current.records, name, late)
-        assert current.find().number == 1, (name, number)
+        monkeypatch.setattr(current_release.records, name, late)
+        assert current_release.find_release().number == 1, (name, number)
         monkeypatch.undo()
         monkeypatch.setenv("EDGERUN_HOME", str(here.root))
         here.run("rollback", "--release", number)
@@ -133,8 +133,8 @@ def test_a_changed_bundle_is_refused_at_every_load(here: Device) -> None:
 
 def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Another file in its place, the moment after it was opened, is not read."""
-    release = current.find()
-    opened = current.os.fdopen
+    release = current_release.find_release()
+    opened = current_release.os.fdopen
 
     def swapped(*arguments: object) -> object:
         path = Path(release.path)
@@ -142,7 +142,7 @@ def test_what_was_hashed_is_what_runs(here: Device, sound: dict[str, Path], monk
         path.write_bytes(sound["2.0.0"].read_bytes())
         return opened(*arguments)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(current.os, "fdopen", swapped)
+    monkeypatch.setattr(current_release.os, "fdopen", swapped)
     assert load("current", trial=False).manifest.version == "1.0.0"
 
 
@@ -150,7 +150,7 @@ def test_what_was_hashed_is_what_is_tried(
     here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another file in its place before the processes that try the interpreters have opened it: none of them runs it."""
-    read = current.Release.read
+    read = current_release.Release.read
 
     def swapped(release: Release) -> bytes:
         data = read(release)
@@ -159,7 +159,7 @@ def test_what_was_hashed_is_what_is_tried(
         return data
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(here.root.with_name("cache")))  # nothing was chosen before
-    monkeypatch.setattr(current.Release, "read", swapped)
+    monkeypatch.setattr(current_release.Release, "read", swapped)
     with pytest.raises(TrustError, match="another file lies there than the one that was read first"):
         load("current")
     assert not list(here.root.with_name("cache").rglob("*.json")), "and nothing was chosen by it"
@@ -184,7 +184,7 @@ def test_a_bundle_of_ones_own_never_looks_at_releases(sound: dict[str, Path]) ->
 
 def test_a_link_that_is_raced_into_its_place_is_never_what_runs(here: Device, sound: dict[str, Path]) -> None:
     """Somebody puts a link to another bundle there and the right file back, as fast as they can."""
-    path, other = Path(current.find().path), here.root / "other.edge.zip"
+    path, other = Path(current_release.find_release().path), here.root / "other.edge.zip"
     right, aside, ended = path.read_bytes(), path.with_name("aside"), threading.Event()
     other.write_bytes(sound["2.0.0"].read_bytes())
 

@@ -23,7 +23,7 @@ def test_the_current_release_and_the_one_before_always_stay(empty: Device, sound
     assert said["removed"] == []
     said = json.loads(empty.do("gc", "--keep", 0, "--json"))
     assert said["removed"] == [1] and said["bytes"] > sound["1.0.0"].stat().st_size
-    assert records.numbers(empty.home) == [2, 3] and empty.fault() == ""
+    assert records.release_numbers(empty.home) == [2, 3] and empty.fault() == ""
     assert empty.status()["store"] == sorted(digest(sound[version]) for version in ("2.0.0", "3.0.0"))
     empty.do("rollback")
     assert empty.status()["current"] == 2
@@ -35,10 +35,10 @@ def test_on_trial_too(empty: Device, sound: dict[str, Path]) -> None:
         empty.confirmed(sound[version])
     empty.install(sound["3.0.0"])
     empty.do("gc", "--keep", 0)
-    assert records.numbers(empty.home) == [2, 3]
+    assert records.release_numbers(empty.home) == [2, 3]
     empty.do("rollback")
     empty.do("gc", "--keep", 0)
-    assert records.numbers(empty.home) == [2] and empty.status()["back"] is None
+    assert records.release_numbers(empty.home) == [2] and empty.status()["back"] is None
     assert empty.do("boot").strip().endswith("releases/2/bundle.edge.zip")
 
 
@@ -48,9 +48,9 @@ def test_failed_releases_go_the_newest_stay(empty: Device, sound: dict[str, Path
     for _ in range(4):
         empty.refused(5, "install", bad)
     assert "removed 2 releases" in empty.do("gc")
-    assert records.numbers(empty.home) == [1, 4, 5] and bad in empty.status()["store"]
+    assert records.release_numbers(empty.home) == [1, 4, 5] and bad in empty.status()["store"]
     empty.do("gc", "--keep", 0)
-    assert records.numbers(empty.home) == [1] and bad not in empty.status()["store"]
+    assert records.release_numbers(empty.home) == [1] and bad not in empty.status()["store"]
 
 
 def test_what_is_still_to_be_installed_stays(empty: Device, sound: dict[str, Path]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.releases import current
-from edgekit.device.releases.home import Home, locate
+from edgekit.device.releases import current_release
+from edgekit.device.releases.home import Home, find_home
 from edgekit.runner import device_home
 from edgekit.runner.errors import TrustError
 from tests.device.releases.device import Device
@@ -22,12 +22,12 @@ def test_the_option_counts_before_the_variable_and_that_before_the_usual(
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setattr(device_home, "SYSTEM_HOME", str(tmp_path / "system"))
     monkeypatch.delenv("EDGERUN_HOME", raising=False)
-    assert locate().root == tmp_path / "user" / ".edge"
+    assert find_home().root == tmp_path / "user" / ".edge"
     (tmp_path / "system").mkdir()
-    assert locate().root == tmp_path / "system"
+    assert find_home().root == tmp_path / "system"
     monkeypatch.setenv("EDGERUN_HOME", str(tmp_path / "variable"))
-    assert locate().root == tmp_path / "variable"
-    assert locate(str(tmp_path / "option")).root == tmp_path / "option"
+    assert find_home().root == tmp_path / "variable"
+    assert find_home(str(tmp_path / "option")).root == tmp_path / "option"
 
 
 def test_a_new_home_is_this_users_alone_and_nothing_is_made_by_asking(empty: Device, sound: dict[str, Path]) -> None:
@@ -95,7 +95,7 @@ def test_so_is_a_link_or_an_open_folder_in_it(name: str, empty: Device, sound: d
             assert f"{folder}: others can write there" in empty.refused(8, command)
         assert f"`chmod 700 {folder}`" in empty.refused(8, "receive", "0" * 64)
         with pytest.raises(TrustError, match="others can write there"):
-            current.find(Home(empty.root))
+            current_release.find_release(Home(empty.root))
     folder.chmod(0o700)
     empty.do("boot")
     folder.rename(tmp_path / "elsewhere")

@@ -248,7 +248,7 @@ def test_a_release_under_proof_is_not_cleaned_away(empty: Device, sound: dict[st
     assert empty.status()["state"] == "confirmed" and (empty.root / "releases" / "2").exists()
     assert process.wait(60) == 5
     empty.do("gc", "--keep", 0)
-    assert records.numbers(empty.home) == [1] and sha256 not in empty.status()["store"]
+    assert records.release_numbers(empty.home) == [1] and sha256 not in empty.status()["store"]
 
 
 def test_two_installs_at_once_leave_one_on_trial(empty: Device, sound: dict[str, Path]) -> None:
@@ -265,9 +265,7 @@ def test_a_command_does_not_wait_for_ever(empty: Device, sound: dict[str, Path])
     empty.confirmed(sound["1.0.0"])
     holder = subprocess.Popen(["flock", str(empty.root / ".lock"), "sleep", "60"], start_new_session=True)
     try:
-        code = (
-            "import sys; from edgekit.runner import cli; from edgekit.device.releases import home; home.PATIENCE_S = 0"
-        )
+        code = "import sys; from edgekit.runner import cli; from edgekit.device.releases import home; home.LOCK_TIMEOUT_S = 0"
         short = Device(empty.root, command=(sys.executable, "-c", code + "; sys.exit(cli.main())"))
         while short.run("status").returncode == 0:
             assert holder.poll() is None

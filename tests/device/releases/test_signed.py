@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.trust.signed_json import spelled
-from edgekit.device.trust.statement import NAMESPACE, RELEASE, beside
-from edgekit.fleet.signing import signing
+from edgekit.device.trust.signed_json import format_time
+from edgekit.device.trust.statement import NAMESPACE, RELEASE, statement_path
+from edgekit.fleet.signing import ssh_signing
 from tests.device.releases import kills
 from tests.device.releases.device import Device
 from tests.device.releases.kills import Kills
@@ -58,28 +58,28 @@ def loaded(on: Device, before: str = "", **more: str) -> str:
 
 
 def unsigned(desk: Desk) -> str:
-    beside(at(desk, 2)).unlink()
+    statement_path(at(desk, 2)).unlink()
     return "make it with `edgekit sign`"
 
 
 def without_signature(desk: Desk) -> str:
-    Path(f"{beside(at(desk, 2))}.sig").unlink()
+    Path(f"{statement_path(at(desk, 2))}.sig").unlink()
     return "nobody has signed"
 
 
 def by_a_thief(desk: Desk) -> str:
-    sign(desk, "thief", beside(at(desk, 2)).read_bytes())
+    sign(desk, "thief", statement_path(at(desk, 2)).read_bytes())
     return "is no signer of this policy"
 
 
 def of_another_bundle(desk: Desk) -> str:
     for end in ("", ".sig"):
-        shutil.copyfile(f"{beside(at(desk, 3))}{end}", f"{beside(at(desk, 2))}{end}")
+        shutil.copyfile(f"{statement_path(at(desk, 3))}{end}", f"{statement_path(at(desk, 2))}{end}")
     return "the signed statement is about"
 
 
 def changed_in_one_byte(desk: Desk) -> str:
-    path = beside(at(desk, 2))
+    path = statement_path(at(desk, 2))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
@@ -88,19 +88,19 @@ def changed_in_one_byte(desk: Desk) -> str:
 
 def expired(desk: Desk) -> str:
     """It was signed a year ago, for 90 days."""
-    path = beside(at(desk, 2))
+    path = statement_path(at(desk, 2))
     values = json.loads(path.read_bytes())
     signed_s = time.time() - YEAR_S
-    values["predicate"][RELEASE] |= {"time": spelled(signed_s), "expires": spelled(signed_s + 90 * DAY_S)}
+    values["predicate"][RELEASE] |= {"time": format_time(signed_s), "expires": format_time(signed_s + 90 * DAY_S)}
     sign(desk, "anna", json.dumps(values).encode())
     return "expired at"
 
 
 def sign(desk: Desk, key: str, data: bytes) -> None:
     """Any statement about 2.0.0, with a real signature."""
-    path = beside(at(desk, 2))
+    path = statement_path(at(desk, 2))
     path.write_bytes(data)
-    Path(f"{path}.sig").write_bytes(signing.sign(data, desk.key(key), NAMESPACE))
+    Path(f"{path}.sig").write_bytes(ssh_signing.sign(data, desk.key(key), NAMESPACE))
 
 
 FAULTS = [unsigned, without_signature, by_a_thief, of_another_bundle, changed_in_one_byte, expired]
@@ -121,7 +121,10 @@ def test_what_is_not_trusted_is_refused_and_changes_nothing(fault: object, signe
 def test_a_digest_alone_is_not_enough(signed: Device, desk: Desk) -> None:
     """As when a bundle is sent without its statement."""
     assert "make it with `edgekit sign`" in signed.refused(8, "install", signed.receive(at(desk, 1)))
-    files = [signed.receive(path) for path in (at(desk, 1), beside(at(desk, 1)), Path(f"{beside(at(desk, 1))}.sig"))]
+    files = [
+        signed.receive(path)
+        for path in (at(desk, 1), statement_path(at(desk, 1)), Path(f"{statement_path(at(desk, 1))}.sig"))
+    ]
     signed.do("install", files[0], "--statement", files[1], "--signature", files[2])
     assert signed.status()["state"] == "trial"
 
@@ -175,11 +178,11 @@ def test_a_release_that_is_revoked_by_its_counter_loads_no_more(signed: Device, 
 def test_another_name_in_the_statement_sidesteps_no_version(signed: Device, desk: Desk) -> None:
     """Versions and revocations go by the name that a signer writes, so it has to be that of the bundle."""
     confirm(signed, at(desk, 2))
-    path = beside(at(desk, 1))
+    path = statement_path(at(desk, 1))
     values = json.loads(path.read_bytes())
     values["predicate"][RELEASE]["name"] = "other"
     path.write_bytes(json.dumps(values).encode())
-    Path(f"{path}.sig").write_bytes(signing.sign(path.read_bytes(), desk.key("anna"), NAMESPACE))
+    Path(f"{path}.sig").write_bytes(ssh_signing.sign(path.read_bytes(), desk.key("anna"), NAMESPACE))
     words = "is called 'tiny' in its manifest, 'other' in its statement"
     assert words in signed.refused(8, "install", at(desk, 1))
     assert signed.status()["current"] == 1 and signed.status()["floor"] == {LABEL: {"epoch": 1, "counter": 20}}

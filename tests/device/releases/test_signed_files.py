@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.trust.statement import beside
+from edgekit.device.trust.statement import statement_path
 from tests.device.releases.device import Device
 from tests.device.trust.desk import Desk
 from tests.runner.conftest import samples
@@ -46,7 +46,7 @@ def test_an_unsigned_bundle_runs_by_no_command(
     signed: Device, desk: Desk, tmp_path: Path, door: tuple[str, ...]
 ) -> None:
     signed.do(*through(door, at(desk, 1), tmp_path))
-    beside(at(desk, 1)).unlink()
+    statement_path(at(desk, 1)).unlink()
     said = signed.refused(8, *through(door, at(desk, 1), tmp_path))
     assert "edgekit sign" in said and f"this device is in signed mode, by {signed.root / 'trust'}" in said
 

@@ -242,7 +242,7 @@ def test_a_manager_that_has_gone_is_no_fault(trying: Device, watch: Callable[...
 
 def test_its_own_start_needs_no_numpy(trying: Device) -> None:
     """What looks after a program for years is small: the model is opened in another process."""
-    code = "import sys, edgekit.device.releases.watch, edgekit.device.commands.watch; print('numpy' in sys.modules)"
+    code = "import sys, edgekit.device.releases.watcher, edgekit.device.commands.watch; print('numpy' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=trying.variables()
     )

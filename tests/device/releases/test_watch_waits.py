@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.releases.home import PATIENCE_S
+from edgekit.device.releases.home import LOCK_TIMEOUT_S
 from tests import requirements
 from tests.device.releases.device import Device
 from tests.device.releases.test_signed import COMMAND, at, confirm
@@ -23,7 +23,9 @@ from tests.device.trust.desk import LABEL, YEAR_S, Desk, set_up
 
 pytestmark = pytest.mark.fleet
 
-IMPATIENT = "from edgekit.device.releases import home, watch; home.PATIENCE_S, watch.LONGEST_PAUSE_S = 0.3, 1.0\n"
+IMPATIENT = (
+    "from edgekit.device.releases import home, watcher; home.LOCK_TIMEOUT_S, watcher.LONGEST_PAUSE_S = 0.3, 1.0\n"
+)
 CLOCK = "import time; right = time.time; time.time = lambda: right() + float(open({!r}).read())\n"
 NO_PROCESS = """
 import errno, os, subprocess
@@ -143,7 +145,7 @@ def test_a_stop_does_not_wait_for_the_lock(running: Callable[..., Watch]) -> Non
     before = time.monotonic()
     watching.process.terminate()
     watching.until(lambda: not alive(watching.program()[1]))
-    assert time.monotonic() - before < PATIENCE_S / 2
+    assert time.monotonic() - before < LOCK_TIMEOUT_S / 2
     os.close(handle)
     assert watching.stop() == 0
 

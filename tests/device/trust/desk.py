@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgekit.device.trust import Trusted, check, policy
+from edgekit.device.trust import Trusted, check_bundle, policy
 from edgekit.device.trust.policy import Policy
-from edgekit.device.trust.signed_json import seconds, spelled
-from edgekit.device.trust.statement import NAMESPACE, RELEASE, beside
-from edgekit.fleet.signing import policy_change, release, signing
+from edgekit.device.trust.signed_json import format_time, parse_time
+from edgekit.device.trust.statement import NAMESPACE, RELEASE, statement_path
+from edgekit.fleet.signing import policy_change, release, ssh_signing
 from edgekit.runner import bundle
 from tests import requirements
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for
@@ -55,7 +55,7 @@ class Desk:
 
     @property
     def statement(self) -> Path:
-        return beside(self.bundle)
+        return statement_path(self.bundle)
 
     @property
     def signature(self) -> Path:
@@ -79,12 +79,12 @@ class Desk:
         return policy_change.rotate(self.trust, self.key("root"), paths, threshold, 365)
 
     def sign(self, name: str = "anna", path: Path | None = None, **options: Any) -> list[str]:
-        return list(release.sign(release.Request(path or self.bundle, self.key(name), self.trust, **options)))
+        return list(release.sign(release.SignRequest(path or self.bundle, self.key(name), self.trust, **options)))
 
     def check(self, path: Path | None = None, **options: Any) -> Trusted:
         """As a device does; `floors` and the rest are those of `trust.check`."""
         options.setdefault("floors", {})
-        return check(path or self.bundle, self.trust, **options)
+        return check_bundle(path or self.bundle, self.trust, **options)
 
     def forge(self, key: str = "anna", namespace: str = NAMESPACE, **release_facts: Any) -> None:
         """Sign the statement again with other facts, as whoever holds the key can."""
@@ -95,19 +95,19 @@ class Desk:
     def put(self, data: bytes, key: str = "anna", namespace: str = NAMESPACE) -> None:
         """Any bytes as the statement, with a real signature."""
         self.statement.write_bytes(data)
-        self.signature.write_bytes(signing.sign(data, self.key(key), namespace))
+        self.signature.write_bytes(ssh_signing.sign(data, self.key(key), namespace))
 
     def put_policy(self, key: str = "root", namespace: str = policy.NAMESPACE, **changes: Any) -> None:
         """The policy with other values, None: without that key, with a real signature by any key."""
         values = {**json.loads((self.trust / policy.POLICY).read_bytes()), **changes}
         data = json.dumps({name: value for name, value in values.items() if value is not None}).encode()
         (self.trust / policy.POLICY).write_bytes(data)
-        (self.trust / policy.SIGNATURE).write_bytes(signing.sign(data, self.key(key), namespace))
+        (self.trust / policy.SIGNATURE).write_bytes(ssh_signing.sign(data, self.key(key), namespace))
 
     def later(self, days: float) -> str:
         """So many days after the statement was signed, spelled."""
         signed = json.loads(self.statement.read_bytes())["predicate"][RELEASE]["time"]
-        return spelled(seconds(signed, "") + days * DAY_S)
+        return format_time(parse_time(signed, "") + days * DAY_S)
 
 
 def set_up(home: Path) -> Desk:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from edgekit.device import trust
-from edgekit.device.trust import memory, policy, ssh_keygen, statement
-from edgekit.device.trust.adopt import adopt
+from edgekit.device.trust import policy, policy_history, ssh_keygen, statement
+from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.errors import TrustError
 
 from .desk import DAY_S, LABEL, YEAR_S, Desk, make_bundle
@@ -99,17 +99,17 @@ def test_a_statement_about_another_bundle_is_refused(desk: Desk) -> None:
 
 def test_a_revoked_signer_is_refused_as_soon_as_the_policy_arrives(desk: Desk) -> None:
     device = desk.home / "device"
-    adopt(desk.trust, device)
-    assert trust.check(desk.bundle, device, {}).signers == ("anna",)
+    adopt_policy(desk.trust, device)
+    assert trust.check_bundle(desk.bundle, device, {}).signers == ("anna",)
     desk.add("bert")
     desk.revoke("anna")
-    assert trust.check(desk.bundle, device, {}).signers == ("anna",), "the device has not heard of it"
-    adopt(desk.trust, device)
+    assert trust.check_bundle(desk.bundle, device, {}).signers == ("anna",), "the device has not heard of it"
+    adopt_policy(desk.trust, device)
     for floors in WITH_AND_WITHOUT:
         with pytest.raises(TrustError, match="is revoked"):
-            trust.check(desk.bundle, device, floors)
+            trust.check_bundle(desk.bundle, device, floors)
     desk.sign("bert")
-    assert trust.check(desk.bundle, device, {}).signers == ("bert",)
+    assert trust.check_bundle(desk.bundle, device, {}).signers == ("bert",)
 
 
 def test_a_key_that_is_a_signer_and_revoked_is_revoked(desk: Desk) -> None:
@@ -166,7 +166,7 @@ def test_an_older_policy_is_refused(desk: Desk) -> None:
 
 def test_a_device_that_only_looks_remembers_nothing(desk: Desk) -> None:
     desk.check(remember=False)
-    assert not (desk.trust / memory.SEEN).exists()
+    assert not (desk.trust / policy_history.SEEN).exists()
 
 
 def test_two_policies_of_one_version_are_not_both_believed(desk: Desk) -> None:
@@ -178,7 +178,7 @@ def test_two_policies_of_one_version_are_not_both_believed(desk: Desk) -> None:
 
 def test_the_memory_of_a_device_is_not_guessed(desk: Desk) -> None:
     desk.check()
-    seen = desk.trust / memory.SEEN
+    seen = desk.trust / policy_history.SEEN
     for text in ("", "{}", '{"version": 1}', '{"version": 1, "version": 2, "sha256": "", "time": ""}'):
         seen.write_text(text)
         refused(desk, "seen.json")
@@ -240,7 +240,7 @@ def test_a_key_counts_until_it_expires(desk: Desk) -> None:
 def test_ssh_keygen_itself_refuses_a_key_that_has_expired(desk: Desk) -> None:
     """The same rule a second time, with the time that it is given and not the system's clock."""
     data, armour = desk.statement.read_bytes(), desk.signature.read_bytes()
-    key = policy.read(desk.trust).signers["anna"].key
+    key = policy.read_policy(desk.trust).signers["anna"].key
     expires_s = time.time() + DAY_S
     signature = ssh_keygen.Signature(data, armour, statement.NAMESPACE, "anna", key, expires_s, "here")
     ssh_keygen.verify([signature], (), expires_s - 10)
@@ -278,7 +278,7 @@ def test_a_thief_cannot_set_every_clock_far_ahead(desk: Desk) -> None:
     desk.forge(time=last, expires=never)
     desk.check()
     later_s = time.time() + 2 * DAY_S
-    assert memory.read(desk.trust).time_s > later_s
+    assert policy_history.read_history(desk.trust).time_s > later_s
     desk.rotate(anna="anna-2")
     desk.sign("anna-2", days=500)
     assert desk.check(floors={LABEL: {"epoch": 1, "counter": 5}}).epoch == 2

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from edgekit.device import trust
-from edgekit.device.trust import memory, policy
-from edgekit.device.trust.adopt import adopt
+from edgekit.device.trust import policy, policy_history
+from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.cli import main
 from edgekit.runner.errors import TrustError
 
@@ -38,7 +38,7 @@ def test_verify_says_who_signed_what(desk: Desk, capsys: pytest.CaptureFixture[s
     facts = json.loads(said(capsys, 0, "verify", desk.bundle, "--trust", desk.trust, "--json"))
     assert facts["trusted"]["signers"] == ["anna"] and facts["trusted"]["sha256"] == facts["sha256"]
     assert "trusted" not in json.loads(said(capsys, 0, "verify", desk.bundle, "--json"))
-    assert not (desk.trust / memory.SEEN).exists(), "it only looks"
+    assert not (desk.trust / policy_history.SEEN).exists(), "it only looks"
 
 
 def test_verify_refuses_what_is_not_trusted(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,11 +71,11 @@ def test_without_ssh_keygen_a_device_says_so(desk: Desk) -> None:
 
 def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     device, old = desk.home / "device" / "trust", desk.home / "old"
-    adopt(desk.trust, old)
+    adopt_policy(desk.trust, old)
     out = said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     assert "root    SHA256:" in out and "policy  version 2, epoch 1, until " in out and "signers anna; 1 must" in out
     assert device.stat().st_mode & 0o777 == 0o755 and device.parent.stat().st_mode & 0o777 == 0o700
-    assert trust.check(desk.bundle, device, {}).signers == ("anna",)
+    assert trust.check_bundle(desk.bundle, device, {}).signers == ("anna",)
     desk.rotate(anna="anna-2")
     assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
     assert "version 3, epoch 2" in said(capsys, 0, "trust", desk.trust, "--home", device.parent)
@@ -84,13 +84,13 @@ def test_a_device_takes_a_policy_over_and_then_only_newer_ones(desk: Desk, capsy
     desk.put_policy("thief", version=9)
     assert "not by the root" in said(capsys, 8, "trust", desk.trust, "--home", device.parent)
     assert {path.name: path.read_bytes() for path in device.iterdir()} == before
-    assert sorted(before) == [policy.POLICY, policy.SIGNATURE, policy.ROOT, memory.SEEN]
+    assert sorted(before) == [policy.POLICY, policy.SIGNATURE, policy.ROOT, policy_history.SEEN]
 
 
 def test_another_root_is_taken_over_by_nobody(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
     """A foreign policy is whole in itself; the device keeps the root that it knows."""
     device, foreign = desk.home / "device" / "trust", desk.home / "foreign"
-    adopt(desk.trust, device)
+    adopt_policy(desk.trust, device)
     from edgekit.fleet.signing import policy_change
 
     policy_change.init(foreign, desk.key("thief"), 1, 365)
@@ -110,7 +110,7 @@ def test_a_policy_that_was_half_replaced_is_the_old_or_the_new_one(
 ) -> None:
     """A power cut before each rename and each removal."""
     device = desk.home / "device"
-    adopt(desk.trust, device)
+    adopt_policy(desk.trust, device)
     desk.add("bert")
     calls = 0
 
@@ -129,24 +129,24 @@ def test_a_policy_that_was_half_replaced_is_the_old_or_the_new_one(
     for name in ("replace", "unlink"):
         cut(name)
     try:
-        adopt(desk.trust, device)
+        adopt_policy(desk.trust, device)
         interrupted = False
     except KeyboardInterrupt:
         interrupted = True
     monkeypatch.undo()
     assert interrupted == (stopped_at < 4)
-    assert trust.check(desk.bundle, device, {}).signers == ("anna",)
-    assert adopt(desk.trust, device).version == 3
-    assert set(policy.read(device).signers) == {"anna", "bert"}
-    adopt(desk.trust, device)
+    assert trust.check_bundle(desk.bundle, device, {}).signers == ("anna",)
+    assert adopt_policy(desk.trust, device).version == 3
+    assert set(policy.read_policy(device).signers) == {"anna", "bert"}
+    adopt_policy(desk.trust, device)
     left = sorted(path.name for path in device.iterdir() if not path.name.startswith("."))
-    assert left == [policy.POLICY, policy.SIGNATURE, policy.ROOT, memory.SEEN]
+    assert left == [policy.POLICY, policy.SIGNATURE, policy.ROOT, policy_history.SEEN]
 
 
 def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
     """A service that restarts just then must not be refused."""
     device, versions = desk.home / "device", []
-    adopt(desk.trust, device)
+    adopt_policy(desk.trust, device)
     for number in range(6):
         versions.append(Path(shutil.copytree(desk.trust, desk.home / f"version-{number}")))
         desk.revoke(other=number + 1)
@@ -154,17 +154,17 @@ def test_a_bundle_is_loaded_while_the_policy_is_replaced(desk: Desk) -> None:
 
     def replace() -> None:
         for folder in versions:
-            adopt(folder, device)
+            adopt_policy(folder, device)
         ended.set()
 
     owner = threading.Thread(target=replace)
     owner.start()
     loads = 0
     while not ended.is_set() or not loads:
-        assert trust.check(desk.bundle, device, None, remember=False).signers == ("anna",)
+        assert trust.check_bundle(desk.bundle, device, None, remember=False).signers == ("anna",)
         loads += 1
     owner.join()
-    assert policy.read(device).version == policy.read(versions[-1]).version
+    assert policy.read_policy(device).version == policy.read_policy(versions[-1]).version
 
 
 @pytest.mark.parametrize(

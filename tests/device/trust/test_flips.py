@@ -77,7 +77,7 @@ def test_a_flipped_bit_in_any_byte_of_the_bundle_is_refused(desk: Desk) -> None:
             bundle.read_bytes(each)
     desk.bundle.write_bytes(changed[0])
     with pytest.raises(TrustError, match="the signed statement is about"):
-        trust.check(desk.bundle, desk.trust, {})
+        trust.check_bundle(desk.bundle, desk.trust, {})
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from edgekit.device import trust
 from edgekit.device.releases import transitions
 from edgekit.device.releases.home import Home
-from edgekit.device.trust import memory, policy
-from edgekit.device.trust.adopt import adopt
+from edgekit.device.trust import policy, policy_history
+from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.errors import ResourceError
 
 from .desk import Desk
@@ -21,28 +21,28 @@ from .desk import Desk
 def device(desk: Desk) -> Path:
     """The folder of a policy on a device."""
     (desk.home / "home").mkdir(0o700)
-    adopt(desk.trust, desk.home / "home" / "trust")
+    adopt_policy(desk.trust, desk.home / "home" / "trust")
     return desk.home / "home" / "trust"
 
 
 def test_a_load_that_began_before_a_new_policy_does_not_bring_the_old_one_back(desk: Desk, device: Path) -> None:
-    before = policy.read(device)
+    before = policy.read_policy(device)
     desk.add("bert")
-    after = adopt(desk.trust, device)
-    memory.put(device, before, after.time_s + 60)
-    seen = memory.read(device)
+    after = adopt_policy(desk.trust, device)
+    policy_history.update_history(device, before, after.time_s + 60)
+    seen = policy_history.read_history(device)
     assert (seen.version, seen.sha256, seen.time_s) == (3, after.sha256, after.time_s + 60)
 
 
 def test_loads_and_commands_do_not_disturb_each_other(device: Path) -> None:
     """Each of four loads has seen another time, while a command puts away what kills have left."""
-    rules, home, failed = policy.read(device), Home(device.parent), []
+    rules, home, failed = policy.read_policy(device), Home(device.parent), []
     done = threading.Event()
 
     def load(first: int) -> None:
         try:
             for number in range(first, 81, 4):
-                memory.put(device, rules, rules.time_s + number)
+                policy_history.update_history(device, rules, rules.time_s + number)
         except BaseException as error:
             failed.append(error)
 
@@ -59,19 +59,19 @@ def test_loads_and_commands_do_not_disturb_each_other(device: Path) -> None:
     done.set()
     command.join()
     assert failed == []
-    assert memory.read(device).time_s == rules.time_s + 80
+    assert policy_history.read_history(device).time_s == rules.time_s + 80
 
 
 def test_what_a_kill_has_left_is_no_hindrance(device: Path) -> None:
-    rules = policy.read(device)
-    (device / memory.NEXT).write_text('{"version"')
-    memory.put(device, rules, rules.time_s + 60)
-    assert memory.read(device).time_s == rules.time_s + 60
+    rules = policy.read_policy(device)
+    (device / policy_history.NEXT).write_text('{"version"')
+    policy_history.update_history(device, rules, rules.time_s + 60)
+    assert policy_history.read_history(device).time_s == rules.time_s + 60
 
 
 def test_a_disk_that_takes_nothing_stops_installations_and_no_load(desk: Desk, device: Path) -> None:
     desk.forge(time=desk.later(0.01))  # a later one than was seen
-    (device / memory.NEXT).mkdir()
-    assert trust.check(desk.bundle, device, None).signers == ("anna",)
+    (device / policy_history.NEXT).mkdir()
+    assert trust.check_bundle(desk.bundle, device, None).signers == ("anna",)
     with pytest.raises(ResourceError, match=r"seen.json: cannot be written"):
-        trust.check(desk.bundle, device, {})
+        trust.check_bundle(desk.bundle, device, {})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.device.trust import policy, ssh_keygen, statement
-from edgekit.device.trust.adopt import adopt
+from edgekit.device.trust.adoption import adopt_policy
 from edgekit.runner.errors import ResourceError, TrustError
 from tests import requirements
 
@@ -78,15 +78,15 @@ def test_it_is_always_told_the_time_and_never_asked_for_its_own(desk: Desk, put:
     floor_s = time.time() + 5 * DAY_S
     desk.check(clock_floor=floor_s)
     desk.check(floors=None)
-    adopt(desk.trust, desk.home / "device")
+    adopt_policy(desk.trust, desk.home / "device")
     asked = Path(f"{path}.asked").read_text().splitlines()
     assert len(asked) == 5 and all("-Y verify" in line and "-O verify-time=" in line for line in asked)
-    assert ssh_keygen.stamp(floor_s) in asked[1]
+    assert ssh_keygen.format_time(floor_s) in asked[1]
 
 
 def test_its_own_clock_does_not_count(desk: Desk) -> None:
     """A key that has ended by the clock of the system, and a device that was told to look at an earlier moment."""
-    key = policy.read(desk.trust).signers["anna"].key
+    key = policy.read_policy(desk.trust).signers["anna"].key
     data, armour = desk.statement.read_bytes(), desk.signature.read_bytes()
     ended_s = time.time() - DAY_S
     signature = ssh_keygen.Signature(data, armour, statement.NAMESPACE, "anna", key, ended_s, "here")
@@ -199,7 +199,7 @@ def test_the_doctor_looks_at_it_where_releases_have_to_be_signed(
 
     assert found() == [], "a device without a policy does not need it"
     home.mkdir(0o700)
-    adopt(desk.trust, home / "trust")
+    adopt_policy(desk.trust, home / "trust")
     findings = found()
     assert bool(findings) == bool(words)
     for each in findings:

@@ -7,21 +7,21 @@ import functools
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from edgekit.fleet.devices.commands import Edgerun, hello
+from edgekit.fleet.devices.commands import Edgerun, say_hello
 from edgekit.fleet.devices.connection import Network
-from edgekit.fleet.devices.facts import Facts
+from edgekit.fleet.devices.facts import HelloFacts
 from edgekit.fleet.devices.inventory import Host
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import Runner, Supplies, supply
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import RunnerFile, Supplies, supply
 from tests.fleet.devices.rig import Rig, address
 
 T = TypeVar("T")
 
 
 @functools.cache
-def runner() -> Runner:
+def runner() -> RunnerFile:
     """The one that is brought."""
-    return Runner.build()
+    return RunnerFile.build()
 
 
 def host(rig: Rig, number: int = 0, **changes: object) -> Host:
@@ -30,21 +30,21 @@ def host(rig: Rig, number: int = 0, **changes: object) -> Host:
     return Host(f"d{number}", "box", **values)  # type: ignore[arg-type]
 
 
-def talk(where: Host, work: Callable[[Line], Awaitable[T]], connect_s: float = 20.0) -> T:
+def talk(where: Host, work: Callable[[DeviceSession], Awaitable[T]], connect_s: float = 20.0) -> T:
     """Do something on a line to a device."""
 
     async def run() -> T:
-        async with Line(Network(connect_s), where) as line:
+        async with DeviceSession(Network(connect_s), where) as line:
             return await work(line)
 
     return asyncio.run(run())
 
 
-def greeted(where: Host) -> Facts:
+def greeted(where: Host) -> HelloFacts:
     """What it answers to hello."""
-    return talk(where, lambda line: hello(line, runner().sha256))
+    return talk(where, lambda line: say_hello(line, runner().sha256))
 
 
-async def ready(line: Line, target: str | None = None) -> tuple[Edgerun, Facts]:
+async def ready(line: DeviceSession, target: str | None = None) -> tuple[Edgerun, HelloFacts]:
     """The runner there, brought if need be."""
-    return await supply(line, await hello(line, runner().sha256), Supplies(runner()), target)
+    return await supply(line, await say_hello(line, runner().sha256), Supplies(runner()), target)

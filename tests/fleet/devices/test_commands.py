@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgekit.fleet.devices import facts
-from edgekit.fleet.devices.failures import DeviceError
+from edgekit.fleet.devices.device_errors import DeviceError
 from tests import requirements
 from tests.fleet.devices import desk as desks
 from tests.fleet.devices.rig import Rig
@@ -56,7 +56,7 @@ def test_one_round_trip_tells_what_a_device_is(desk: Rig) -> None:
 def test_the_status_comes_along_once_the_runner_is_there(desk: Rig) -> None:
     assert not desks.greeted(desks.host(desk, 1)).runner
     _, found = desks.talk(desks.host(desk, 1), desks.ready)
-    assert found.runner and found.status == facts.Status()
+    assert found.runner and found.status == facts.ReleaseStatus()
     assert desks.greeted(desks.host(desk, 1)).status is not None
 
 
@@ -126,7 +126,7 @@ def test_what_is_no_python_at_all_is_no_device(python: str, desk: Rig) -> None:
 @pytest.mark.usefixtures("no_recursion_limit")
 def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, said: str) -> None:
     with pytest.raises(DeviceError, match=said) as caught:
-        facts.parsed(out, TOKEN)
+        facts.parse_hello(out, TOKEN)
     assert caught.value.exit_code == 8
     assert str(caught.value).isprintable() and len(str(caught.value)) < 300
 
@@ -134,7 +134,7 @@ def test_an_answer_of_another_shape_is_refused_in_a_line(out: bytes, said: str) 
 def test_the_root_of_a_disk_is_no_home() -> None:
     for home in ("/", "//", "/x/.."):
         with pytest.raises(DeviceError, match="name a folder of its own as `home` in hosts.yaml") as caught:
-            facts.parsed(answer(home=home), TOKEN)
+            facts.parse_hello(answer(home=home), TOKEN)
         assert caught.value.exit_code == 2
 
 
@@ -151,7 +151,7 @@ def test_how_a_login_fails_is_said_plainly(desk: Rig) -> None:
 
 
 def test_an_answer_of_the_right_shape_is_read() -> None:
-    found = facts.parsed(answer() + json.dumps(STATUS).encode(), TOKEN)
+    found = facts.parse_hello(answer() + json.dumps(STATUS).encode(), TOKEN)
     assert found.dotted == "3.11.2" and found.status
     status = found.status
     assert (status.state, status.current, status.back, status.signed) == ("trial", 2, 1, True)
@@ -163,5 +163,5 @@ def test_an_answer_of_the_right_shape_is_read() -> None:
 def test_texts_of_a_device_are_shown_in_one_line_without_orders_to_a_terminal() -> None:
     why = "a\x1b]0;owned\x07b\r\nc\u202e" + "x" * 10_000
     releases = [{**STATUS["releases"][0], "why": why}]  # type: ignore[index]
-    shown = facts.status(json.dumps({**STATUS, "releases": releases})).releases[0].why
+    shown = facts.parse_status(json.dumps({**STATUS, "releases": releases})).releases[0].why
     assert shown.isprintable() and len(shown) <= 400 and shown.startswith("a ]0;owned b c")

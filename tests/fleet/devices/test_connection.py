@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from edgekit.core.errors import ConfigError
-from edgekit.fleet.devices.connection import MOST_BYTES, Answer, Network
-from edgekit.fleet.devices.failures import Cut, DeviceError, HostKeyError, Refused, Unreachable
+from edgekit.fleet.devices.connection import MOST_BYTES, CommandResult, Network
+from edgekit.fleet.devices.device_errors import ConnectionCut, DeviceError, HostKeyError, LoginRefused, Unreachable
 from edgekit.fleet.devices.inventory import Host
 from tests import requirements
 from tests.fleet.devices.proxy import Proxy
@@ -29,8 +29,8 @@ def host(rig: Rig, number: int = 0, **changes: object) -> Host:
     return Host(f"d{number}", "box", **values)  # type: ignore[arg-type]
 
 
-def run(where: Host, *words: str, data: bytes = b"", connect_s: float = 20.0, within_s: float = 30.0) -> Answer:
-    async def ask() -> Answer:
+def run(where: Host, *words: str, data: bytes = b"", connect_s: float = 20.0, within_s: float = 30.0) -> CommandResult:
+    async def ask() -> CommandResult:
         async with Network(connect_s).connection(where) as connection:
             return await connection.run(words, data, within_s)
 
@@ -150,7 +150,7 @@ def test_a_key_that_only_an_agent_has_is_enough(desk: Rig, monkeypatch: pytest.M
         agent = {**os.environ, "SSH_AUTH_SOCK": values["SSH_AUTH_SOCK"]}
         subprocess.run(["ssh-add", "-q", str(key)], env=agent, check=True)
         key.rename(aside)
-        with pytest.raises(Refused, match="ssh-copy-id"):
+        with pytest.raises(LoginRefused, match="ssh-copy-id"):
             run(host(desk), "true")
         monkeypatch.setenv("SSH_AUTH_SOCK", values["SSH_AUTH_SOCK"])
         assert run(host(desk), "true").code == 0
@@ -173,7 +173,7 @@ def test_a_line_that_is_cut_is_no_end_of_the_command(desk: Rig) -> None:
     """asyncssh gives no exit code then, and raises nothing."""
     with Proxy(address(0), desk.port, cut_bytes=20_000) as proxy:
         desk.know((address(0), proxy.port))
-        with pytest.raises(Cut):
+        with pytest.raises(ConnectionCut):
             run(host(desk, port=proxy.port), "cat", data=bytes(100_000))
 
 
@@ -181,7 +181,7 @@ def test_a_command_that_never_ends_is_given_up(desk: Rig) -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable, match="no answer within 1 s") as caught:
         run(host(desk), "sleep", "60", within_s=1.0)
-    assert not isinstance(caught.value, Cut), "it would be asked again"
+    assert not isinstance(caught.value, ConnectionCut), "it would be asked again"
     assert time.monotonic() - began < 20
 
 
@@ -216,7 +216,7 @@ def test_what_is_no_ssh_is_one_line_and_harms_nobody_else(
                         client.recv(100_000)
 
         threading.Thread(target=serve, daemon=True).start()
-        with pytest.raises((Unreachable, Refused, HostKeyError)) as caught:
+        with pytest.raises((Unreachable, LoginRefused, HostKeyError)) as caught:
             run(host(desk, host="127.1.9.9", port=server.getsockname()[1]), "true", connect_s=5.0)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 400
     assert not caplog.records

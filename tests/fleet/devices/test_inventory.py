@@ -27,12 +27,12 @@ def write(folder: Path, text: str) -> Path:
 
 def refused(folder: Path, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
-        inventory.read(write(folder, text))
+        inventory.read_inventory(write(folder, text))
     return str(caught.value)
 
 
 def test_a_host_has_its_own_keys_before_the_defaults(tmp_path: Path) -> None:
-    found = inventory.read(write(tmp_path, GOOD)).hosts
+    found = inventory.read_inventory(write(tmp_path, GOOD)).hosts
     assert found == (
         Host("door-1", "pi4", "10.0.0.5", "pi", 2222, "python3", "/var/lib/edge"),
         Host("door-2", "pi4", "door-2", "admin", None, "python3", "/var/lib/edge"),
@@ -42,7 +42,7 @@ def test_a_host_has_its_own_keys_before_the_defaults(tmp_path: Path) -> None:
 
 
 def test_devices_are_chosen_by_name_and_class(tmp_path: Path) -> None:
-    found = inventory.read(write(tmp_path, GOOD))
+    found = inventory.read_inventory(write(tmp_path, GOOD))
     assert [host.name for host in found.chosen((), "pi4")] == ["door-1", "door-2"]
     assert [host.name for host in found.chosen(("gate", "door-1"))] == ["door-1", "gate"]
     for names, device_class, said in ((("dor-1",), None, '"door-1"'), ((), "pi", "pi4"), (("gate",), "pi4", "no host")):
@@ -103,7 +103,7 @@ def test_a_fault_is_named_with_its_place(text: str, said: str, tmp_path: Path) -
 
 def test_hosts_are_names_and_addresses(tmp_path: Path) -> None:
     for host in ("10.0.0.5", "fe80::1%eth0", "::1", "door-1.local", "a_b"):
-        (found,) = inventory.read(write(tmp_path, f"hosts: {{a: {{host: '{host}', user: 'D\\x'}}}}")).hosts
+        (found,) = inventory.read_inventory(write(tmp_path, f"hosts: {{a: {{host: '{host}', user: 'D\\x'}}}}")).hosts
         assert found.host == host and found.ssh_words == f"'D\\x@{host}'"
 
 
@@ -112,15 +112,15 @@ def test_thousands_of_devices_fit_and_too_many_are_told_in_words_of_an_inventory
         hosts = (f"  h{number}: {{class: pi4, host: 10.0.{number // 250}.{number % 250}}}" for number in range(count))
         return "\n".join(["hosts:", *hosts])
 
-    assert len(inventory.read(write(tmp_path, lines(3400))).hosts) == 3400
+    assert len(inventory.read_inventory(write(tmp_path, lines(3400))).hosts) == 3400
     aliases = "a: &a [" + "1," * 1000 + "]\nb: [" + "*a," * 1000 + "]"
     assert "holds more than 500,000 values" in refused(tmp_path, aliases)
     path = tmp_path / "hosts.yaml"
     path.write_text("#" * 20_000_001)
     with pytest.raises(ConfigError, match="an inventory has at most 20,000,000"):
-        inventory.read(path)
+        inventory.read_inventory(path)
     with pytest.raises(ConfigError, match="is a folder; name the file in it"):
-        inventory.read(tmp_path)
+        inventory.read_inventory(tmp_path)
 
 
 def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
@@ -129,4 +129,4 @@ def test_all_faults_are_said_at_once(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such config file"):
-        inventory.read(tmp_path / "hosts.yaml")
+        inventory.read_inventory(tmp_path / "hosts.yaml")

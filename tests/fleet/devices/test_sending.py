@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgekit.fleet.devices import sending
-from edgekit.fleet.devices.commands import hello
-from edgekit.fleet.devices.failures import DeviceError, Unreachable
+from edgekit.fleet.devices import upload
+from edgekit.fleet.devices.commands import say_hello
+from edgekit.fleet.devices.device_errors import DeviceError, Unreachable
 from edgekit.fleet.devices.inventory import Host
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import File, put
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import FileContent, put_file
 from tests.fleet.devices import desk as desks
 from tests.fleet.devices.proxy import Proxy
 from tests.fleet.devices.rig import Rig, address
@@ -29,7 +29,7 @@ def receive(where: Host, data: bytes, offset: int = 0) -> list[int]:
     """Bring a file into the store of a device that has the runner; the offsets that it acknowledged."""
     seen: list[int] = []
 
-    async def work(line: Line) -> list[int]:
+    async def work(line: DeviceSession) -> list[int]:
         edgerun, _ = await desks.ready(line)
         await edgerun.receive(digest(data), data, offset, seen.append)
         return seen
@@ -75,7 +75,7 @@ def test_the_runner_itself_arrives_over_a_line_that_is_cut(desk: Rig) -> None:
 
 
 def test_a_line_that_lets_nothing_through_is_given_up(desk: Rig, large: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgekit.fleet.devices.line.PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr("edgekit.fleet.devices.session.PAUSES_S", (0.0, 0.0, 0.0))
     receive(desks.host(desk), b"the runner is there then")
     with Proxy(address(0), desk.port, cut_bytes=6_000) as proxy:
         desk.know((address(0), proxy.port))
@@ -115,7 +115,7 @@ def test_a_file_that_arrives_damaged_is_the_devices_last_word(desk: Rig, large: 
     assert stored(desk, 0, data)
 
 
-def liar(answers: str) -> sending.Command:
+def liar(answers: str) -> upload.Command:
     """A command that says this, whatever it gets."""
 
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
@@ -139,7 +139,7 @@ def liar(answers: str) -> sending.Command:
 )
 def test_a_device_that_lies_is_believed_nothing(answers: str, said: str, desk: Rig) -> None:
     with pytest.raises(DeviceError, match=said):
-        desks.talk(desks.host(desk), lambda line: sending.send(line, bytes(30_000), liar(answers)))
+        desks.talk(desks.host(desk), lambda line: upload.send_file(line, bytes(30_000), liar(answers)))
 
 
 def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(desk: Rig) -> None:
@@ -147,9 +147,9 @@ def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(
     home.mkdir(mode=0o777)
     home.chmod(0o777)
 
-    async def work(line: Line) -> None:
-        found = await hello(line, desks.runner().sha256)
-        await put(line, found, File(b"data", digest(b"data")), f"{digest(b'data')}.pyz")
+    async def work(line: DeviceSession) -> None:
+        found = await say_hello(line, desks.runner().sha256)
+        await put_file(line, found, FileContent(b"data", digest(b"data")), f"{digest(b'data')}.pyz")
 
     with pytest.raises(DeviceError, match="nobody else can write") as caught:
         desks.talk(desks.host(desk, 3, home=str(home)), work)
@@ -157,11 +157,11 @@ def test_a_home_in_which_others_can_write_is_refused_before_anything_runs_there(
 
 
 def test_a_device_that_takes_nothing_and_says_nothing_is_given_up(desk: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "STALL_S", 1.0)
-    monkeypatch.setattr("edgekit.fleet.devices.line.PAUSES_S", (0.0,))
+    monkeypatch.setattr(upload, "STALL_S", 1.0)
+    monkeypatch.setattr("edgekit.fleet.devices.session.PAUSES_S", (0.0,))
 
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
         return ["echo", '{"offset": 0, "stored": false}'] if offset is None else ["sleep", "60"]
 
     with pytest.raises(Unreachable, match="given up after"):
-        desks.talk(desks.host(desk), lambda line: sending.send(line, bytes(300_000), command))
+        desks.talk(desks.host(desk), lambda line: upload.send_file(line, bytes(300_000), command))

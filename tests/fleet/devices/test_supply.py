@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.fleet.devices.commands import Edgerun, hello
+from edgekit.fleet.devices.commands import Edgerun, say_hello
 from edgekit.fleet.devices.connection import Network
-from edgekit.fleet.devices.facts import Facts
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import Runner, Supplies, supply
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.facts import HelloFacts
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import RunnerFile, Supplies, supply
 from tests.fleet.devices import desk as desks
 from tests.fleet.devices.house import wheel
 from tests.fleet.devices.rig import Rig
@@ -33,10 +33,10 @@ def supplied(
     target: str | None = "onnx",
     python: str = SYSTEM,
     launch: bool = False,
-    runner: Runner | None = None,
-) -> Facts:
-    async def work(line: Line) -> Facts:
-        found = await hello(line, (runner or desks.runner()).sha256)
+    runner: RunnerFile | None = None,
+) -> HelloFacts:
+    async def work(line: DeviceSession) -> HelloFacts:
+        found = await say_hello(line, (runner or desks.runner()).sha256)
         return (await supply(line, found, Supplies(runner or desks.runner(), folder), target, launch=launch))[1]
 
     return desks.talk(desks.host(rig, number, python=python), work)
@@ -85,7 +85,7 @@ def test_without_wheels_what_lacks_is_named(desk: Rig) -> None:
 
 def test_runners_of_old_go_and_the_newest_stay(desk: Rig) -> None:
     for number in range(5):
-        runner = Runner(desks.runner().data + bytes(number), f"{number}" * 64)
+        runner = RunnerFile(desks.runner().data + bytes(number), f"{number}" * 64)
         (desk.device(3) / ".edge" / "desk").mkdir(parents=True, exist_ok=True)
         (desk.device(3) / ".edge").chmod(0o700)
         (desk.device(3) / ".edge" / "desk").chmod(0o700)
@@ -97,10 +97,10 @@ def test_runners_of_old_go_and_the_newest_stay(desk: Rig) -> None:
     assert left == {"3" * 64, "4" * 64, desks.runner().sha256}
 
 
-def another_runner() -> Runner:
+def another_runner() -> RunnerFile:
     """One that does the same, of another version."""
     data = desks.runner().data + b"\0"
-    return Runner(data, hashlib.sha256(data).hexdigest())
+    return RunnerFile(data, hashlib.sha256(data).hexdigest())
 
 
 def test_only_a_push_turns_the_launcher_and_what_it_starts_stays(desk: Rig) -> None:
@@ -127,14 +127,14 @@ def test_hello_is_answered_by_any_runner_the_one_of_services_before_others(desk:
     supplied(desk, 3, None, None, launch=True, runner=theirs)
     supplied(desk, 3, None, None, runner=ours)
     for asked, answers in ((ours.sha256, ours), (theirs.sha256, theirs), ("", theirs), ("e" * 64, theirs)):
-        found = desks.talk(desks.host(desk, 3, python=SYSTEM), lambda line, asked=asked: hello(line, asked))
+        found = desks.talk(desks.host(desk, 3, python=SYSTEM), lambda line, asked=asked: say_hello(line, asked))
         assert found.edgerun == answers.sha256 and found.status is not None
         assert found.runner == (asked == answers.sha256)
 
 
 def test_room_is_told_with_all_that_is_needed(desk: Rig) -> None:
-    async def work(line: Line) -> None:
-        found = replace(await hello(line, desks.runner().sha256), runner=False, free_bytes=1_000_000)
+    async def work(line: DeviceSession) -> None:
+        found = replace(await say_hello(line, desks.runner().sha256), runner=False, free_bytes=1_000_000)
         await supply(line, found, Supplies(desks.runner()), None, room_bytes=500_000)
 
     wanted = len(desks.runner().data) + 500_000 + (4 << 20)
@@ -143,11 +143,11 @@ def test_room_is_told_with_all_that_is_needed(desk: Rig) -> None:
 
 
 def test_two_desks_bring_the_same_runner_at_once(desk: Rig) -> None:
-    async def both() -> list[tuple[Edgerun, Facts]]:
+    async def both() -> list[tuple[Edgerun, HelloFacts]]:
         network, where = Network(), desks.host(desk, 0, home="~/both")
 
-        async def one() -> tuple[Edgerun, Facts]:
-            async with Line(network, where) as line:
+        async def one() -> tuple[Edgerun, HelloFacts]:
+            async with DeviceSession(network, where) as line:
                 return await desks.ready(line)
 
         return await asyncio.gather(*(one() for _ in range(4)))

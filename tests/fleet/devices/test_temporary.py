@@ -16,10 +16,10 @@ import pytest
 from edgekit.fleet.devices import commands
 from edgekit.fleet.devices.commands import Edgerun
 from edgekit.fleet.devices.connection import Network
-from edgekit.fleet.devices.facts import Facts, Status
-from edgekit.fleet.devices.failures import DeviceError
-from edgekit.fleet.devices.line import Line
-from edgekit.fleet.devices.supply import File
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.facts import HelloFacts, ReleaseStatus
+from edgekit.fleet.devices.session import DeviceSession
+from edgekit.fleet.devices.supply import FileContent
 from edgekit.fleet.devices.temporary import TemporaryBundle, temporary_bundles
 from tests.device.releases import device
 from tests.fleet.devices import desk as desks
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.fleet
 FOREVER = ("--calls", "3000000", "--no-trial", "--json")
 
 
-def file(data: bytes) -> File:
-    return File(data, hashlib.sha256(data).hexdigest())
+def file(data: bytes) -> FileContent:
+    return FileContent(data, hashlib.sha256(data).hexdigest())
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,14 @@ async def until(true: Callable[[], Any], within_s: float = 60.0) -> None:
 
 
 def measured(
-    rig: Rig, bundle: TemporaryBundle, work: Callable[[Line, Edgerun, list[str]], Awaitable[object]], **host: Any
+    rig: Rig,
+    bundle: TemporaryBundle,
+    work: Callable[[DeviceSession, Edgerun, list[str]], Awaitable[object]],
+    **host: Any,
 ) -> None:
     """Do something with a bundle that lies on the first device for a while."""
 
-    async def on(line: Line) -> None:
+    async def on(line: DeviceSession) -> None:
         edgerun, found = await desks.ready(line)
         async with temporary_bundles(line, found, [bundle]) as paths:
             await work(line, edgerun, paths)
@@ -82,7 +85,7 @@ def measured(
 def test_it_lies_there_with_what_signs_it_and_is_removed_behind(desk: Rig, bundle: TemporaryBundle) -> None:
     name = f"{bundle.bundle.sha256}.edge.zip"
 
-    async def look(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def look(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         assert Path(paths[0]).read_bytes() == bundle.bundle.data and paths[0].endswith(f"/{name}")
         signed = [f"{name}.intoto.json", f"{name}.intoto.json.sig", f"{name}.intoto.json.sig.2"]
         assert lying(desk) == sorted([name, *signed])
@@ -97,7 +100,7 @@ def test_it_lies_there_with_what_signs_it_and_is_removed_behind(desk: Rig, bundl
 def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes_with_it(
     desk: Rig, bundle: TemporaryBundle
 ) -> None:
-    async def fail(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def fail(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         abandoned = Path(paths[0]).parent.parent / "abandoned"
         abandoned.mkdir()
         os.utime(abandoned, (1, 1))
@@ -109,7 +112,7 @@ def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes
     folder = desk.device(0) / ".edge" / "desk" / "temporary"
     assert {path.name for path in folder.iterdir()} == {"anothers"}
 
-    async def interrupted(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def interrupted(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
@@ -120,7 +123,7 @@ def test_also_where_the_work_fails_or_is_interrupted_and_what_was_abandoned_goes
 def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, bundle: TemporaryBundle) -> None:
     unsigned = TemporaryBundle(bundle.bundle)
 
-    async def on(line: Line) -> None:
+    async def on(line: DeviceSession) -> None:
         edgerun, found = await desks.ready(line)
         await edgerun.receive(bundle.bundle.sha256, bundle.bundle.data)
         found = replace(found, status=await edgerun.install(bundle.bundle.sha256, None, (), ()))
@@ -138,9 +141,9 @@ def test_a_release_of_the_device_is_used_where_it_lies(desk: Rig, bundle: Tempor
 
 
 def test_an_unsigned_one_is_not_sent_to_a_device_in_signed_mode(desk: Rig, bundle: TemporaryBundle) -> None:
-    async def on(line: Line) -> None:
+    async def on(line: DeviceSession) -> None:
         _, found = await desks.ready(line)
-        signed = replace(found, status=Status(signed=True))
+        signed = replace(found, status=ReleaseStatus(signed=True))
         with pytest.raises(DeviceError, match="is in signed mode, and nobody has signed this bundle") as caught:
             async with temporary_bundles(line, signed, [TemporaryBundle(bundle.bundle)]):
                 pass
@@ -156,7 +159,7 @@ def test_a_second_measurement_is_refused_in_a_line_while_one_runs(
 ) -> None:
     monkeypatch.setattr(commands, "PATIENCE_S", 0.5)
 
-    async def twice(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def twice(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         first = asyncio.create_task(edgerun.bench(*paths, *FOREVER, within_s=600))
         await until(lambda: benches(desk))
         with pytest.raises(
@@ -172,7 +175,7 @@ def test_a_second_measurement_is_refused_in_a_line_while_one_runs(
 
 
 def test_it_ends_with_the_line_and_with_its_time(desk: Rig, bundle: TemporaryBundle) -> None:
-    async def cut(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def cut(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         task = asyncio.create_task(edgerun.bench(*paths, *FOREVER, within_s=600))
         await until(lambda: benches(desk))
         task.cancel()
@@ -188,7 +191,7 @@ def test_it_ends_with_the_line_and_with_its_time(desk: Rig, bundle: TemporaryBun
 def test_a_line_that_is_silent_ends_it_too(desk: Rig, bundle: TemporaryBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "SILENCE_S", 1.0)
 
-    async def silent(line: Line, edgerun: Edgerun, paths: list[str]) -> None:
+    async def silent(line: DeviceSession, edgerun: Edgerun, paths: list[str]) -> None:
         with pytest.raises(DeviceError, match="the line was silent, so it was ended"):
             await edgerun.bench(*paths, *FOREVER, within_s=60)
         assert not benches(desk)
@@ -208,7 +211,7 @@ def test_through_lines_that_are_cut_there_is_never_more_than_one(
             most = max(most, len(benches(desk)))
             await asyncio.sleep(0.05)
 
-    async def on(line: Line) -> tuple[Edgerun, Facts]:
+    async def on(line: DeviceSession) -> tuple[Edgerun, HelloFacts]:
         return await desks.ready(line)
 
     _, found = desks.talk(desks.host(desk), on)
@@ -220,9 +223,9 @@ def test_through_lines_that_are_cut_there_is_never_more_than_one(
             direct = desks.host(desk)
             shaky = replace(direct, port=proxy.port)
             async with (
-                Line(Network(), direct) as sound,
+                DeviceSession(Network(), direct) as sound,
                 temporary_bundles(sound, found, [bundle]) as paths,
-                Line(Network(), shaky) as line,
+                DeviceSession(Network(), shaky) as line,
             ):
                 calls = ("--calls", "120000", "--no-trial", "--json")
                 answer = await Edgerun(line, found, found.edgerun).bench(*paths, *calls, within_s=300)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import EdgekitError
-from edgekit.fleet.devices import turns
-from edgekit.fleet.devices.turns import Asked, Sent, greet, time_everywhere
+from edgekit.fleet.devices import remote_benchmark
+from edgekit.fleet.devices.remote_benchmark import BenchmarkBundle, BenchmarkPlan, check_hosts, time_on_hosts
 from edgekit.runner.bundle import sha256
 from tests.device.releases.device import write
 from tests.fleet.devices.desk import host
@@ -18,17 +18,17 @@ from tests.fleet.devices.rig import Rig
 
 pytestmark = pytest.mark.fleet
 
-ASKED = Asked(rounds=10, calls_per_round=5, warmup_per_round=1, threads=1)
+ASKED = BenchmarkPlan(rounds=10, calls_per_round=5, warmup_per_round=1, threads=1)
 MACHINE = {"host": "x", "cpu": "Cortex-A72", "machine": "aarch64", "system": "Linux", "python": "3.11", "numpy": "2.0"}
 
 
 @pytest.fixture(scope="module")
-def sent(tmp_path_factory: pytest.TempPathFactory) -> Sent:
+def sent(tmp_path_factory: pytest.TempPathFactory) -> BenchmarkBundle:
     data = write(tmp_path_factory.mktemp("timed") / "tiny.edge.zip").read_bytes()
-    return Sent("tiny", "onnx", sha256.hexdigest(data), data)
+    return BenchmarkBundle("tiny", "onnx", sha256.hexdigest(data), data)
 
 
-def answer(sent: Sent, **changes: Any) -> str:
+def answer(sent: BenchmarkBundle, **changes: Any) -> str:
     row = {"sha256": sent.sha256, "samples_ns": [1000] * 50, "interpreter": "onnxruntime", "version": "1"}
     whole = {"bundles": [row], "openings": 10, "machine": MACHINE, "why": []}
     row |= {key: value for key, value in changes.items() if key in row}
@@ -52,31 +52,31 @@ def answer(sent: Sent, **changes: Any) -> str:
     ],
 )
 def test_what_no_measurement_says_is_refused_in_a_line(
-    desk: Rig, sent: Sent, changes: dict[str, Any], said: str
+    desk: Rig, sent: BenchmarkBundle, changes: dict[str, Any], said: str
 ) -> None:
     (desk.device(0) / "answer").write_text(answer(sent, **changes) + "\n")
     desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
     with pytest.raises(EdgekitError, match=f"^d0: .*{said}") as caught:
-        time_everywhere([host(desk)], [sent], ASKED)
+        time_on_hosts([host(desk)], [sent], ASKED)
     assert caught.value.exit_code == 8 and "\n" not in str(caught.value)
 
 
 def test_a_device_measures_and_is_asked_again_while_it_is_disturbed(
-    desk: Rig, sent: Sent, monkeypatch: pytest.MonkeyPatch
+    desk: Rig, sent: BenchmarkBundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(remote_benchmark, "PAUSES_S", (0.0, 0.0))
     told: list[str] = []
     (desk.device(0) / "answer").write_text(answer(sent, why=["it was 85 °C hot"]) + "\n")
     desk.setting(0, 'case "$SSH_ORIGINAL_COMMAND" in *" bench "*) cat "$HOME/answer"; exit 0;; esac')
-    part = time_everywhere([host(desk)], [sent], ASKED, say=told.append)["d0"]
+    part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
     assert part.disturbed == ("it was 85 °C hot",) and len(told) == 2 and "measured again" in told[0]
     desk.setting(0, "")
-    part = time_everywhere([host(desk)], [sent], ASKED, say=told.append)["d0"]
+    part = time_on_hosts([host(desk)], [sent], ASKED, say=told.append)["d0"]
     assert part.samples_ms["tiny"].shape == (50,) and np.median(part.samples_ms["tiny"]) > 0
 
 
 def test_one_that_does_not_answer_is_named_before_anything_is_done(desk: Rig) -> None:
-    greet([host(desk, 0), host(desk, 1)])
+    check_hosts([host(desk, 0), host(desk, 1)])
     with pytest.raises(EdgekitError, match=r"^d2: .*cannot be reached"):
-        greet([host(desk, 0), host(desk, 2, port=1)])
+        check_hosts([host(desk, 0), host(desk, 2, port=1)])
     assert not (desk.device(1) / ".edge").exists(), "to be asked changes nothing"

@@ -9,19 +9,19 @@ import pytest
 
 from edgekit.core.errors import ConfigError
 from edgekit.fleet.devices import wheels
-from edgekit.fleet.devices.facts import Facts
-from edgekit.fleet.devices.failures import DeviceError
+from edgekit.fleet.devices.device_errors import DeviceError
+from edgekit.fleet.devices.facts import HelloFacts
 from tests.fleet.devices.house import wheel
 
-PI = Facts(
+PI = HelloFacts(
     python=(3, 11, 2), implementation="CPython", bits=64, machine="aarch64", system="Linux", libc="glibc 2.36",
     home="/var/lib/edge", runner=True, packages=(), distributions={}, free_bytes=None, ahead_s=0.0,
 )  # fmt: skip
 NEW, OLD = "cp311-cp311-manylinux_2_28_aarch64", "cp311-cp311-manylinux2014_aarch64"
 
 
-def chosen(folder: Path, facts: Facts = PI, target: str = "onnx") -> list[str]:
-    return sorted(each.path.name for each in wheels.choose(wheels.read_folder(folder), facts, target))
+def chosen(folder: Path, facts: HelloFacts = PI, target: str = "onnx") -> list[str]:
+    return sorted(each.path.name for each in wheels.choose_wheels(wheels.read_folder(folder), facts, target))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_nothing_that_is_there_already(house: Path) -> None:
     assert chosen(house, there) == ["flatbuffers-25.1-py3-none-any.whl", f"onnxruntime-1.20.0-{NEW}.whl"]
     assert chosen(house, replace(PI, distributions={"onnxruntime": "1.20.0"})) == [f"numpy-2.1.0-{NEW}.whl"]
     assert chosen(house, replace(PI, distributions={"numpy": "2.0", "openvino": "2025.1"})) == []
-    assert wheels.missing(replace(PI, distributions={"numpy": "2.0", "onnxruntime": "1"}), "onnx") == []
+    assert wheels.missing_distributions(replace(PI, distributions={"numpy": "2.0", "onnxruntime": "1"}), "onnx") == []
 
 
 def test_a_version_that_does_not_do_is_replaced(house: Path) -> None:

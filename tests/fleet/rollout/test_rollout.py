@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from edgekit.fleet.devices.failures import DeviceError, HostKeyError, Unreachable
+from edgekit.fleet.devices.device_errors import DeviceError, HostKeyError, Unreachable
 from edgekit.fleet.devices.inventory import Host
 from edgekit.fleet.rollout.outcomes import CONFIRMED, FAILED, INSTALLING, ON_TRIAL, SENT, UNREACHABLE, Outcome
-from edgekit.fleet.rollout.rollout import Pace, Rollout, Step, each
+from edgekit.fleet.rollout.rollout import Rollout, RolloutPace, Step, for_each
 
 HOSTS = [Host(f"h{number}", "pi", f"h{number}") for number in range(40)]
 
@@ -45,10 +45,10 @@ class Steps:
         return before.to(end, exit_code=7 if end == ON_TRIAL else 0)
 
 
-def rolled(steps: Steps, pace: Pace | None = None) -> tuple[Counter[str], dict[str, Outcome]]:
+def rolled(steps: Steps, pace: RolloutPace | None = None) -> tuple[Counter[str], dict[str, Outcome]]:
     """States, and the outcomes by name."""
     seen: list[Outcome] = []
-    rollout = Rollout(HOSTS, pace or Pace(), seen.append)
+    rollout = Rollout(HOSTS, pace or RolloutPace(), seen.append)
     asyncio.run(rollout.run(steps.send, steps.install))
     assert {each.host.name for each in seen} == {host.name for host in HOSTS}
     return Counter(each.state for each in rollout.outcomes.values()), rollout.outcomes
@@ -63,7 +63,7 @@ def test_all_are_sent_to_before_any_is_installed_on() -> None:
 
 def test_no_more_than_so_many_at_once() -> None:
     steps = Steps()
-    rolled(steps, Pace(parallel=7))
+    rolled(steps, RolloutPace(parallel=7))
     assert steps.most == 7
 
 
@@ -80,7 +80,7 @@ def test_a_canary_that_stays_on_trial_does_so_too() -> None:
 
 def test_within_a_wave_none_is_begun_behind_a_failure() -> None:
     steps = Steps(install__h10=FAILED)
-    states, _ = rolled(steps, Pace(parallel=2))
+    states, _ = rolled(steps, RolloutPace(parallel=2))
     installed = [call for call in steps.calls if call.startswith("install")]
     assert states[FAILED] == 1 and states[CONFIRMED] <= 12 and len(installed) <= 13
 
@@ -121,7 +121,7 @@ def test_a_class_of_which_nobody_got_it_goes_no_further_and_the_other_does(share
     """A canary that went silent over it is the worst doubt of all, and that of another class proves nothing."""
     steps = Steps(install__h0=UNREACHABLE)
     hosts = [*HOSTS[:10], *others(10)]
-    found = end_of(hosts, steps.send, steps.install, Pace(share=share))
+    found = end_of(hosts, steps.send, steps.install, RolloutPace(share=share))
     assert [call for call in steps.calls if call.startswith("install:h")] == ["install:h0"]
     assert {found[host.name].state for host in hosts[1:10]} == {SENT}
     assert "nobody of the wave before" in found["h9"].why
@@ -130,7 +130,7 @@ def test_a_class_of_which_nobody_got_it_goes_no_further_and_the_other_does(share
 
 def test_the_canary_is_one_that_was_reached_when_it_was_sent_to() -> None:
     steps = Steps(send__h0=UNREACHABLE)
-    found = end_of(HOSTS[:10], steps.send, steps.install, Pace(parallel=1))
+    found = end_of(HOSTS[:10], steps.send, steps.install, RolloutPace(parallel=1))
     assert [call for call in steps.calls if call.startswith("install")][:2] == ["install:h1", "install:h2"]
     assert [each.state for each in found.values()] == [UNREACHABLE, *[CONFIRMED] * 9]
 
@@ -148,9 +148,9 @@ def others(count: int) -> list[Host]:
     return [Host(f"box{number}", "box", f"box{number}") for number in range(count)]
 
 
-def end_of(hosts: Sequence[Host], send: Step, install: Step, pace: Pace | None = None) -> dict[str, Outcome]:
+def end_of(hosts: Sequence[Host], send: Step, install: Step, pace: RolloutPace | None = None) -> dict[str, Outcome]:
     """The outcomes by name."""
-    rollout = Rollout(hosts, pace or Pace(), lambda outcome: None)
+    rollout = Rollout(hosts, pace or RolloutPace(), lambda outcome: None)
     asyncio.run(rollout.run(send, install))
     return rollout.outcomes
 
@@ -170,7 +170,7 @@ def test_a_fault_of_ours_ends_one_device() -> None:
             raise FileNotFoundError(2, "No such file or directory", "wheel.whl")
         return await steps.send(before)
 
-    rollout = Rollout(HOSTS, Pace(), lambda outcome: None)
+    rollout = Rollout(HOSTS, RolloutPace(), lambda outcome: None)
     asyncio.run(rollout.run(send, steps.install))
     found = rollout.outcomes["h3"]
     assert (found.state, found.why, found.exit_code) == (FAILED, "No such file or directory: wheel.whl", 7)
@@ -178,7 +178,7 @@ def test_a_fault_of_ours_ends_one_device() -> None:
 
 def test_states_between_are_told() -> None:
     seen: list[str] = []
-    rollout = Rollout(HOSTS[:1], Pace(), lambda outcome: seen.append(outcome.state))
+    rollout = Rollout(HOSTS[:1], RolloutPace(), lambda outcome: seen.append(outcome.state))
 
     async def send(before: Outcome) -> Outcome:
         return before.to(SENT)
@@ -196,7 +196,7 @@ def test_an_interruption_ends_all_work_at_once() -> None:
         await asyncio.sleep(60)
 
     async def main() -> None:
-        task = asyncio.create_task(each(HOSTS, work, 8))
+        task = asyncio.create_task(for_each(HOSTS, work, 8))
         await asyncio.sleep(0.01)
         task.cancel()
         await task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.device.releases.current import statement
+from edgekit.device.releases.current_release import statement_name
 from tests.device.trust.desk import Desk, set_up
 from tests.fleet.rollout.conftest import Fleet
 
@@ -67,7 +67,7 @@ def test_a_signature_of_another_bundle_is_refused_by_the_device_that_is_to_time_
     newer = tmp_path / "newer.edge.zip"
     shutil.copy(fleet.bundles["2.0.0"], newer)
     signer.sign(path=newer, counter=6)
-    Path(f"{statement(str(newer))}.sig").write_bytes(signer.signature.read_bytes())
+    Path(f"{statement_name(str(newer))}.sig").write_bytes(signer.signature.read_bytes())
     assert fleet.asked(8, "bench", newer, "--only", "d0")["d0"]["state"] == "failed"
 
 
@@ -97,7 +97,7 @@ def test_an_older_counter_than_the_confirmed_one_is_refused_there(fleet: Fleet, 
 
 
 def test_what_the_policy_does_not_trust_is_found_at_the_desk(fleet: Fleet, signer: Desk) -> None:
-    Path(statement(str(signer.bundle))).write_bytes(signer.statement.read_bytes() + b" ")
+    Path(statement_name(str(signer.bundle))).write_bytes(signer.statement.read_bytes() + b" ")
     done = fleet.rig.edgekit("fleet", "push", signer.bundle, "--to", fleet.hosts, "--trust", signer.trust)
     assert done.returncode == 8 and done.stderr.count("\n") == 1
     assert not list(fleet.rig.device(0).iterdir())

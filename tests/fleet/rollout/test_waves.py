@@ -6,7 +6,7 @@ import pytest
 
 from edgekit.core.errors import ConfigError
 from edgekit.fleet.devices.inventory import Host
-from edgekit.fleet.rollout import parcel, waves
+from edgekit.fleet.rollout import payload, waves
 
 
 def fleet(**classes: int) -> list[Host]:
@@ -19,7 +19,7 @@ def planned(hosts: list[Host], done: set[str] | None = None, canary: int = 1, sh
     """The waves of one class, all of which go well."""
     done = set(done or ())
     found = []
-    while wave := waves.following(hosts, {host.name for host in hosts} - done, len(done), canary, share):
+    while wave := waves.next_wave(hosts, {host.name for host in hosts} - done, len(done), canary, share):
         found.append([host.name for host in wave])
         done |= {host.name for host in wave}
     return found
@@ -40,7 +40,7 @@ def test_devices_that_are_lost_are_made_up_for_by_the_next() -> None:
     """Of two canaries one was lost: another one comes before the rest."""
     hosts = fleet(pi=30)
     ready = {host.name for host in hosts[2:]}
-    assert waves.following(hosts, ready, 1, 2, 0.1) == hosts[2:3]
+    assert waves.next_wave(hosts, ready, 1, 2, 0.1) == hosts[2:3]
 
 
 def test_those_that_have_confirmed_before_count() -> None:
@@ -60,15 +60,15 @@ def test_waves_can_be_switched_off_and_made_larger() -> None:
 
 def test_devices_that_nothing_was_sent_to_are_in_no_wave() -> None:
     hosts = fleet(pi=4)
-    assert waves.following(hosts, {"pi-2"}, 0, 1, 0.1) == [hosts[2]]
+    assert waves.next_wave(hosts, {"pi-2"}, 0, 1, 0.1) == [hosts[2]]
 
 
 @pytest.mark.parametrize(("text", "value"), [("10%", 0.1), ("0.25", 0.25), ("100%", 1.0), ("0", 0.0), (" .5 ", 0.5)])
 def test_a_share_is_a_percentage_or_a_fraction(text: str, value: float) -> None:
-    assert parcel.share(text) == value
+    assert payload.parse_fraction(text) == value
 
 
 @pytest.mark.parametrize("text", ["ten", "-1%", "200%", "1.5", "", "%", "1e-3"])
 def test_and_nothing_else(text: str) -> None:
     with pytest.raises(ConfigError, match="--share"):
-        parcel.share(text)
+        payload.parse_fraction(text)

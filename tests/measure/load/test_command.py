@@ -14,7 +14,7 @@ import pytest
 
 from edgekit.cli.load import TRIAL_S, Request
 from edgekit.core.errors import ConfigError
-from edgekit.device.measure.conditions import OTHERS
+from edgekit.device.measure.conditions import MAX_OTHERS_SHARE
 from edgekit.measure.load.rate import TRIAL_QUERIES
 from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
 from edgekit.runner import bundle
@@ -70,7 +70,7 @@ def test_the_highest_rate_of_a_look_is_called_short(path: Path) -> None:
 
 
 def test_a_busy_neighbour_is_told(path: Path) -> None:
-    neighbours = math.ceil(2 * OTHERS * len(os.sched_getaffinity(0)))
+    neighbours = math.ceil(2 * MAX_OTHERS_SHARE * len(os.sched_getaffinity(0)))
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(neighbours)]
     try:
         done = run_edgekit("load", str(path), "--scenario", "single_stream", "--seconds", "0.8")
@@ -83,7 +83,7 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
     assert "DISTURBED   " in done.stdout and "other processes took" in done.stdout
     (run,) = json.loads(as_json.stdout)["runs"]
     assert any("other processes took" in words for words in run["disturbed"])
-    assert run["seen"]["others_share"] > OTHERS
+    assert run["seen"]["others_share"] > MAX_OTHERS_SHARE
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_what_went_on_meanwhile_is_seen(results: dict[Scenario, Result]) -> None
     for result in results.values():
         assert result.seen.seconds > result.seconds  # from before LoadGen's preparations
         assert result.seen.pace_ms > 0
-        assert result.disturbed == conditions.disturbances(result.seen)
+        assert result.disturbed == conditions.noise_reasons(result.seen)
         assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
     assert results["single_stream"].seen.noise is None, "of a hundred queries, which are too few"
 

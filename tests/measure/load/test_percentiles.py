@@ -63,8 +63,8 @@ def test_noise_is_the_spread_of_neighbours_medians() -> None:
     assert noise(steady) == pytest.approx(0.0, abs=0.01)
     slowed = steady * np.repeat([1.0, 1.2], [1500, 1507])
     found = noise(slowed)
-    assert found is not None and found > conditions.NOISE
-    least = LEAST_IN_ROUND * intervals.LEAST_ROUNDS
+    assert found is not None and found > conditions.MAX_NOISE
+    least = LEAST_IN_ROUND * intervals.MIN_ROUNDS
     assert noise(steady[:least]) is not None
     assert noise(steady[: least - 1]) is None and noise(steady[:5]) is None
 

@@ -103,7 +103,7 @@ DEVICE = (
     ),
     Seed(
         "trial-takes-wrong-answers",
-        "device/autotune/compare.py",
+        "device/autotune/comparison.py",
         'if report["ok"]:',
         'if report["vectors"]:',
         "the fastest interpreter wins although it answers wrongly",
@@ -111,7 +111,7 @@ DEVICE = (
     ),
     Seed(
         "choice-outlives-its-interpreters",
-        "device/autotune/choices.py",
+        "device/autotune/choice_cache.py",
         "sound = sound and all(",
         "sound = sound or all(",
         "after an update of an interpreter the old measurement is followed",

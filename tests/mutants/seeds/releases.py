@@ -11,22 +11,23 @@ RELEASES = (
         "turned-without-a-rename",
         "device/releases/transitions.py",
         "        os.replace(temporary, home.current)\n",
-        "        remove(home.current)\n        os.replace(temporary, home.current)\n",
+        "        remove_file(home.current)\n        os.replace(temporary, home.current)\n",
         "a device that is switched off at that moment has no release",
         KILLED,
     ),
     Seed(
         "trial-written-after-the-turn",
         "device/releases/transitions.py",
-        "    records.write_trial(home, Trial(number, records.current(home), tries))\n    _turn(home, number)\n",
-        "    trial = Trial(number, records.current(home), tries)\n"
-        "    _turn(home, number)\n    records.write_trial(home, trial)\n",
+        "    records.write_probation(home, Probation(number, records.current_number(home), tries))\n"
+        "    _point_current_to(home, number)\n",
+        "    probation = Probation(number, records.current_number(home), tries)\n"
+        "    _point_current_to(home, number)\n    records.write_probation(home, probation)\n",
         "a release that was never tried counts as confirmed",
         KILLED,
     ),
     Seed(
         "release-built-in-its-place",
-        "device/releases/installing.py",
+        "device/releases/installation.py",
         '    folder = home.releases / f".{number}.tmp"\n',
         "    folder = home.release(number)\n",
         "half a release stands where a whole one is expected",
@@ -42,7 +43,7 @@ RELEASES = (
     ),
     Seed(
         "digest-of-a-release-not-compared",
-        "device/releases/current.py",
+        "device/releases/current_release.py",
         "if hashlib.sha256(data).hexdigest() != sha256:",
         "if not data:",
         "a file that was put in a release's place is run",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgekit.device.monitor.histogram import place
+from edgekit.device.monitor.histogram import bucket_index
 from edgekit.report.field.reports import Report
 from tests.conftest import ROOT
 
@@ -39,7 +39,7 @@ def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: A
 
 def counted(values_ms: np.ndarray) -> list[list[int]]:
     """Latencies as a report counts them: [[place, count], …]."""
-    places, counts = np.unique([place(each) for each in values_ms.tolist()], return_counts=True)
+    places, counts = np.unique([bucket_index(each) for each in values_ms.tolist()], return_counts=True)
     return [[int(each), int(count)] for each, count in zip(places, counts, strict=True)]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgekit.device.monitor.histogram import BOUNDS_MS, place
+from edgekit.device.monitor.histogram import BOUNDS_MS, bucket_index
 from edgekit.report.field.latency import percentile, ratio
 
 
 def counts(values_ms: np.ndarray) -> list[int]:
-    found = np.bincount([place(each) for each in values_ms.tolist()], minlength=len(BOUNDS_MS) + 1)
+    found = np.bincount([bucket_index(each) for each in values_ms.tolist()], minlength=len(BOUNDS_MS) + 1)
     return [int(each) for each in found]
 
 

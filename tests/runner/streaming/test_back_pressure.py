@@ -42,7 +42,7 @@ def test_the_oldest_that_waits_makes_room() -> None:
         yield from numbered(10, 1)
         ready.set()
 
-    windows = DropOldest(hasty(), most=3)
+    windows = DropOldest(hasty(), max_waiting=3)
     found = iter(windows)
     assert next(found).span.start == 0  # begun: it is not dropped any more
     begun.set()
@@ -51,7 +51,7 @@ def test_the_oldest_that_waits_makes_room() -> None:
 
 
 def test_nothing_is_dropped_while_there_is_room() -> None:
-    windows = DropOldest(numbered(10), most=10)
+    windows = DropOldest(numbered(10), max_waiting=10)
     assert [each.span.start for each in windows] == list(range(10)) and windows.dropped == 0
 
 
@@ -62,7 +62,7 @@ def test_an_error_comes_behind_the_windows_before_it() -> None:
 
     found = []
     with pytest.raises(InputError, match="cut"):
-        for each in DropOldest(broken(), most=5):
+        for each in DropOldest(broken(), max_waiting=5):
             found.append(each.span.start)
     assert found == [0, 1]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.errors import ConfigError
-from edgekit.device.measure.bench import growing, interleaved
+from edgekit.device.measure.bench import time_interleaved, timed_openings
 from edgekit.measure.energy import Spent, Unreadable
 from edgekit.stages.benchmark.config import Config, Cost
 from edgekit.stages.benchmark.cost import described, measure_costs, source_of
@@ -47,7 +47,7 @@ def opener(call: Callable[[], object]) -> Opener:
 
 def timed(openers: dict[str, Opener]) -> Timings:
     cpu_ms: dict[str, np.ndarray] = {}
-    samples_ms, opened = next(growing(openers, 10, 10, 5, 1, cpu_ms=cpu_ms))
+    samples_ms, opened = next(timed_openings(openers, 10, 10, 5, 1, cpu_ms=cpu_ms))
     return Timings(samples_ms, opened, 0.99, 0.1, cpu_ms)
 
 
@@ -76,7 +76,7 @@ class Broken(Known):
 def test_processor_time_counts_all_threads_and_no_sleep() -> None:
     cpu_ms: dict[str, np.ndarray] = {}
     calls = {"works": works, "sleeps": sleeps, "in two threads": in_two_threads}
-    samples_ms = interleaved(calls, 3, 5, 1, cpu_ms=cpu_ms)
+    samples_ms = time_interleaved(calls, 3, 5, 1, cpu_ms=cpu_ms)
     assert {name: values.shape for name, values in cpu_ms.items()} == dict.fromkeys(calls, (3,))
     assert np.mean(cpu_ms["works"]) >= 1000 * BUSY_S
     assert np.mean(cpu_ms["sleeps"]) < np.mean(cpu_ms["works"]) / 2
@@ -87,7 +87,7 @@ def test_processor_time_counts_all_threads_and_no_sleep() -> None:
 def test_processor_time_of_growing_has_as_many_rounds_as_its_latencies() -> None:
     openers = {"works": opener(works), "sleeps": opener(sleeps)}
     cpu_ms: dict[str, np.ndarray] = {}
-    for samples_ms, opened in growing(openers, 10, 20, 5, 1, cpu_ms=cpu_ms):
+    for samples_ms, opened in timed_openings(openers, 10, 20, 5, 1, cpu_ms=cpu_ms):
         for name, values in samples_ms.items():
             assert len(cpu_ms[name]) * 5 == len(values)
             assert len(cpu_ms[name]) % opened == 0

@@ -14,7 +14,7 @@ import pytest
 from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import ConfigError, EdgekitError
-from edgekit.fleet.devices import turns
+from edgekit.fleet.devices import remote_benchmark
 from edgekit.report import checks
 from edgekit.report.sections import devices as devices_section
 from edgekit.workbook.stage import open_stage
@@ -37,7 +37,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def desk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setenv("HOME", str(rig.home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    monkeypatch.setattr(turns, "PAUSES_S", (0.1,))  # these devices share one machine, so they are always disturbed
+    monkeypatch.setattr(
+        remote_benchmark, "PAUSES_S", (0.1,)
+    )  # these devices share one machine, so they are always disturbed
     return rig
 
 

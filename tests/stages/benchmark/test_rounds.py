@@ -56,7 +56,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Config, rec
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
     monkeypatch.setattr(progress, "_said", [])  # what earlier tests of this process said
-    with conditions.Watch() as watch:
+    with conditions.ConditionsRecorder() as watch:
         found = rounds.measured(ROWS, noisy(), given, watch, recorded)
     state = progress.read(file)
     assert state is not None
@@ -140,7 +140,7 @@ class Simulated:
 
     def measured(self, latencies: dict[str, tuple[float, float]], given: Config, sizes: dict[str, int]) -> Any:
         openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
-        with conditions.Watch() as watch:
+        with conditions.ConditionsRecorder() as watch:
             return rounds.measured(
                 [BASELINE, *(row(name, size=sizes.get(name, 1000)) for name in latencies)], openers, given, watch, None
             )

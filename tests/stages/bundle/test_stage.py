@@ -76,7 +76,7 @@ def test_a_bundle_says_what_bounds_its_drop_and_how_surely(model: Model, sealed:
 
 def test_a_bundle_says_what_its_validation_samples_look_like(model: Model) -> None:
     assert model.manifest.reference == reference.MEMBER
-    found = reference.read(model.bundle.members[reference.MEMBER], model.manifest)
+    found = reference.read_reference(model.bundle.members[reference.MEMBER], model.manifest)
     validation = load_data(load_plan(TINY).data).validation
     assert found.samples == len(validation.x)
     scores = np.stack([model.execute(model.prepare(raw)) for raw in validation.x])

@@ -1,0 +1,244 @@
+"""Every way to run a bundle on this device, tried and timed.
+
+Each way gets a child process: there it proves itself with the golden vectors, and there it may crash. The proven ones
+are timed in rounds that take turns, one child at a time. So a device that changes its pace slows all of them alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from edgekit.device.autotune import choice_cache
+from edgekit.device.autotune.choice_cache import Choice
+from edgekit.device.autotune.tuning_process import TuningProcess, prefix_fault
+from edgekit.device.hardware import health
+from edgekit.runner import backends
+from edgekit.runner.errors import BackendError, SelftestError
+
+if TYPE_CHECKING:
+    from edgekit.device.autotune.tuning_process import OnProgress
+    from edgekit.runner.bundle import Bundle
+
+ROUNDS = 12
+ROUND_MS = 40.0
+TURNS_S = 6.0
+"""After so long the rounds end, though there be fewer."""
+SELFTEST_S = 3.0
+"""So much time goes into the golden vectors of each way; `selftest` runs them all."""
+GIVE_UP_FACTOR = 2.0
+"""A way that is this many times as slow in its first round is not tried further."""
+TIE_FACTOR = 1.01
+"""Within this factor of the fastest, the usual interpreter and the fewest threads are taken."""
+LAST_RESORT = ("tensorflow",)
+"""Seconds to import, hundreds of megabytes, and the same kernels as litert."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run a bundle, and how it went. `p50_ms` has one entry a round; `fault` says why it is out.
+
+    `wrong`: its outputs are not those of the golden vectors.
+    """
+
+    interpreter: str
+    threads: int
+    version: str = ""
+    p50_ms: tuple[float, ...] = ()
+    open_ms: float = 0.0
+    fault: str = ""
+    wrong: bool = False
+
+    @property
+    def typical_ms(self) -> float:
+        """Median of the rounds."""
+        return median(self.p50_ms)
+
+
+def find_best(
+    path: str | os.PathLike[str],
+    bundle: Bundle,
+    threads: int | None,
+    interpreter: str | None,
+    device: str = "CPU",
+    on_progress: OnProgress | None = None,
+) -> Candidate:
+    """The best way that there is; SelftestError or BackendError when there is none."""
+    target = bundle.manifest.target
+    quick = list_candidates(target, threads, interpreter, device)
+    if on_progress is not None and len(quick) > 1:
+        ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
+        on_progress(f"first time with this bundle: {ways_tried}", False)
+    crowded = _exceeds_memory(sum(len(data) for data in bundle.model_files().values()), len(quick))
+    tried = time_candidates(path, bundle.identity, quick, device, one_at_a_time=crowded)
+    if all(way.fault for way in tried):
+        names = {way.interpreter for way in tried}
+        slow = list_candidates(target, threads, interpreter, device, all_of_them=True)
+        tried += time_candidates(path, bundle.identity, [way for way in slow if way.interpreter not in names], device)
+    return select_best(tried)
+
+
+def list_candidates(
+    target: str, threads: int | None, interpreter: str | None, device: str = "CPU", all_of_them: bool = False
+) -> list[Candidate]:
+    """What there is to try, the usual first; BackendError when no interpreter is installed."""
+    names = backends.installed_interpreters(target, interpreter)
+    quick = [name for name in names if name not in LAST_RESORT]
+    if quick and not all_of_them:
+        names = quick
+    if threads is not None:
+        backends.check_threads(threads)
+    counts = [threads] if threads else _thread_counts() if device == "CPU" else [1]
+    return [Candidate(name, count) for name in names for count in counts]
+
+
+def time_candidates(
+    path: str | os.PathLike[str],
+    identity: str,
+    tried: Sequence[Candidate],
+    device: str = "CPU",
+    rounds: int = ROUNDS,
+    one_at_a_time: bool = False,
+) -> list[Candidate]:
+    """Every way with its figures or its fault, in the order given; nothing is timed where there is but one.
+
+    `one_at_a_time` keeps no two of them in memory: less fair, for models that would not fit otherwise.
+    """
+    found: dict[int, Candidate] = {}
+    with ExitStack() as stack:
+        running: dict[int, TuningProcess] = {}
+        for number, way in enumerate(tried):
+            child = stack.enter_context(TuningProcess(path, identity))
+            found[number] = way = _validate(child, way, device)
+            if not way.fault and len(tried) > 1:
+                found[number] = way = _timed(child, way, rounds if one_at_a_time else 0)
+            fastest = min((each.p50_ms[0] for each in found.values() if each.p50_ms), default=0.0)
+            promising = len(tried) > 1 and not way.fault and way.p50_ms[0] <= GIVE_UP_FACTOR * fastest
+            if promising and not one_at_a_time:
+                running[number] = child
+            else:
+                child.close()
+        _take_turns(running, found, rounds)
+    return [found[number] for number in range(len(tried))]
+
+
+def select_best(tried: Sequence[Candidate]) -> Candidate:
+    """The fastest; among equals the first. SelftestError or BackendError, with every reason, when none is sound."""
+    sound = [way for way in tried if not way.fault]
+    if not sound:
+        reasons = "; ".join(dict.fromkeys(prefix_fault(way.interpreter, way.fault) for way in tried))
+        kind = SelftestError if any(way.wrong for way in tried) else BackendError
+        raise kind(f"no interpreter here runs this bundle: {reasons}. `edgerun doctor BUNDLE` may say why")
+    if len(sound) == 1:
+        return sound[0]
+    complete = max(len(way.p50_ms) for way in sound)
+    finalists = [way for way in sound if len(way.p50_ms) == complete]
+    fastest = min(way.typical_ms for way in finalists)
+    return next(way for way in finalists if way.typical_ms <= TIE_FACTOR * fastest)
+
+
+def store_winner(
+    path: str | os.PathLike[str],
+    name: str,
+    winner: Candidate,
+    bundle: Bundle,
+    device: str,
+    on_progress: OnProgress | None = None,
+) -> Choice:
+    """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
+    packages = [
+        "numpy",
+        *(backends.INTERPRETERS[each].package for each in backends.interpreters_for(bundle.manifest.target)),
+    ]
+    installed = {package: choice_cache.build_id(package) for package in packages}
+    choice = Choice(winner.interpreter, winner.threads, device, installed)
+    blob = _export_compiled(path, bundle.identity, winner, device) if winner.interpreter == "openvino" else b""
+    if blob:
+        from edgekit.runner.bundle import sha256
+
+        choice = choice._replace(blob=sha256.hexdigest(blob))
+    if not choice_cache.store_choice(name, choice, blob) and on_progress is not None:
+        place = choice_cache.cache_folder() or "a cache folder"
+        on_progress(
+            f"{place} cannot be written, or not by this user alone, so every start tries anew; "
+            "set XDG_CACHE_HOME to a folder of your own, or use --no-trial",
+            True,
+        )
+    return choice
+
+
+def _validate(child: TuningProcess, way: Candidate, device: str) -> Candidate:
+    try:
+        opened = child.ask("open", interpreter=way.interpreter, threads=way.threads, device=device)
+        report = child.ask("selftest", most_s=SELFTEST_S)
+    except BackendError as error:
+        return replace(way, fault=str(error))
+    way = replace(way, version=opened["version"], open_ms=opened["open_ms"])
+    if report["ok"]:
+        return way
+    delta, atol = report["max_abs_delta"], report["atol"]
+    fault = f"outputs differ from the golden vectors: max |Δ| {delta:.3g}, allowed {atol:.3g}"
+    return replace(way, fault=fault, wrong=True)
+
+
+def _timed(child: TuningProcess, way: Candidate, rounds: int) -> Candidate:
+    """A first look, and so many rounds in a row."""
+    try:
+        first = _round(child, None)
+        return replace(way, p50_ms=(first, *(_round(child, first) for _ in range(rounds))))
+    except BackendError as error:
+        return replace(way, fault=str(error))
+
+
+def _take_turns(running: dict[int, TuningProcess], found: dict[int, Candidate], rounds: int) -> None:
+    """Rounds until there are enough or the time is up."""
+    numbers = list(running)
+    begun = perf_counter()
+    for turn in range(rounds):
+        if turn > 2 and perf_counter() - begun > TURNS_S:
+            break
+        start = turn % max(len(numbers), 1)
+        for number in numbers[start:] + numbers[:start]:
+            way = found[number]
+            try:
+                found[number] = replace(way, p50_ms=(*way.p50_ms, _round(running[number], way.p50_ms[0])))
+            except BackendError as error:
+                found[number] = replace(way, fault=str(error), p50_ms=())
+        numbers = [number for number in numbers if not found[number].fault]
+
+
+def _round(child: TuningProcess, expected_ms: float | None) -> float:
+    """The p50 of one round; of as many calls as fit into `ROUND_MS`."""
+    calls = 10 if expected_ms is None else max(1, min(500, int(ROUND_MS / max(expected_ms, 1e-3))))
+    warmup = 5 if expected_ms is None else max(1, calls // 5)  # threads are slow in their first calls
+    taken: list[float] = child.ask("time", calls=calls, warmup=warmup, most_ms=5 * ROUND_MS)["ms"]
+    return median(taken)
+
+
+def _export_compiled(path: str | os.PathLike[str], identity: str, winner: Candidate, device: str) -> bytes:
+    """OpenVINO's compiled model, empty where loading it is not clearly faster than compiling."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file, TuningProcess(path, identity) as child:
+        try:
+            took = child.ask("compiled", threads=winner.threads, device=device, into=file.name)
+        except BackendError:
+            return b""
+        return file.read() if took["restore_ms"] < 0.9 * took["open_ms"] else b""
+
+
+def _exceeds_memory(model_bytes: int, count: int) -> bool:
+    """Whether all ways at once would take more than half of the memory that is free; each holds the model thrice."""
+    available = health.memory_bytes()[1]
+    return available is not None and 3 * model_bytes * count > available / 2
+
+
+def _thread_counts() -> list[int]:
+    """1, 2, 4, … up to the usable cores, and those."""
+    cores = max(int(health.usable_cores() or 1), 1)
+    return sorted({*(1 << power for power in range(cores.bit_length()) if 1 << power <= cores), cores})

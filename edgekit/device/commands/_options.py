@@ -1,0 +1,114 @@
+"""What the commands of the device share: options of homes and proofs, and the facts that every figure carries."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from edgekit.runner.commands import _shared
+
+if TYPE_CHECKING:
+    from edgekit.runner.model import Model
+
+
+def add_home_argument(parser: argparse.ArgumentParser) -> None:
+    """Where the releases are."""
+    parser.add_argument(
+        "--home", metavar="DIR", help="of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
+    )
+
+
+def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a proof of a release may use, and how fast it has to be."""
+    group = parser.add_argument_group("the proof, in a process of its own")
+    group.add_argument(
+        "--latency-ms",
+        metavar="MS",
+        type=non_negative_number,
+        help="most p50 of the model; 0: any (default: the bundle's budget)",
+    )
+    memory, seconds = whole_number_between(64, 2**20), whole_number_between(1, 86_400)
+    group.add_argument("--memory-mb", metavar="MB", type=memory, help="default: three quarters of what is available")
+    group.add_argument("--cpu-s", metavar="S", type=seconds, default=120, help="processor time (default: 120)")
+    group.add_argument("--wall-s", metavar="S", type=seconds, default=300, help="time on the clock (default: 300)")
+    group.add_argument(
+        "--interpreter",
+        metavar="NAME",
+        type=_shared.interpreter_name,
+        help="default: the one that was chosen here, or the usual",
+    )
+
+
+def validation_limits(options: argparse.Namespace) -> Any:
+    """What the arguments of `proof` ask for."""
+    from edgekit.device.releases.validation import ValidationLimits
+
+    return ValidationLimits(options.memory_mb, options.cpu_s, options.wall_s, options.latency_ms)
+
+
+def non_negative_number(text: str) -> float:
+    """An argument that is a number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}; use a number from 0")
+    return value
+
+
+def sha256(text: str) -> str:
+    """An argument that is a file's digest."""
+    if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"got {text}; use the 64 hex digits that `sha256sum` prints")
+    return text
+
+
+def whole_number_between(least: int, most: int) -> Callable[[str], int]:
+    """An argument that is a whole number between two, both among them."""
+
+    def number(text: str) -> int:
+        value = int(text) if text.isdecimal() and len(text) < 20 else -1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"got {text[:40]}; use a whole number from {least} to {most}")
+        return value
+
+    return number
+
+
+def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
+    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
+    from edgekit.device.hardware import emulation
+    from edgekit.device.measure import bench
+
+    emulator, machine = emulation.emulator(), bench.machine_facts()
+    return {
+        "bundle": options.bundle,
+        "sha256": model.bundle.sha256,
+        "interpreter": model.backend.name,
+        "version": model.backend.version,
+        "threads": model.threads,
+        "device": options.device or "CPU",
+        "architecture": machine["machine"],
+        "emulated": bool(emulator),
+        "machine": machine,
+        "comparable": not emulator,
+        "why": [f"emulated by {emulator}: these times say nothing about a device"] if emulator else [],
+    }
+
+
+def print_facts(known: dict[str, Any]) -> None:
+    """The same, for people."""
+    machine = known["machine"]
+    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
+    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
+    for reason in known["why"]:
+        if reason not in known.get("disturbed", ()):  # those are printed after the figures
+            print(f"NOT COMPARABLE: {reason}")
+
+
+def print_noise_reasons(reasons: list[str]) -> None:
+    """One line where something else went on, none of a quiet machine."""
+    if reasons:
+        print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")

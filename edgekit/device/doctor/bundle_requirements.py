@@ -1,0 +1,72 @@
+"""What a bundle asks of the device, read without numpy and without opening its model."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgekit.runner import bundle, inputs, operators
+from edgekit.runner.bundle import manifest
+from edgekit.runner.errors import BundleError, bounded_recursion
+
+HEADER = struct.Struct("<4s5H3I2H")
+MOST_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class BundleRequirements:
+    """A bundle's demands; `inputs` are the endings of files that it reads.
+
+    `format` is above what this runner knows where nothing else could be read.
+    """
+
+    path: str
+    target: str | None
+    needs: operators.ModelRequirements | None = None
+    model_bytes: int = 0
+    architectures: tuple[str, ...] = ()
+    kind: str = ""
+    inputs: tuple[str, ...] = ()
+    format: int = manifest.FORMAT
+
+
+def read_requirements(path: str) -> BundleRequirements:
+    """Demands of a bundle; BundleError or TrustError for a file that is none, or whose model cannot be followed."""
+    try:
+        found = bundle.read(path)
+    except BundleError:
+        newer = _newer_format(path)
+        if newer is None:
+            raise
+        return BundleRequirements(path, None, format=newer)
+    facts, files = found.manifest, found.model_files()
+    return BundleRequirements(
+        path,
+        facts.target,
+        operators.read(facts.target, files),
+        sum(len(data) for data in files.values()),
+        tuple(getattr(facts, "architectures", ())),
+        facts.raw.kind,
+        tuple(inputs.suffixes(facts.raw)),
+        facts.format,
+    )
+
+
+def _newer_format(path: str) -> int | None:
+    """The format that a bundle's manifest states, where it is newer than this runner; it may hide anything else."""
+    try:
+        with Path(path).open("rb") as stream:
+            head = stream.read(HEADER.size)
+            fields = HEADER.unpack(head)
+            if fields[0] != b"PK\3\4" or stream.read(fields[9]) != bundle.MANIFEST.encode():
+                return None
+            stream.read(fields[10])
+            with bounded_recursion():
+                values: Any = json.loads(stream.read(min(fields[8], MOST_BYTES)))
+    except (OSError, ValueError, RecursionError, struct.error):
+        return None
+    value = values.get("format") if isinstance(values, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > manifest.FORMAT else None

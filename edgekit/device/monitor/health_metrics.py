@@ -1,0 +1,43 @@
+"""The monitor's figures for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edgekit.device.monitor.exposition import Family
+from edgekit.device.monitor.verdict import Verdict
+
+
+def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) -> list[Family]:
+    """Health, evidence and alarms by statistic, and the canary's counts, with these labels more."""
+    drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
+    found = [
+        Family(
+            "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", more, verdict.health)]
+        ),
+        Family(
+            "edgekit_drift",
+            "gauge",
+            "Evidence that a statistic left validation: -log10 of the corrected p-value",
+            [("", labels, each.evidence) for labels, each in drift],
+        ),
+        Family(
+            "edgekit_drift_alarm",
+            "gauge",
+            "1 where the evidence is an alarm",
+            [("", labels, int(each.alarm)) for labels, each in drift],
+        ),
+        Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", more, verdict.samples)]),
+    ]
+    if sketch["canary"] is None:
+        return found
+    canary = sketch["canary"]
+    for name, key, kind, text in (
+        ("runs_total", "runs", "counter", "Golden vectors answered while in use"),
+        ("failures_total", "failures", "counter", "Golden vectors that were not answered as recorded"),
+        ("last_success_timestamp_seconds", "last_success_s", "gauge", "When a golden vector was answered right"),
+    ):
+        if canary[key] is not None:
+            found.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
+    return found

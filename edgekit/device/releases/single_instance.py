@@ -1,0 +1,88 @@
+"""One `watch` at a time, and no program of an earlier one: two of a kind would fight for a port or a camera.
+
+The lock of `.watch` is the watching process's own. That of `.program` is inherited by the program and by what this
+starts, so it lasts as long as they do, also where the watch is killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from glob import glob
+from pathlib import Path
+
+from edgekit.device.releases.home import POLL_S, Home, try_lock
+from edgekit.runner.errors import BackendError, ResourceError
+
+BUSY_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+STOP_S = 10.0
+"""Which a program has after SIGTERM."""
+
+
+def claim_watch(home: Home, say: Callable[[str], object]) -> int:
+    """Be the only watch of a home until this process ends; the descriptor that programs inherit, or ResourceError."""
+    path = home.root / ".watch"
+    if not try_lock(_open_lock(path)):
+        raise ResourceError(
+            f"{home.root}: another `edgerun watch` is at work here ({_describe_holders(path)}); stop that first"
+        )
+    path = home.root / ".program"
+    handle = _open_lock(path)
+    if not try_lock(handle):
+        say(f"ending the program that an earlier watch has left ({_describe_holders(path)})")
+        if not (_end_holders(path, handle, signal.SIGTERM) or _end_holders(path, handle, signal.SIGKILL)):
+            raise ResourceError(
+                f"{home.root}: the program of an earlier watch still runs ({_describe_holders(path)}); end it"
+            )
+    return handle
+
+
+def start_program(
+    words: Sequence[str], environment: Mapping[str, str], inherited: Collection[int]
+) -> subprocess.Popen[bytes]:
+    """A program in a session of its own; BackendError where it is to blame, ResourceError for want of processes."""
+    try:
+        return subprocess.Popen(words, env=environment, start_new_session=True, pass_fds=inherited)
+    except OSError as error:
+        kind = ResourceError if error.errno in BUSY_ERRORS else BackendError
+        raise kind(f"{words[0]}: cannot be started: {error.strerror}") from None
+
+
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _end_holders(path: Path, handle: int, by: int) -> bool:
+    """Whether the lock is free within the time that a program has to stop."""
+    groups = set()
+    for number in _holders(path):
+        with suppress(ProcessLookupError):
+            groups.add(os.getpgid(number))
+    for group in groups - {os.getpgrp()}:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, by)
+    until = time.monotonic() + STOP_S
+    while not (free := try_lock(handle)) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    return free
+
+
+def _holders(path: Path) -> list[int]:
+    """Processes in which the lock of a file is held, as far as the kernel shows them."""
+    found, real = [], os.path.realpath(path)
+    for each in glob("/proc/[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text(
+                encoding="utf-8"
+            ):
+                found.append(int(each.split("/")[2]))
+    return found
+
+
+def _describe_holders(path: Path) -> str:
+    return f"process {', '.join(map(str, _holders(path))) or 'unknown'}"

@@ -1,0 +1,113 @@
+"""Whether a release works here: its golden vectors and its latency, in a process that can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+from edgekit.device import processes
+from edgekit.device.hardware import health
+from edgekit.device.releases import records
+from edgekit.device.releases.home import Home
+
+MIN_MEMORY_MB = 256
+MEMORY_FRACTION = 0.75
+"""Of the memory that is available, which a proof may use where nobody says otherwise."""
+MAX_PROBLEM_LENGTH = 400
+REASONS = {
+    signal.SIGXCPU: "used more than {cpu_s:g} s of the processor",
+    signal.SIGALRM: "did not end within {wall_s:g} s",
+    signal.SIGXFSZ: "writes without end",
+    signal.SIGKILL: "was killed, most likely because memory ran out",
+}
+
+
+class ValidationLimits(NamedTuple):
+    """What a proof may use. `memory_mb` None: three quarters of what is available; `latency_ms` None: the budget's."""
+
+    memory_mb: int | None = None
+    cpu_s: float = 120.0
+    wall_s: float = 300.0
+    latency_ms: float | None = None
+
+
+DEFAULT = ValidationLimits()
+
+
+class ValidationProcess:
+    """A proof that runs; `report` until it has ended, or `wait`."""
+
+    def __init__(self, home: Home, number: int, limits: ValidationLimits, interpreter: str | None = None) -> None:
+        if limits.memory_mb is None:
+            available = health.memory_bytes()[1]
+            limits = limits._replace(memory_mb=max(MIN_MEMORY_MB, int((available or 1 << 30) * MEMORY_FRACTION) >> 20))
+        self._limits = limits
+        self._deadline = time.monotonic() + limits.wall_s
+        path = str(home.release(number) / records.BUNDLE)
+        asked = {
+            **limits._asdict(),
+            "path": path,
+            "sha256": records.bundle_digest(home, number),
+            "interpreter": interpreter,
+        }
+        self._answer, self._said = _scratch(), _scratch()
+        self._process = processes.start_function(
+            "edgekit.device.releases.worker:main", [json.dumps(asked)], stdout=self._answer, stderr=self._said
+        )
+
+    def report(self) -> dict[str, Any] | None:
+        """None while it runs; then what the worker found. `problem` is empty where the release works here."""
+        late = time.monotonic() > self._deadline
+        if not late and not processes.has_ended(self._process):
+            return None
+        code = processes.end_process(self._process)
+        answer, said = self._text(self._answer), self._text(self._said)
+        with suppress(ValueError):
+            found = dict(json.loads(answer))
+            return {**found, "problem": _line(found["problem"])}
+        if late or -code in REASONS:
+            number = signal.SIGALRM if late else signal.Signals(-code)
+            return {"problem": REASONS[number].format(**self._limits._asdict())}
+        if code < 0:
+            name, most = processes.signal_name(-code), self._limits.memory_mb
+            return {"problem": f"crashed ({name}); the model is broken, or needs more than the {most} MB it may use"}
+        last = "".join(said.strip().splitlines()[-1:])[:300]
+        return {"problem": f"ended with exit code {code}: {last or 'it said nothing'}"}
+
+    def wait(self) -> dict[str, Any]:
+        """The report."""
+        while (found := self.report()) is None:
+            processes.has_ended(self._process, processes.POLL_S)
+        return found
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        processes.end_process(self._process)
+
+    @staticmethod
+    def _text(stream: IO[bytes]) -> str:
+        stream.seek(0)
+        with stream:
+            return stream.read().decode(errors="replace")
+
+
+def _line(text: str) -> str:
+    """In one line, the middle of a long one left out."""
+    text = " ".join(text.split())
+    return (
+        text
+        if len(text) <= MAX_PROBLEM_LENGTH
+        else f"{text[: MAX_PROBLEM_LENGTH // 2]} … {text[-MAX_PROBLEM_LENGTH // 2 :]}"
+    )
+
+
+def _scratch() -> IO[bytes]:
+    """A file without a name: in memory where the kernel has such, so that a full disk is no fault of the bundle."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("proof"), "w+b")
+    return tempfile.TemporaryFile()

@@ -1,0 +1,95 @@
+"""What a device has seen: the highest version of the policy, and the newest time that a trusted file told.
+
+`seen.json` in the folder of the policy. It only rises, so an older policy and a clock set back deceive nobody. Loads
+write it as well as commands, and without the lock of these, so writing it has a lock of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from edgekit.device.trust.policy import MODE, SEEN, Policy
+from edgekit.device.trust.signed_json import (
+    format_time,
+    parse_count,
+    parse_object,
+    parse_time,
+    read_small,
+    require_keys,
+)
+from edgekit.runner.device_home import exists
+from edgekit.runner.errors import TrustError
+from edgekit.runner.files import BINARY, sync_folder
+
+NEXT = ".seen.json.next"
+LARGEST = 1024
+FIX = "put the newest policy there, then remove this file"
+
+
+class SeenPolicy(NamedTuple):
+    """Version and digest of the newest policy, and a time in seconds since 1970."""
+
+    version: int = 0
+    sha256: str = ""
+    time_s: float = 0.0
+
+
+def read_history(folder: Path) -> SeenPolicy:
+    """What was seen; nothing where the file is not there. TrustError for one that is damaged."""
+    path = folder / SEEN
+    if not exists(str(path)):
+        return SeenPolicy()
+    values = parse_object(read_small(path, LARGEST, FIX), str(path))
+    require_keys(values, {"version", "sha256", "time"}, f"{path}: {FIX}")
+    return SeenPolicy(
+        parse_count(values["version"], 0, str(path)),
+        str(values["sha256"]),
+        parse_time(values["time"], f"{path}: time; {FIX}"),
+    )
+
+
+def check_version(policy: Policy, seen: SeenPolicy) -> None:
+    """TrustError for an older policy than one that was seen, or another of the same version."""
+    if policy.version < seen.version:
+        raise TrustError(
+            f"policy.json: version {policy.version}, this device has seen version {seen.version}; bring the newest one"
+        )
+    if policy.version == seen.version and policy.sha256 != seen.sha256:
+        raise TrustError(
+            f"policy.json: another version {policy.version} than the one this device has seen; "
+            "change the newest policy and bring that"
+        )
+
+
+def update_history(folder: Path, policy: Policy, time_s: float) -> None:
+    """Write what was seen by now, where that is more than stands there; OSError where it cannot be written."""
+    if sys.platform == "win32" or _newer(read_history(folder), policy, time_s) is None:
+        return  # on Windows, `check_private` has refused the folder
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        now = _newer(read_history(folder), policy, time_s)
+        if now is not None:
+            values = {"version": now.version, "sha256": now.sha256, "time": format_time(now.time_s)}
+            # no other command takes this name for what a kill has left
+            with open(os.open(folder / NEXT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, MODE), "wb") as stream:
+                stream.write((json.dumps(values, sort_keys=True) + "\n").encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(folder / NEXT, folder / SEEN)
+            sync_folder(folder)
+    finally:
+        os.close(handle)
+
+
+def _newer(seen: SeenPolicy, policy: Policy, time_s: float) -> SeenPolicy | None:
+    """None: nothing of it is new. A newer policy may have been seen since this one was read."""
+    which = (policy.version, policy.sha256) if policy.version > seen.version else (seen.version, seen.sha256)
+    now = SeenPolicy(*which, max(seen.time_s, policy.time_s, time_s))
+    return None if now == seen else now

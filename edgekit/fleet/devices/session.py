@@ -1,0 +1,78 @@
+"""A device over as many connections as it takes: what was cut is done again on the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar
+
+from edgekit.fleet.devices.connection import Connection, Network
+from edgekit.fleet.devices.device_errors import ConnectionCut, Unreachable
+from edgekit.fleet.devices.inventory import Host
+
+T = TypeVar("T")
+PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Before each new connection after a cut that came without any progress."""
+MOST_CUTS = 1000
+"""Of one device, with progress or without: one that lies could be cut for ever."""
+
+
+class DeviceSession:
+    """`async with Line(network, host) as line`: the first connection is opened when it is needed."""
+
+    def __init__(self, network: Network, host: Host) -> None:
+        self.host, self._network = host, network
+        self._connection: Connection | None = None
+        self._idle = 0
+        self.cuts = 0
+
+    async def __aenter__(self) -> DeviceSession:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the connection; the next one is another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def connection(self) -> Connection:
+        """The one that is open, or a new one. A device that never answered is not asked twice."""
+        while self._connection is None:
+            try:
+                self._connection = await self._network.open(self.host)
+            except Unreachable as error:
+                if not self.cuts:
+                    raise
+                await self.cut(error)
+        return self._connection
+
+    async def cut(self, error: Unreachable) -> None:
+        """It was cut: wait a little, or give up with the error where waiting has brought nothing."""
+        self.drop()
+        self.cuts += 1
+        if self._idle >= len(PAUSES_S) or self.cuts > MOST_CUTS:
+            raise Unreachable(f"{error}; given up after {self.cuts} attempts") from None
+        await asyncio.sleep(PAUSES_S[self._idle])
+        self._idle += 1
+
+    def progress(self) -> None:
+        """Something has arrived, so the next cut is the first one again."""
+        self._idle = 0
+
+    async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do what may be done twice, until the line holds so long."""
+        while True:
+            connection = await self.connection()
+            try:
+                found = await work(connection)
+            except ConnectionCut as error:
+                await self.cut(error)
+            else:
+                self.progress()
+                return found

@@ -1,0 +1,95 @@
+"""What a push brings: a bundle, the statement and the signatures beside it, and perhaps a policy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgekit.core.errors import ConfigError
+from edgekit.core.hashing import digest
+from edgekit.device import trust
+from edgekit.device.trust import policy, statement
+from edgekit.fleet.devices.supply import FileContent
+from edgekit.fleet.devices.temporary import TemporaryBundle
+from edgekit.runner import bundle as bundles
+from edgekit.runner.bundle import sha256 as digests
+from edgekit.runner.errors import BundleError
+
+FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Read once: every device gets the same bytes, whatever happens to the files meanwhile."""
+
+    title: str
+    target: str
+    bundle: FileContent
+    statement: FileContent | None = None
+    signatures: tuple[FileContent, ...] = ()
+    policy: dict[str, str] | None = None
+
+    @property
+    def files(self) -> list[FileContent]:
+        """All that goes into a device's store."""
+        return [self.bundle, *([self.statement] if self.statement else []), *self.signatures]
+
+    @property
+    def temporary(self) -> TemporaryBundle:
+        """The same for a device that is not to keep it."""
+        return TemporaryBundle(self.bundle, self.statement, self.signatures)
+
+    @property
+    def key(self) -> str:
+        """The same key, the same parcel."""
+        return digest([[file.sha256 for file in self.files], self.policy])
+
+
+def read_payload(path: Path, policy_folder: Path | None = None) -> Payload:
+    """A bundle with what lies beside it; verified as a device does where there is a policy.
+
+    Raises
+    ------
+    BundleError
+        It is none.
+    TrustError
+        The policy would not trust it.
+    """
+    if path.is_dir():
+        raise BundleError(f"{path}: is a folder; name the NAME-TARGET-VERSION.edge.zip in it")
+    data = trust.read_contents(path)
+    found = bundles.read_bytes(data, str(path)).manifest
+    signed, signatures = None, tuple[FileContent, ...]()
+    if statement.statement_path(path).exists():
+        text, armours = statement.read_statement(path)
+        signed, signatures = file_content(text), tuple(map(file_content, armours.values()))
+    rules = None
+    if policy_folder is not None:
+        rules = _policy(policy_folder)
+        trusted = trust.check_bundle(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
+        trust.check_name(trusted.name, found.name, path)
+    title = f"{found.name} {found.version} ({found.target})"
+    return Payload(title, found.target, file_content(data), signed, signatures, rules)
+
+
+def file_content(data: bytes) -> FileContent:
+    """With its digest."""
+    return FileContent(data, digests.hexdigest(data))
+
+
+def _policy(folder: Path) -> dict[str, str]:
+    """The texts of a policy's files, once its signature has held."""
+    policy.read_policy(folder)
+    data, armour = policy.read_files(folder)
+    root = f"{policy.root_key(folder)}\n"
+    return dict(zip(FILES, (data.decode(), armour.decode(), root), strict=True))
+
+
+def parse_fraction(text: str) -> float:
+    """`10%` or `0.1` as 0.1; ConfigError for what is neither."""
+    number = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(%?)", text.strip())
+    value = float(number[1]) / (100 if number[2] else 1) if number else -1.0
+    if not 0 <= value <= 1:
+        raise ConfigError(f"--share {text[:40]}: write a share of the devices from 0% to 100%, for example 10%")
+    return value
