@@ -209,7 +209,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     **how: Any,
 ) -> subprocess.Popen[bytes]:
-    """See `processes.start_function`; OpenMP's threads sleep while they wait, and its own children have this search path too."""
+    """See `processes.start_function`. OpenMP's threads sleep while they wait, and children inherit this search path."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return processes.start_function(
         function, arguments, {**openmp_wait(), **(environment or {}), "PYTHONPATH": path}, **how

@@ -1,8 +1,8 @@
 """How sure a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
 Rounds are resampled, for the calls of one round share its conditions (frequency, neighbours, caches). Two variants are
-compared round by round, so whatever slows a whole round cancels. Of `bench.timed_openings` a round is all that one opening
-has: its calls share the place of its memory too. Each interval is the percentile interval of a median (Efron &
+compared round by round, so whatever slows a whole round cancels. Of `bench.timed_openings` a round is all that one
+opening has: its calls share the place of its memory too. Each interval is the percentile interval of a median (Efron &
 Tibshirani 1993, chapter 13), its ends further out where rounds are few (the expanded percentile interval of Hesterberg
 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279): the plain one is too narrow then.
 """

@@ -18,12 +18,11 @@ Latencies = dict[str, dict[str, float]]
 class Timings:
     """Milliseconds of every call by name, (rounds * calls,) each, and what it takes to tell two apart.
 
-    A round is here all that one opening of the files had, see `bench.timed_openings`. An interval says how far the openings
-    in this process agree. It cannot see what differs from process to process (which core, what frequency), so a winner
-    is decided from `tie_margin` on: 0.1 is 10 %. `cpu_ms`: the processor's time of a call, (all rounds,) by name.
-
-    `rounds` are those of what was timed longest. A variant that was given up earlier has fewer, and is compared by
-    the rounds that both have: the first ones of each.
+    A round is here all that one opening of the files had, see `bench.timed_openings`. An interval says how far the
+    openings in this process agree. It cannot see what differs from process to process (which core, what frequency),
+    so a winner is decided from `tie_margin` on: 0.1 is 10 %. `cpu_ms`: the processor's time of a call, (all rounds,)
+    by name. `rounds` are those of what was timed longest. A variant that was given up earlier has fewer, and is
+    compared by the rounds that both have: the first ones of each.
     """
 
     samples_ms: Mapping[str, np.ndarray]

@@ -265,7 +265,10 @@ def test_a_command_does_not_wait_for_ever(empty: Device, sound: dict[str, Path])
     empty.confirmed(sound["1.0.0"])
     holder = subprocess.Popen(["flock", str(empty.root / ".lock"), "sleep", "60"], start_new_session=True)
     try:
-        code = "import sys; from edgekit.runner import cli; from edgekit.device.releases import home; home.LOCK_TIMEOUT_S = 0"
+        code = (
+            "import sys; from edgekit.runner import cli; from edgekit.device.releases import home; "
+            "home.LOCK_TIMEOUT_S = 0"
+        )
         short = Device(empty.root, command=(sys.executable, "-c", code + "; sys.exit(cli.main())"))
         while short.run("status").returncode == 0:
             assert holder.poll() is None
