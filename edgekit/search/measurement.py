@@ -23,7 +23,7 @@ from edgekit.core.errors import ConfigError, TrustError
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
 from edgekit.device.measure import bench, conditions, intervals
-from edgekit.device.measure.execution import execution
+from edgekit.device.measure.execution import timed_call
 from edgekit.measure.references import RivalFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
@@ -230,17 +230,20 @@ def time_files(
     raw = np.load(beside["raw"], allow_pickle=False) if beside else x
     openers |= {sha256: partial(rival.call, raw, how.threads) for sha256, rival in rivals.items()}
     with (
-        conditions.Watch() as watch,
-        progress.step("measuring the trials", "opening", bench.openings_of(how.rounds)) as shown,
+        conditions.ConditionsRecorder() as watch,
+        progress.step("measuring the trials", "opening", bench.opening_count(how.rounds)) as shown,
     ):
         on_round = progress.both(watch.sample, shown.at)
-        growing = bench.growing(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
+        growing = bench.timed_openings(openers, how.rounds, how.rounds, how.calls_per_round, how.warmup_per_round,
                                 on_round=on_round, limit_s=how.limit_s)  # fmt: skip
         samples_ms, openings = next(growing)
-    p50 = {target: intervals.p50(samples_ms[each.key], openings, how.confidence) for target, each in by_target.items()}
+    p50 = {
+        target: intervals.p50_interval(samples_ms[each.key], openings, how.confidence)
+        for target, each in by_target.items()
+    }
 
     def ratio(key: str, to: str) -> dict[str, float]:
-        return asdict(intervals.ratio(samples_ms[key], samples_ms[to], openings, how.confidence))
+        return asdict(intervals.ratio_interval(samples_ms[key], samples_ms[to], openings, how.confidence))
 
     ratios: dict[str, dict[str, Any]] = {each.key: ratio(each.key, by_target[each.target].key) for each in files}
     if rivals:
@@ -250,7 +253,7 @@ def time_files(
     return {
         "ratios": ratios,
         "anchors": {target: median.p50_ms for target, median in p50.items()},
-        "disturbed": conditions.disturbances(watch.result(noise)),
+        "disturbed": conditions.noise_reasons(watch.result(noise)),
     }
 
 
@@ -260,7 +263,7 @@ def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]
         backend = open_backend(content.target, bytes_by_name, content.inputs, content.outputs, threads)
     nhwc = content.inputs[0].layout == "NHWC"
     inputs = np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if nhwc else x
-    return execution(backend, inputs)
+    return timed_call(backend, inputs)
 
 
 def _nothing() -> dict[str, Any]:

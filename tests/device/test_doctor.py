@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from edgekit.device import doctor
-from edgekit.device.doctor import Case, advice, report, wheels
-from edgekit.device.doctor.subject import Subject
-from edgekit.device.doctor.subject import read as read_subject
+from edgekit.device.doctor import DoctorCase, advice, report, wheels
+from edgekit.device.doctor.bundle_requirements import BundleRequirements
+from edgekit.device.doctor.bundle_requirements import read_requirements as read_subject
 from edgekit.device.hardware import facts
-from edgekit.device.hardware.facts import Facts, Installed
-from edgekit.device.hardware.health import Reading
-from edgekit.device.trust.ssh_keygen import Fault
+from edgekit.device.hardware.facts import DeviceFacts, InstalledDistribution
+from edgekit.device.hardware.health import HealthReading
+from edgekit.device.trust.ssh_keygen import VerifierFault
 from edgekit.runner import bundle
 from edgekit.runner.backends import INTERPRETERS, PREFERENCE
 from edgekit.runner.bundle import archive
@@ -151,10 +151,12 @@ def test_seeded_packages_are_named(seed: Seed, tmp_path: Path, write_bundle: Wri
         assert blamed - {"gpu-driver", "npu-driver", "gpu-plugin"} <= {seed.code}
 
 
-FINE = Reading(51.0, 1500.0, 2400.0, "ondemand", False, False, False, None, 15_000_000, 7_000_000_000, 8_000_000_000)
+FINE = HealthReading(
+    51.0, 1500.0, 2400.0, "ondemand", False, False, False, None, 15_000_000, 7_000_000_000, 8_000_000_000
+)
 VERSIONS = {"numpy": "2.3.1", "ai-edge-litert": "2.3.0", "pillow": "12.0"}
-LITE = {name: Installed(name, version) for name, version in VERSIONS.items()}
-PI = Facts(
+LITE = {name: InstalledDistribution(name, version) for name, version in VERSIONS.items()}
+PI = DeviceFacts(
     (3, 11, 2),
     "/usr/bin/python3",
     machine="aarch64",
@@ -176,8 +178,11 @@ INTEL = replace(
 BARE = {"numpy": LITE["numpy"], "pillow": LITE["pillow"]}
 
 
-def with_packages(base: Facts, **versions: str) -> Facts:
-    more = {name.replace("_", "-"): Installed(name.replace("_", "-"), version) for name, version in versions.items()}
+def with_packages(base: DeviceFacts, **versions: str) -> DeviceFacts:
+    more = {
+        name.replace("_", "-"): InstalledDistribution(name.replace("_", "-"), version)
+        for name, version in versions.items()
+    }
     return replace(base, distributions={**BARE, **more})
 
 
@@ -185,63 +190,68 @@ OPENVINO = with_packages(INTEL, openvino="2026.4.1")
 OLDER = with_packages(PI, numpy="1.26.4", tflite_runtime="2.14.0")
 WHOLE = with_packages(INTEL, tensorflow="2.21.0")
 NOTHING = with_packages(PI)
-TFLITE, IR, ONNX = (Subject("x.edge.zip", target, model_bytes=100_000) for target in ("tflite", "openvino", "onnx"))
+TFLITE, IR, ONNX = (
+    BundleRequirements("x.edge.zip", target, model_bytes=100_000) for target in ("tflite", "openvino", "onnx")
+)
 
 TEXTS = replace(TFLITE, kind="text", inputs=(".npy", ".txt"))
 
 
-def feels(**changes: object) -> Facts:
+def feels(**changes: object) -> DeviceFacts:
     return replace(PI, reading=replace(FINE, **changes))  # type: ignore[arg-type]
 
 
-CASES: list[tuple[str, bool, Case]] = [
-    ("python-too-old", True, Case(replace(PI, python=(3, 8, 18)), TFLITE)),
-    ("python-without-wheel", True, Case(replace(NOTHING, python=(3, 13, 0)), TFLITE, interpreter="tflite_runtime")),
-    ("python-without-wheel", True, Case(replace(NOTHING, python=(3, 12, 1)), TFLITE, interpreter="tflite_runtime")),
-    ("python-without-wheel", True, Case(replace(NOTHING, python=(3, 15, 0)), TFLITE)),
-    ("glibc-too-old", True, Case(replace(NOTHING, glibc=(2, 17)), ONNX)),
-    ("glibc-too-old", True, Case(replace(NOTHING, glibc=(2, 31), python=(3, 12, 0)), IR)),
-    ("musl", True, Case(replace(NOTHING, glibc=(), musl=True), TFLITE)),
-    ("arm-32-bit", True, Case(replace(NOTHING, machine="armv6l", bits=32), TFLITE)),
-    ("arm-32-bit", True, Case(replace(NOTHING, machine="armv7l", bits=32), IR)),
-    ("arm-32-bit", False, Case(replace(OLDER, machine="armv7l", bits=32), TFLITE)),
-    ("python-32-bit", False, Case(replace(OLDER, bits=32), TFLITE)),
-    ("python-32-bit", True, Case(replace(NOTHING, bits=32), ONNX)),
-    ("architecture-unknown", True, Case(replace(NOTHING, machine="riscv64"), TFLITE)),
-    ("bundle-architecture", True, Case(PI, replace(TFLITE, architectures=("x86_64",)))),
-    ("bundle-format", True, Case(PI, Subject("x.edge.zip", None, format=99))),
-    ("instructions-missing", True, Case(replace(WHOLE, instructions=("sse4_1",)), TFLITE)),
-    ("memory", True, Case(feels(total_bytes=300 * 2**20), replace(TFLITE, model_bytes=100 * 2**20))),
-    ("memory", False, Case(feels(available_bytes=20 * 2**20), TFLITE)),
-    ("gpu-driver", True, Case(replace(OPENVINO, render_nodes=()), IR, device="GPU")),
-    ("gpu-opencl", True, Case(replace(OPENVINO, opencl_drivers=()), IR, device="GPU")),
-    ("gpu-permission", True, Case(replace(OPENVINO, closed_nodes=("/dev/dri/renderD128",)), IR, device="GPU")),
-    ("gpu-plugin", True, Case(replace(OPENVINO, machine="aarch64", plugins=()), IR, device="GPU")),
-    ("npu-driver", True, Case(replace(OPENVINO, accel_nodes=()), ONNX, device="NPU")),
-    ("npu-permission", True, Case(replace(OPENVINO, closed_nodes=("/dev/accel/accel0",)), IR, device="NPU")),
-    ("device-interpreter", True, Case(with_packages(INTEL, openvino="2026.4.1"), ONNX, "onnxruntime", "GPU")),
-    ("under-voltage", False, Case(feels(under_voltage=True, throttled=True), TFLITE)),
-    ("throttled", False, Case(feels(throttled=True, throttled_since_boot=True), TFLITE)),
-    ("throttled-before", False, Case(feels(throttled_since_boot=True), TFLITE)),
-    ("hot", False, Case(feels(temperature_c=82.0), TFLITE)),
-    ("governor", False, Case(feels(governor="powersave"), TFLITE)),
-    ("emulated", False, Case(replace(PI, emulator="qemu-aarch64"), TFLITE)),
-    ("tokenizers-missing", False, Case(PI, TEXTS)),
-    ("tokenizers-missing", True, Case(PI, TEXTS, input="mail.txt")),
-    ("ssh-keygen", True, Case(PI, TFLITE, verifier=Fault("ssh-keygen: not found; install openssh-client", True))),
-    ("ssh-keygen", False, Case(PI, TFLITE, verifier=Fault("ssh-keygen is too old; install OpenSSH 8.8", False))),
+NO_KEYGEN = VerifierFault("ssh-keygen: not found; install openssh-client", True)
+OLD_KEYGEN = VerifierFault("ssh-keygen is too old; install OpenSSH 8.8", False)
+PYTHON_312, PYTHON_313 = (replace(NOTHING, python=version) for version in ((3, 12, 1), (3, 13, 0)))
+CASES: list[tuple[str, bool, DoctorCase]] = [
+    ("python-too-old", True, DoctorCase(replace(PI, python=(3, 8, 18)), TFLITE)),
+    ("python-without-wheel", True, DoctorCase(PYTHON_313, TFLITE, interpreter="tflite_runtime")),
+    ("python-without-wheel", True, DoctorCase(PYTHON_312, TFLITE, interpreter="tflite_runtime")),
+    ("python-without-wheel", True, DoctorCase(replace(NOTHING, python=(3, 15, 0)), TFLITE)),
+    ("glibc-too-old", True, DoctorCase(replace(NOTHING, glibc=(2, 17)), ONNX)),
+    ("glibc-too-old", True, DoctorCase(replace(NOTHING, glibc=(2, 31), python=(3, 12, 0)), IR)),
+    ("musl", True, DoctorCase(replace(NOTHING, glibc=(), musl=True), TFLITE)),
+    ("arm-32-bit", True, DoctorCase(replace(NOTHING, machine="armv6l", bits=32), TFLITE)),
+    ("arm-32-bit", True, DoctorCase(replace(NOTHING, machine="armv7l", bits=32), IR)),
+    ("arm-32-bit", False, DoctorCase(replace(OLDER, machine="armv7l", bits=32), TFLITE)),
+    ("python-32-bit", False, DoctorCase(replace(OLDER, bits=32), TFLITE)),
+    ("python-32-bit", True, DoctorCase(replace(NOTHING, bits=32), ONNX)),
+    ("architecture-unknown", True, DoctorCase(replace(NOTHING, machine="riscv64"), TFLITE)),
+    ("bundle-architecture", True, DoctorCase(PI, replace(TFLITE, architectures=("x86_64",)))),
+    ("bundle-format", True, DoctorCase(PI, BundleRequirements("x.edge.zip", None, format=99))),
+    ("instructions-missing", True, DoctorCase(replace(WHOLE, instructions=("sse4_1",)), TFLITE)),
+    ("memory", True, DoctorCase(feels(total_bytes=300 * 2**20), replace(TFLITE, model_bytes=100 * 2**20))),
+    ("memory", False, DoctorCase(feels(available_bytes=20 * 2**20), TFLITE)),
+    ("gpu-driver", True, DoctorCase(replace(OPENVINO, render_nodes=()), IR, device="GPU")),
+    ("gpu-opencl", True, DoctorCase(replace(OPENVINO, opencl_drivers=()), IR, device="GPU")),
+    ("gpu-permission", True, DoctorCase(replace(OPENVINO, closed_nodes=("/dev/dri/renderD128",)), IR, device="GPU")),
+    ("gpu-plugin", True, DoctorCase(replace(OPENVINO, machine="aarch64", plugins=()), IR, device="GPU")),
+    ("npu-driver", True, DoctorCase(replace(OPENVINO, accel_nodes=()), ONNX, device="NPU")),
+    ("npu-permission", True, DoctorCase(replace(OPENVINO, closed_nodes=("/dev/accel/accel0",)), IR, device="NPU")),
+    ("device-interpreter", True, DoctorCase(with_packages(INTEL, openvino="2026.4.1"), ONNX, "onnxruntime", "GPU")),
+    ("under-voltage", False, DoctorCase(feels(under_voltage=True, throttled=True), TFLITE)),
+    ("throttled", False, DoctorCase(feels(throttled=True, throttled_since_boot=True), TFLITE)),
+    ("throttled-before", False, DoctorCase(feels(throttled_since_boot=True), TFLITE)),
+    ("hot", False, DoctorCase(feels(temperature_c=82.0), TFLITE)),
+    ("governor", False, DoctorCase(feels(governor="powersave"), TFLITE)),
+    ("emulated", False, DoctorCase(replace(PI, emulator="qemu-aarch64"), TFLITE)),
+    ("tokenizers-missing", False, DoctorCase(PI, TEXTS)),
+    ("tokenizers-missing", True, DoctorCase(PI, TEXTS, input="mail.txt")),
+    ("ssh-keygen", True, DoctorCase(PI, TFLITE, verifier=NO_KEYGEN)),
+    ("ssh-keygen", False, DoctorCase(PI, TFLITE, verifier=OLD_KEYGEN)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "blocks", "case"), CASES, ids=lambda value: value if isinstance(value, str) else "")
-def test_seeded_devices_are_named(code: str, blocks: bool, case: Case) -> None:
+def test_seeded_devices_are_named(code: str, blocks: bool, case: DoctorCase) -> None:
     findings = doctor.examine(case)
     found = {each.code: each for each in findings}
     assert code in found, found
     assert found[code].severity == ("error" if blocks else "warning") and doctor.blocks(findings) is blocks
     for finding in findings:
         assert finding.cause and finding.fix and "\n" not in finding.cause + finding.fix
-    assert any(code in line for line in report.text(case, findings))
+    assert any(code in line for line in report.text_lines(case, findings))
     json.dumps(report.to_dict(case, findings), allow_nan=False)
 
 
@@ -249,10 +259,10 @@ def test_flex_operators_are_named() -> None:
     from tests.runner.test_operators import custom
 
     subject = replace(TFLITE, needs=_needs(custom("FlexErf")))
-    assert [each.code for each in doctor.examine(Case(PI, subject))] == ["operator-flex"]
-    assert doctor.blocks(doctor.examine(Case(WHOLE, subject))), "TensorFlow has them, and some open any file"
+    assert [each.code for each in doctor.examine(DoctorCase(PI, subject))] == ["operator-flex"]
+    assert doctor.blocks(doctor.examine(DoctorCase(WHOLE, subject))), "TensorFlow has them, and some open any file"
     mine = replace(TFLITE, needs=_needs(custom("Mine")))
-    assert [each.code for each in doctor.examine(Case(PI, mine))] == ["operator-custom"]
+    assert [each.code for each in doctor.examine(DoctorCase(PI, mine))] == ["operator-custom"]
 
 
 def _needs(data: bytes) -> object:
@@ -275,63 +285,63 @@ def test_every_code_is_seeded_and_there_are_more_than_twenty() -> None:
 
 
 IN_ORDER = {
-    "tflite": Case(PI, TFLITE),
-    "no bundle": Case(PI),
-    "pinned": Case(PI, TFLITE, "litert", "CPU", "cat.png"),
-    "gpu": Case(OPENVINO, IR, device="GPU"),
-    "npu": Case(OPENVINO, ONNX, device="NPU"),
-    "onnx": Case(with_packages(PI, onnxruntime="1.31.1"), ONNX),
-    "numpy 1": Case(with_packages(PI, numpy="1.26.4", ai_edge_litert="2.3.0"), TFLITE),
-    "texts": Case(with_packages(PI, ai_edge_litert="2.3.0", tokenizers="0.22.2"), TEXTS, input="mail.txt"),
-    "intel's powersave": Case(replace(feels(governor="powersave"), frequency_driver="intel_pstate"), TFLITE),
+    "tflite": DoctorCase(PI, TFLITE),
+    "no bundle": DoctorCase(PI),
+    "pinned": DoctorCase(PI, TFLITE, "litert", "CPU", "cat.png"),
+    "gpu": DoctorCase(OPENVINO, IR, device="GPU"),
+    "npu": DoctorCase(OPENVINO, ONNX, device="NPU"),
+    "onnx": DoctorCase(with_packages(PI, onnxruntime="1.31.1"), ONNX),
+    "numpy 1": DoctorCase(with_packages(PI, numpy="1.26.4", ai_edge_litert="2.3.0"), TFLITE),
+    "texts": DoctorCase(with_packages(PI, ai_edge_litert="2.3.0", tokenizers="0.22.2"), TEXTS, input="mail.txt"),
+    "intel's powersave": DoctorCase(replace(feels(governor="powersave"), frequency_driver="intel_pstate"), TFLITE),
 }
 
 
 @pytest.mark.parametrize("case", IN_ORDER.values(), ids=IN_ORDER)
-def test_a_device_in_order_has_no_findings(case: Case) -> None:
+def test_a_device_in_order_has_no_findings(case: DoctorCase) -> None:
     assert doctor.examine(case) == []
-    assert list(report.text(case, []))[-1] == "No problem found"
+    assert list(report.text_lines(case, []))[-1] == "No problem found"
 
 
 def test_what_ails_one_interpreter_only_warns_where_another_does_the_work() -> None:
     both = with_packages(PI, tflite_runtime="2.14.0", ai_edge_litert="2.3.0")
-    findings = doctor.examine(Case(both, TFLITE))
+    findings = doctor.examine(DoctorCase(both, TFLITE))
     assert [(each.code, each.severity) for each in findings] == [("numpy-2-tflite-runtime", "warning")]
-    pinned = doctor.examine(Case(both, TFLITE, interpreter="tflite_runtime"))
+    pinned = doctor.examine(DoctorCase(both, TFLITE, interpreter="tflite_runtime"))
     assert [(each.code, each.severity) for each in pinned] == [("numpy-2-tflite-runtime", "error")]
 
 
 def test_the_fix_fits_the_system_s_python() -> None:
     """PEP 668: where apt owns the Python, pip is only offered inside a virtual environment."""
 
-    def fix(base: Facts, target: Subject = TFLITE) -> str:
+    def fix(base: DeviceFacts, target: BundleRequirements = TFLITE) -> str:
         return next(
             each.fix
-            for each in doctor.examine(Case(base, target))
+            for each in doctor.examine(DoctorCase(base, target))
             if each.code in ("no-interpreter", "openvino-missing")
         )
 
     assert fix(NOTHING).endswith("-m venv edge && edge/bin/pip install numpy ai-edge-litert")
     assert fix(replace(NOTHING, apt=True, can_make_venv=False)).startswith("sudo apt install -y python3-venv && ")
-    free = replace(NOTHING, in_venv=True, distributions={**BARE, "pip": Installed("pip", "25.0")})
+    free = replace(NOTHING, in_venv=True, distributions={**BARE, "pip": InstalledDistribution("pip", "25.0")})
     assert fix(free).endswith("-m pip install numpy ai-edge-litert") and "venv" not in fix(free)
     assert fix(replace(free, python=(3, 9, 2))).endswith("numpy ai-edge-litert==2.1.0")
     assert fix(replace(free, glibc=(2, 31), python=(3, 9, 2)), IR).endswith("'numpy<2' openvino==2024.0.0")
     narrow = replace(free, machine="armv7l", bits=32)
     assert fix(narrow).endswith("'numpy<2' tflite-runtime")
-    found = doctor.examine(Case(with_packages(PI, tflite_runtime="2.14.0"), TFLITE))[0]
+    found = doctor.examine(DoctorCase(with_packages(PI, tflite_runtime="2.14.0"), TFLITE))[0]
     assert found.fix.endswith("-m venv edge && edge/bin/pip install 'numpy<2' tflite-runtime==2.14.0")
     bare = replace(PI, apt=True, distributions={})
-    assert {each.fix for each in doctor.examine(Case(bare, TFLITE)) if each.severity == "error"} == {fix(NOTHING)}
+    assert {each.fix for each in doctor.examine(DoctorCase(bare, TFLITE)) if each.severity == "error"} == {fix(NOTHING)}
     blind = replace(bare, distributions={name: LITE[name] for name in ("numpy", "ai-edge-litert")})
-    pictures = doctor.examine(Case(blind, replace(TFLITE, kind="image")))
+    pictures = doctor.examine(DoctorCase(blind, replace(TFLITE, kind="image")))
     assert [each.fix for each in pictures] == ["sudo apt install -y python3-pil"]
 
 
 def test_a_word_is_quoted_for_the_shell() -> None:
     for word in ("numpy<2", "it's", "", "a b", "plain-1.0", "$(x)"):
         done = subprocess.run(
-            ["sh", "-c", f"printf %s {advice.quoted(word)}"], capture_output=True, text=True, check=True
+            ["sh", "-c", f"printf %s {advice.shell_quote(word)}"], capture_output=True, text=True, check=True
         )
         assert done.stdout == word
 
@@ -375,7 +385,7 @@ def test_a_real_environment_that_works_gives_zero(bundles: dict[str, Path]) -> N
 def test_the_interpreters_are_those_of_the_backends() -> None:
     assert {name: (each.distribution, each.targets) for name, each in INTERPRETERS.items()} == wheels.INTERPRETERS
     for target, order in PREFERENCE.items():
-        assert wheels.for_target(target) == list(order)
+        assert wheels.interpreters_for(target) == list(order)
 
 
 def test_facts_come_from_the_tree(tmp_path: Path) -> None:
@@ -388,7 +398,9 @@ def test_facts_come_from_the_tree(tmp_path: Path) -> None:
     for name in ("dev/dri/renderD128", "dev/dri/card0", "dev/accel/accel0", "etc/OpenCL/vendors/intel.icd"):
         (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / name).touch()
-    found = facts.gather([str(site), str(tmp_path / "later"), str(tmp_path / "debian"), "/nowhere"], tmp_path / "root")
+    found = facts.gather_facts(
+        [str(site), str(tmp_path / "later"), str(tmp_path / "debian"), "/nowhere"], tmp_path / "root"
+    )
     assert {name: each.version for name, each in found.distributions.items()} == {
         "numpy": "2.3.1", "openvino": "2026.4.1", "pillow": "9.4.0"
     }  # fmt: skip
@@ -396,7 +408,7 @@ def test_facts_come_from_the_tree(tmp_path: Path) -> None:
     assert (found.opsets, found.plugins) == ((1, 2, 3), ("GPU",))
     assert [Path(each).name for each in (*found.render_nodes, *found.accel_nodes)] == ["renderD128", "accel0"]
     assert [Path(each).name for each in found.opencl_drivers] == ["intel.icd"]
-    assert [facts.release(text) for text in ("2.14.0", "1.0rc1", "2026.4.1+x", "odd")] == [
+    assert [facts.version_numbers(text) for text in ("2.14.0", "1.0rc1", "2026.4.1+x", "odd")] == [
         (2, 14, 0),
         (1, 0),
         (2026, 4, 1),
@@ -409,7 +421,7 @@ def test_a_kernel_of_another_processor_is_emulation(tmp_path: Path) -> None:
     path = tmp_path / "sys/devices/system/cpu/modalias"
     path.parent.mkdir(parents=True)
     path.write_text(f"cpu:type:{other}:feature:,0000")
-    assert facts.gather([], tmp_path).emulator
+    assert facts.gather_facts([], tmp_path).emulator
 
 
 @pytest.mark.matrix

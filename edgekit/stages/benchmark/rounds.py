@@ -12,7 +12,7 @@ from edgekit.core import progress
 from edgekit.core.progress_state import duration
 from edgekit.core.schema.variants import Facts
 from edgekit.device.measure import conditions
-from edgekit.device.measure.bench import FRESH_CALLS, LEAST_OPENINGS, growing, openings_of
+from edgekit.device.measure.bench import FRESH_CALLS, MIN_OPENINGS, opening_count, timed_openings
 from edgekit.stages.benchmark.config import Config
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_speedups, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
@@ -36,7 +36,7 @@ def measured(
     rows: Sequence[Facts],
     openers: Mapping[str, Opener],
     config: Config,
-    watch: conditions.Watch,
+    watch: conditions.ConditionsRecorder,
     recorded: dict[str, Any] | None,
     deciding: ClassTimings | None = None,
 ) -> Measured:
@@ -48,7 +48,7 @@ def measured(
     devices are `deciding`, these rounds resolve gains alone.
     """
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
-    openings = openings_of(config.rounds)
+    openings = opening_count(config.rounds)
     limit_s = 60 * config.most_minutes
     with progress.step("timing the variants", "opening", openings) as shown:
         progress.say(expected_duration(openers, config))
@@ -58,7 +58,7 @@ def measured(
 
         began, on_round = time.monotonic(), progress.both(watch.sample, on_opening)
         cpu_ms: dict[str, np.ndarray] = {}
-        growth = growing(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms)
+        growth = timed_openings(openers, *numbers, on_round=on_round, limit_s=limit_s, cpu_ms=cpu_ms)
         samples_ms, opened = next(growth)
         timed = set(openers)
         while True:
@@ -104,7 +104,7 @@ def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
         calls = rounds * (config.calls_per_round + config.warmup_per_round) + openings * FRESH_CALLS
         return openings * opening_s + calls * call_s
 
-    planned_s, least_s = seconds(openings_of(config.rounds), config.rounds), seconds(LEAST_OPENINGS, LEAST_OPENINGS)
+    planned_s, least_s = seconds(opening_count(config.rounds), config.rounds), seconds(MIN_OPENINGS, MIN_OPENINGS)
     return _planned(len(openers), planned_s, least_s, config)
 
 
@@ -113,9 +113,7 @@ def _planned(models: int, planned_s: float, least_s: float, config: Config) -> s
     limit_s = 60 * config.most_minutes
     limit = f"{duration(limit_s)} (benchmark.most_minutes)"
     if least_s > limit_s:
-        least = (
-            f"Timing {models} models takes about {duration(least_s)} for the {LEAST_OPENINGS} rounds that are needed"
-        )
+        least = f"Timing {models} models takes about {duration(least_s)} for the {MIN_OPENINGS} rounds that are needed"
         return f"{least}, which is longer than the limit of {limit}."
     planned = f"Timing {models} models in {config.rounds} rounds takes about {duration(planned_s)}"
     if planned_s > limit_s:

@@ -18,7 +18,7 @@ from edgekit.core.config import cores
 from edgekit.core.schema.profile import Operator, ThreadGain
 from edgekit.data import Data
 from edgekit.device.measure import conditions, intervals
-from edgekit.device.measure.bench import interleaved, machine
+from edgekit.device.measure.bench import machine_facts, time_interleaved
 from edgekit.measure import lane
 from edgekit.models.cost import Cost
 from edgekit.models.eager import eager_call, eager_input, single_thread
@@ -71,7 +71,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)
-    with progress.step("timing one session, end to end"), conditions.Watch(children=True) as watch:
+    with progress.step("timing one session, end to end"), conditions.ConditionsRecorder(children=True) as watch:
         ends = session.measure(folder, samples, config.latency_calls, config.warmup_calls, config.timeout_s)
         watch.sample()
         operators = operator_table(module, data, spec.preprocess, config.operator_calls) if spec.is_torch else []
@@ -115,7 +115,7 @@ def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: 
         "machine": ceilings,
         "forecast": forecast(found),
         "diagnosis": diagnosis,
-        "conditions": {**machine(), **seen},
+        "conditions": {**machine_facts(), **seen},
     }
 
 
@@ -126,7 +126,7 @@ def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
         return ONE_THREAD
     before = torch.get_num_threads()
     try:
-        samples_ms = interleaved(
+        samples_ms = time_interleaved(
             {"one": _on(1, eager_call(module, x)), "all": _on(most, eager_call(module, x))},
             ROUNDS,
             max(1, calls // ROUNDS),
@@ -134,7 +134,7 @@ def thread_speedup(module: nn.Module, x: np.ndarray, calls: int) -> ThreadGain:
         )
     finally:
         torch.set_num_threads(before)
-    found = intervals.ratio(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
+    found = intervals.ratio_interval(samples_ms["one"], samples_ms["all"], ROUNDS, CONFIDENCE)
     return {"threads": most, "speedup": found.ratio, "speedup_low": found.low, "speedup_high": found.high}
 
 

@@ -80,7 +80,7 @@ def test_a_way_back_at_the_same_moment_gives_no_release_that_failed(
     here: Device, sound: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is read first: the pointer, whether there is a trial, what was confirmed."""
-    for name in ("current", "trial", "is_confirmed", "before", "has_failed"):
+    for name in ("current_number", "read_probation", "is_confirmed", "previous_release", "has_failed"):
         number = here.install(sound["2.0.0"])
         read = getattr(current_release.records, name)
 
