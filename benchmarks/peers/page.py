@@ -250,7 +250,13 @@ def _our_row(row: Ours) -> list[str]:
 def _their_row(row: Theirs) -> list[str]:
     winner = next((each for each in row.beside if each.ours.wins), None)
     same = next((each for each in row.beside if each.ours.name.startswith("baseline-")), None)
-    return [f"`{row.name}`", row.how, *_figures(row), _slower(winner), _slower(same)]
+    return [
+        f"`{row.name}`",
+        row.how,
+        *_figures(row),
+        "" if winner is None else f"{winner.slower.ratio:.2f}",
+        _slower(same),
+    ]
 
 
 def _figures(row: Ours | Theirs) -> list[str]:
