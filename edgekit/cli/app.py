@@ -122,7 +122,8 @@ def bundle(
         typer.Option(help="What the outputs mean; auto: classification, or what a classic model says."),
     ] = "auto",
     activation: Annotated[
-        Literal["auto", "softmax", "none"], typer.Option(help="What makes probabilities; auto inspects outputs.")
+        Literal["auto", "softmax", "none"],
+        typer.Option(help="What turns outputs into probabilities; auto inspects the outputs."),
     ] = "auto",
     kind: Annotated[Kind | None, typer.Option(help="Kind of raw sample, if unclear.")] = None,
     dtype: Annotated[
@@ -143,9 +144,11 @@ def bundle(
     boxes: Annotated[
         str | None, typer.Option(metavar="NAME", help="Output with the boxes of a detection, if unclear.")
     ] = None,
-    threshold: Annotated[float | None, typer.Option(help="Least probability of a detection's box [0.5].")] = None,
-    layout: Annotated[Literal["NHWC", "NCHW"] | None, typer.Option(help="Of the model input, if unclear.")] = None,
-    sample_rate: Annotated[int | None, typer.Option(min=1, help="In Hz; it turns a vector into audio.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Lowest probability of a detected box [0.5].")] = None,
+    layout: Annotated[
+        Literal["NHWC", "NCHW"] | None, typer.Option(help="Layout of the model input, if unclear.")
+    ] = None,
+    sample_rate: Annotated[int | None, typer.Option(min=1, help="Sampling rate in Hz; a vector is then audio.")] = None,
     range_: Annotated[str | None, typer.Option("--range", metavar="LOW,HIGH", help="Range of float samples.")] = None,
     input_range: Annotated[
         list[str] | None,
@@ -163,7 +166,7 @@ def bundle(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.")] = Path("."),
 ) -> None:
-    """Make a bundle from a ready-made model, proven with answers recorded from real inputs."""
+    """Make a bundle from a ready-made model. Its self-test checks outputs recorded from real inputs."""
     with errors_as_exit_codes():
         from edgekit.cli.bundle import make, options
 
@@ -213,7 +216,7 @@ def load(
 ) -> None:
     """Measure a bundle under load with MLPerf's LoadGen, from raw sample to answer.
 
-    A run shorter than MLPerf asks for (600 s each) is marked short. Exit codes: 0 measured, whether or not the limit is
+    A run shorter than MLPerf requires (600 s each) is marked short. Exit codes: 0 measured, whether or not the limit is
     met; 6 the measured process died.
     """
     with errors_as_exit_codes():

@@ -1,4 +1,4 @@
-"""`edgekit cache`: look over a shared cache of stages, and make room in it."""
+"""`edgekit cache`: check a shared cache of stages, and free space in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from edgekit.cli.exit_codes import errors_as_exit_codes
 from edgekit.core.errors import TrustError
 
-app = typer.Typer(no_args_is_help=True, help="Look over a shared cache of stages, and make room in it.")
+app = typer.Typer(no_args_is_help=True, help="Check a shared cache of stages, and free space in it.")
 Url = Annotated[str, typer.Argument(metavar="URL", help="A folder, s3://, gs:// or az://.")]
 SHOWN = 20
 """Most lines about damage."""
@@ -18,11 +18,13 @@ SHOWN = 20
 @app.command()
 def check(
     url: Url,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what is damaged; runs make it again.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what is damaged; later runs compute it again.")
+    ] = False,
 ) -> None:
     """Hash every object of a cache again and follow every entry.
 
-    Exit codes: 0 whole, or all damage was removed; 7 the store failed, 8 something is damaged.
+    Exit codes: 0 intact, or all damage was removed; 7 the store failed, 8 something is damaged.
     """
     with errors_as_exit_codes():
         from edgekit.workbook.shared_cache import maintenance, open_cache
@@ -41,7 +43,9 @@ def check(
 @app.command()
 def prune(
     url: Url,
-    older_than: Annotated[float, typer.Option(metavar="DAYS", min=1, help="Remove stages put there before that.")],
+    older_than: Annotated[
+        float, typer.Option(metavar="DAYS", min=1, help="Remove stages that were stored more than this many days ago.")
+    ],
 ) -> None:
     """Remove old stages from a cache, and the objects that no other stage needs.
 

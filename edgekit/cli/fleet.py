@@ -18,13 +18,13 @@ Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VE
 To = Annotated[Path, typer.Option(metavar="HOSTS", help="The inventory, hosts.yaml.")]
 Only = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this device. Repeat for more.")]
 Class = Annotated[str | None, typer.Option("--class", metavar="NAME", help="Only devices of this class.")]
-Parallel = Annotated[int, typer.Option(min=1, max=1000, help="So many devices at once.")]
+Parallel = Annotated[int, typer.Option(min=1, max=1000, help="Number of devices to work on at once.")]
 Wheels = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder with wheels for devices that lack numpy or an interpreter.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object for each device.")]
 
-app = typer.Typer(no_args_is_help=True, help="Bring bundles to many devices over SSH, and ask how they are.")
+app = typer.Typer(no_args_is_help=True, help="Push bundles to many devices over SSH, and inspect them.")
 
 
 @app.command()
@@ -33,24 +33,27 @@ def push(
     to: To,
     only: Only = None,
     class_: Class = None,
-    canary: Annotated[int, typer.Option(min=0, help="Devices of each class that come first.")] = 1,
-    share: Annotated[str, typer.Option(metavar="SHARE", help="Of each class, before all others.")] = "10%",
+    canary: Annotated[int, typer.Option(min=0, help="Number of devices of each class in the first wave.")] = 1,
+    share: Annotated[str, typer.Option(metavar="SHARE", help="Share of each class in the second wave.")] = "10%",
     parallel: Parallel = 32,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Confirm from here, at once.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Confirm from this machine at once.")] = False,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds for a device to confirm; 0: its proof is enough.")
+        float, typer.Option(min=0, help="Seconds to wait for a device to confirm; 0: its self-test is enough.")
     ] = 180.0,
     wheels: Wheels = None,
-    trust: Annotated[Path | None, typer.Option(metavar="DIR", help="Bring this signed policy, too.")] = None,
+    trust: Annotated[Path | None, typer.Option(metavar="DIR", help="Send this signed policy, too.")] = None,
     latency_ms: Annotated[
-        float | None, typer.Option(min=0, help="Most p50 there, 0: any; by default the bundle's budget.")
+        float | None,
+        typer.Option(min=0, help="Largest p50 allowed on a device, 0: any; by default the bundle's budget."),
     ] = None,
-    send_only: Annotated[bool, typer.Option("--send-only", help="Install nothing; another push does.")] = False,
+    send_only: Annotated[
+        bool, typer.Option("--send-only", help="Send the bundle only; a later push installs it.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Send a bundle to all devices, then install it in waves, and stop at the first doubt.
+    """Send a bundle to all devices, then install it in waves, and stop at the first failure.
 
-    The same command goes on after an interruption.
+    After an interruption, run the same command again to continue.
 
     Exit codes, of the worst device: 2 hosts.yaml, 4 bundle, 5 fails there, 6 died, 7 unreachable or full, 8 trust.
     """
@@ -85,7 +88,7 @@ def status(
 def confirm(
     bundle: Bundle, to: To, only: Only = None, class_: Class = None, parallel: Parallel = 32, json_: Json = False
 ) -> None:
-    """Keep a bundle on the devices where it is on trial."""
+    """Confirm a bundle on the devices where it is on probation."""
     with errors_as_exit_codes(KEPT):
         from edgekit.fleet.rollout import change
 
@@ -96,13 +99,15 @@ def confirm(
 def rollback(
     bundle: Bundle,
     to: To,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="Kept with the release.")] = "taken back from the desk",
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="Reason, recorded with the release.")
+    ] = "rolled back from the workstation",
     only: Only = None,
     class_: Class = None,
     parallel: Parallel = 32,
     json_: Json = False,
 ) -> None:
-    """Take a bundle back where it is current: devices go back to the release before."""
+    """Roll a bundle back where it is current: devices return to the release before it."""
     with errors_as_exit_codes(KEPT):
         from edgekit.fleet.rollout import change
 

@@ -55,12 +55,12 @@ class Request:
             if name not in SCENARIOS:
                 raise ConfigError(f"--scenario {name}: no such scenario; use one of {', '.join(SCENARIOS)}")
         if self.max_rate and self.scenarios not in ((), ("server",)):
-            raise ConfigError(f"--max-rate searches in server; leave out --scenario {self.scenarios[0]}")
+            raise ConfigError(f"--max-rate: uses the scenario server; leave out --scenario {self.scenarios[0]}")
         if self.max_rate and self.rate_per_s is not None:
-            raise ConfigError("--max-rate finds the rate; leave out --rate")
+            raise ConfigError("--max-rate: finds the rate itself; leave out --rate")
         for option, value in (("--rate", self.rate_per_s), ("--p99-ms", self.p99_ms)):
             if value is not None and "server" not in names:
-                raise ConfigError(f"{option} {value:g}: belongs to --scenario server, got {', '.join(names)}")
+                raise ConfigError(f"{option} {value:g}: applies only to --scenario server, got {', '.join(names)}")
 
     def _load(self, name: str, bound_ms: float) -> Load:
         scenario = cast("Scenario", name)

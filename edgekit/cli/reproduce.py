@@ -15,7 +15,9 @@ def reproduce(
     bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Path on this machine of a file that the config names."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Path on this machine of a file that the config names, as KEY=PATH."
+        ),
     ] = None,
     allow: Annotated[
         list[str] | None, typer.Option(metavar="MODULE:FUNCTION", help="Allow this function of your own code to run.")

@@ -86,13 +86,13 @@ def run(
         typer.Option(metavar="URL", help="Shared cache: a folder, s3://, gs:// or az://. May be repeated."),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(metavar="P", min=1, help="Processes that train, at most training.shares.")
+        int | None, typer.Option(metavar="P", min=1, help="Number of training processes, at most training.shares.")
     ] = None,
     parallel: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="Trainings of one stage that may run side by side.")
+        int, typer.Option(metavar="N", min=1, max=64, help="Number of trainings of one stage that may run in parallel.")
     ] = 1,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Run so many configs at a time, each in a process of its own.")
+        int | None, typer.Option(metavar="N", help="Number of configs to run at a time, each in its own process.")
     ] = None,
     on: Annotated[
         str | None, typer.Option(metavar="dask://HOST:PORT", help="Run on the workers of this Dask scheduler.")
@@ -104,7 +104,7 @@ def run(
 ) -> None:
     """Run the plan of one config to completion and print what ships. Stages that did not change are reused.
 
-    Several configs run in processes of their own, one at a time or as many as there are workers, and end with a table.
+    Several configs run in their own processes, one at a time or as many as there are workers, and end with a table.
     Exit codes: 0 done, 2 config, 3 budget missed, 4 data or model, 5 conversion, 6 a stage died, 7 resources, 8 trust.
     """
     with errors_as_exit_codes():
@@ -169,7 +169,7 @@ def _run_one(
 def _alone_only(processes: int | None, parallel: int) -> None:
     for option, given in (("--processes", processes), ("--parallel", None if parallel == 1 else parallel)):
         if given is not None:
-            raise ConfigError(f"{option} {given}: belongs to a run of one config; leave out --workers and --on")
+            raise ConfigError(f"{option} {given}: applies only to a run of one config; leave out --workers and --on")
 
 
 def _forced(force: list[str], from_: str | None) -> set[str]:

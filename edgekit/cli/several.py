@@ -49,7 +49,7 @@ def run_all(
     from edgekit.workbook.workers import with_cores
 
     if workers is not None and on is not None:
-        raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
+        raise ConfigError("--workers and --on: got both; choose one, because --on uses the workers of its scheduler")
     count, fewer = with_cores(1 if workers is None else workers, [plan.run.threads for plan in plans])
     if fewer:
         to_stderr(f"edgekit: {fewer}")

@@ -72,9 +72,7 @@ def _plan(folder: Path) -> Plan:
         last = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         return load_plan(Path(last["config"]), last["settings"])
     except (OSError, ValueError, KeyError, TypeError):
-        raise ConfigError(
-            f"{folder}: no run of `edgekit run` here; give the folder of one, such as artifacts/digits"
-        ) from None
+        raise ConfigError(f"{folder}: not the folder of a run; give one, such as artifacts/digits") from None
 
 
 def _seen(found: StageState, folder: Path, at_work: tuple[str, str] | None, busy: bool) -> tuple[str, str]:

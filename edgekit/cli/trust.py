@@ -17,7 +17,7 @@ Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the polic
 Root = Annotated[
     Path, typer.Option(metavar="KEY", help="The root's private key, or its .pub where an agent holds the key.")
 ]
-Days = Annotated[int, typer.Option(min=1, max=36_500, help="The policy ends so many days from now.")]
+Days = Annotated[int, typer.Option(min=1, max=36_500, help="Days until the policy expires.")]
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A NAME-TARGET-VERSION.edge.zip.")]
 Trust = Annotated[Path, typer.Option(metavar="DIR", help="Folder with the signed policy.")]
 
@@ -31,8 +31,8 @@ def sign(
     counter: Annotated[
         int | None, typer.Option(min=0, max=2**53, help="Must rise with each release; by default seconds since 1970.")
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=36_500, help="The signature ends so many days from now.")] = 365,
-    cosign: Annotated[bool, typer.Option("--cosign", help="Add a signature to the statement that is there.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=36_500, help="Days until the signature expires.")] = 365,
+    cosign: Annotated[bool, typer.Option("--cosign", help="Add a signature to the existing statement.")] = False,
     oms: Annotated[
         Path | None, typer.Option(metavar="KEY.pem", help="Sign by OpenSSF Model Signing too, with this private key.")
     ] = None,
@@ -78,7 +78,7 @@ def verify(
 def init(
     folder: Folder,
     root: Root,
-    threshold: Annotated[int, typer.Option(min=1, max=16, help="So many signers must sign a bundle.")] = 1,
+    threshold: Annotated[int, typer.Option(min=1, max=16, help="Number of signers that must sign a bundle.")] = 1,
     days: Days = 365,
 ) -> None:
     """Make a policy that trusts nobody yet, and sign it with the root key."""
@@ -94,7 +94,10 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the signer.")],
     key: Annotated[Path, typer.Argument(metavar="KEY.pub", help="Public key of the signer.")],
     root: Root,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="The key ends then, 2027-01-31; or never.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="Day on which the key expires, such as 2027-01-31; by default never."),
+    ] = None,
 ) -> None:
     """Let one more signer sign."""
     with errors_as_exit_codes():
@@ -107,7 +110,7 @@ def add(
 def revoke(
     folder: Folder,
     root: Root,
-    name: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Signers whose keys count no more.")] = None,
+    name: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Signers whose keys are revoked.")] = None,
     below: Annotated[
         list[str] | None,
         typer.Option(metavar="BUNDLE=COUNTER", help="Refuse bundles of this name with a lower counter."),
@@ -128,11 +131,11 @@ def rotate(
         list[str] | None, typer.Argument(metavar="NAME=KEY.pub", help="New keys; the old ones are revoked.")
     ] = None,
     threshold: Annotated[
-        int | None, typer.Option(min=1, max=16, help="So many must sign; by default as before.")
+        int | None, typer.Option(min=1, max=16, help="Number of signers that must sign; by default as before.")
     ] = None,
     days: Days = 365,
 ) -> None:
-    """Begin a new epoch: counters start anew, and bundles have to be signed again."""
+    """Begin a new epoch: counters restart, and bundles have to be signed again."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import options, policy_change
 
@@ -141,7 +144,7 @@ def rotate(
 
 @app.command()
 def renew(folder: Folder, root: Root, days: Days = 365) -> None:
-    """Give the policy a later end; nothing else changes."""
+    """Extend the policy; nothing else changes."""
     with errors_as_exit_codes():
         from edgekit.fleet.signing import policy_change
 

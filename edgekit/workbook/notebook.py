@@ -144,7 +144,7 @@ def _papermill(step: Step, working: Path, failed: Path, log: Path, forced: bool)
         where = _where(step, working)
         _keep(working, failed)
         raise StageError(
-            f"{where}: the kernel {how}; what it had done is in {failed}, its last words in {log}"
+            f"{where}: the kernel {how}; what it had done is in {failed}, its last output in {log}"
         ) from None
     if unfinished := _unfinished(working):
         _keep(working, failed)

@@ -45,7 +45,7 @@ def _not_checked(ended: subprocesses.Ended, at: str, limit_s: float) -> dict[str
     if ended.late:
         return {NOT_CHECKED: f"{at or 'data and network'} took over {limit_s:g} s; notebook 01 checks it again"}
     if ended.killed:
-        raise ResourceError(f"{at}: the process that checks it was killed (SIGKILL), as when memory runs out")
+        raise ResourceError(f"{at}: the process that checks it was killed (SIGKILL), probably because memory ran out")
     if ended.signal:
         raise kind(f"{at}: crashes Python ({ended.signal}); run it alone with python -X faulthandler")
     if not ended.code:

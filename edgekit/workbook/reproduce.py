@@ -188,7 +188,7 @@ def _plan(record: dict[str, Any], settings: Sequence[str], home: Path) -> Plan:
             "hold; name the file with --set model.weights=…"
         )
     if plan.weights and sha256_file(plan.weights) != record.get("weights_sha256"):
-        raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 is another)")
+        raise ConfigError(f"model.weights: {plan.weights} is not the file that was recorded (its sha256 differs)")
     return plan
 
 
@@ -235,8 +235,8 @@ def _refuse_foreign_code(value: Any, allowed: Sequence[str]) -> None:
     for key, inner in value.items():
         if key in cache_key.FUNCTION_KEYS and inner and not is_reference_network(inner) and inner not in allowed:
             raise TrustError(
-                f"the bundle's record wants {inner!r} to be called; if that is code of yours and you trust the bundle, "
-                f"say so with --allow {inner}"
+                f"the bundle's record calls {inner!r}; if that is your own code and you trust the bundle, allow it by "
+                f"--allow {inner}"
             )
         _refuse_foreign_code(inner, allowed)
 
@@ -260,8 +260,8 @@ def _same_data(record: dict[str, Any], plan: Plan) -> None:
         found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(
-            f"not reproduced: the data here is another (digest {found[:12]}, recorded {record['data_digest'][:12]}); "
-            "name the recorded data with --set data.path=…"
+            f"not reproduced: the data here differs from the recorded data (digest {found[:12]}, recorded "
+            f"{record['data_digest'][:12]}); name the recorded data with --set data.path=…"
         )
 
 

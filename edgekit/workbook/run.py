@@ -189,7 +189,7 @@ def _run_stages(
     announced = False
     for number, step in enumerate(notebook.steps(plan, out)):
         if _bytes(plan.path) != before:
-            raise ConfigError(f"{plan.path}: edited during its run; finished stages are kept, run it again")
+            raise ConfigError(f"{plan.path}: was edited during its run; finished stages are kept, so run it again")
         found = states.recovered(step.stage) if step.stage in force else shared.take(states, step.stage, watch)
         if found.state == "done" and step.stage not in force:
             how = "reused, because its inputs did not change after all" if announced else "reused"
@@ -233,7 +233,7 @@ def _preflight(plan: Plan, states: StageStates, force: Collection[str], say: Say
             compatibility.install_converters(plan.source, converted.targets, named=converted.targets_named)
         found = preflight.check(plan)
         if why := found.get(preflight.NOT_CHECKED):
-            say(f"preflight checks did not finish: {why}")
+            say(f"The checks of data and networks did not finish: {why}")
         if why := found.get(preflight.ACCURACY):
             say(why)
 

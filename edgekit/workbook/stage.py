@@ -61,7 +61,7 @@ def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
     for name in COMMON_PARAMETERS:
         if not isinstance(found.setdefault(name, _COMMON_DEFAULTS[name]), str):
-            raise ConfigError(f"{name}: got {found[name]!r}; a text is wanted")
+            raise ConfigError(f"{name}: got {found[name]!r}; give a string")
     return found
 
 
@@ -184,7 +184,7 @@ class OpenStage:
             changes += [f"source of {name}" for name, sha in before.items() if cache_key.source_digest(name) != sha]
             if changes:
                 changed = "; ".join(dict.fromkeys(changes))
-                raise StageError(f"{self.name}: changed while it ran: {changed}; run it again")
+                raise StageError(f"{self.name}: its inputs changed while it ran: {changed}; run it again")
         except BaseException as error:
             shutil.rmtree(working, ignore_errors=True)
             if isinstance(error, EdgekitError):

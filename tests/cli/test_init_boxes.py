@@ -148,7 +148,7 @@ def broken_pictures(home: Path) -> None:
         (cut_json, "no JSON ("),
         (no_pictures, "scene001.xml: there is no picture of that name"),
         (no_boxes, "Pascal VOC annotations without a single box; export them again"),
-        (broken_pictures, "none of its pictures can be opened; check that they are whole"),
+        (broken_pictures, "none of its pictures can be opened; check that they are not damaged"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(spoilt: Callable[[Path], None], said: str, tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ WRONG = {
     "an unknown choice": ('importance = "l3"', "prune.importance: got 'l3'"),
     "a secret": ('api_token = "x"', "api_token: looks like a secret"),
     "a secret in the settings": ('settings = "model.kwargs.password=x"', "model.kwargs.password: looks like a secret"),
-    "a common one": ("out = 3", "out: got 3; a text is wanted"),
+    "a common one": ("out = 3", "out: got 3; give a string"),
 }
 
 

@@ -78,7 +78,7 @@ def settings(plan: Plan) -> list[str]:
 def read_back(plan: Plan, path: Path, folder: Path) -> Plan:
     """The plan that `reproduce` makes of the bundle's record."""
     allowed = [value for name, value in plan.data.model_dump().items() if name == "function"]
-    with pytest.raises(DataError, match="the data here is another"):
+    with pytest.raises(DataError, match="the data here differs from the recorded data"):
         reproduce(path, settings(plan), folder / "out", print, allowed)
     [config] = (folder / "out").glob("*/config.yaml")
     return load_plan(config, settings(plan))

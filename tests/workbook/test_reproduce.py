@@ -113,7 +113,7 @@ def test_other_data_stops_before_anything_is_trained(original: Path, tmp_path: P
     bundles.write(path, manifest, found.members)
     done = run_edgekit("reproduce", str(path), "--out", str(tmp_path / "out"))
     assert done.returncode == 4
-    assert "the data here is another" in done.stderr
+    assert "the data here differs from the recorded data" in done.stderr
     assert not list((tmp_path / "out").rglob("*.ipynb"))
 
 

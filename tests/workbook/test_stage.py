@@ -31,7 +31,7 @@ def parameters(out: Path, **more: object) -> dict[str, object]:
         ({"ratio": 1.5}, "prune.ratio: got 1.5"),
         ({"ratio": "0.4"}, "prune.ratio: got '0.4'"),
         ({"steps": True}, "prune.steps: got True"),
-        ({"out": 3}, "out: got 3; a text is wanted"),
+        ({"out": 3}, "out: got 3; give a string"),
         ({"settings": "prune.ration=0.4"}, 'did you mean "ratio"?'),
         ({"hub_token": "x"}, "hub_token: looks like a secret"),
     ],

@@ -118,7 +118,7 @@ def _read(path: Path) -> tuple[str, dict[str, bytes]]:
             f"{path}: {file_type.describe(data)}; a bundle is made of a .tflite, .onnx or OpenVINO .xml file"
         )
     if (suffix == ".tflite" and data[4:8] != b"TFL3") or (suffix == ".xml" and b"<net" not in data[:65536]):
-        raise ModelError(f"{path}: no {suffix} model; it looks like {file_type.describe(data)}")
+        raise ModelError(f"{path}: not a {suffix} model; it looks like {file_type.describe(data)}")
     files = {suffix: data}
     if suffix == ".xml":
         weights = path.with_suffix(".bin")

@@ -82,7 +82,7 @@ def activation(options: Options, found: ModelFacts, outputs: np.ndarray, say: Sa
     probabilities = whole or _are_sigmoids(outputs)
     wanted = options.activation if options.activation != "auto" else "none" if probabilities else "softmax"
     already = "probabilities already" if whole else "sigmoids, each class with a probability of its own"
-    seen = f"are {already}" if probabilities else "are no probabilities"
+    seen = f"are {already}" if probabilities else "are not probabilities"
     odd = " (as asked; auto would choose otherwise)" if (wanted == "none") != probabilities else ""
     say(f"activation  {wanted}: the {len(outputs)} recorded outputs {seen}{odd}")
     return wanted

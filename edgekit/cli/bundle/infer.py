@@ -55,7 +55,7 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
         )
     if len(shape) in (2, 3):
         if layout:
-            raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is no image; leave it out")
+            raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is not an image; leave it out")
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 4:
         raise ModelError(
@@ -68,7 +68,7 @@ def input_spec(tensor: Tensor, layout: str | None) -> TensorSpec:
     if layout is None and len(fitting) == 2:
         raise ConfigError(f"input {tensor.name}: takes {list(shape)}: say which it is with --layout NHWC or NCHW")
     if layout is not None and layout not in fitting:
-        raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {fitting[0]}")
+        raise ConfigError(f"--layout {layout}: the model takes {list(shape)}, which is {fitting[0]}; leave it out")
     return TensorSpec(tensor.name, shape, tensor.dtype, layout or fitting[0])
 
 
@@ -79,7 +79,9 @@ def output_spec(tensor: Tensor, options: Options) -> TensorSpec:
     if options.task == "raw" or (options.task == "embedding" and len(shape) == 2):
         return TensorSpec(tensor.name, shape, tensor.dtype, "NC" if len(shape) == 2 else "ANY")
     if len(shape) != 2:
-        raise ConfigError(f"--task {options.task}: wants [1, values], the model gives {list(shape)}; use --task raw")
+        raise ConfigError(
+            f"--task {options.task}: needs [1, values], and the model gives {list(shape)}; use --task raw"
+        )
     if options.task == "classification" and shape[1] < 2:
         raise ConfigError(
             "--task classification: the model gives one value, not a score for each class; where that is the "
@@ -106,13 +108,15 @@ def raw_spec(options: Options, source: TensorSpec, seen: str | None = None, is_s
     clear = "audio" if mel else {3: "image", 2: "window"}.get(len(wanted))
     kind = options.kind or clear or ("audio" if options.sample_rate_hz else "vector")
     if len(wanted) != (3 if mel and kind == "audio" else KINDS[kind]):
-        raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which is another kind")
-    if (kind == "audio") != (options.sample_rate_hz is not None):
-        raise ConfigError("--sample-rate: audio has one, in samples a second, and nothing else has")
+        raise ConfigError(f"--kind {kind}: the model takes {list(source.shape)}, which does not fit that kind")
+    if kind == "audio" and options.sample_rate_hz is None:
+        raise ConfigError("--sample-rate: is missing; audio needs it, in samples a second")
+    if kind != "audio" and options.sample_rate_hz is not None:
+        raise ConfigError(f"--sample-rate: applies only to audio, and the samples are of kind {kind}; leave it out")
     if kind == "image":
         shape = _raw_image(options, wanted)
     elif options.size is not None:
-        raise ConfigError(f"--size: {kind} has none; leave it out")
+        raise ConfigError(f"--size: applies only to images, and the samples are of kind {kind}; leave it out")
     elif mel:
         shape = (mel["window_samples"] + (wanted[0] - 1) * mel["hop_samples"],)
     else:

@@ -63,11 +63,11 @@ class Options:
         if self.tolerance is not None and not 0 < self.tolerance <= 1:
             raise ConfigError(f"--tolerance: got {self.tolerance:g}; use a share of the outputs' range, such as 0.005")
         if self.task not in ("auto", "classification") and self.activation == "softmax":
-            raise ConfigError(f"--activation softmax: a {self.task} has none; leave it out")
+            raise ConfigError(f"--activation softmax: a {self.task} has no softmax; leave it out")
         if self.task == "detection" and self.activation != "auto":
             raise ConfigError(f"--activation {self.activation}: a detection gives logits; leave it out")
         if self.task in ("raw", "embedding") and self.labels:
-            raise ConfigError(f"--labels: a {self.task} output has none; leave them out, or use --task regression")
+            raise ConfigError(f"--labels: a {self.task} output has no labels; leave them out, or use --task regression")
         for option in ("boxes", "threshold"):
             if self.task != "detection" and getattr(self, option) is not None:
                 raise ConfigError(f"--{option}: a detection has it, the task is {self.task}; give --task detection")
@@ -93,7 +93,7 @@ def labels(text: str | None, option: str = "--labels", each: str = "class") -> t
             found = path.read_text(encoding="utf-8-sig").rstrip().splitlines()
         except UnicodeDecodeError:
             raise ConfigError(
-                f"{option}: {path} is no text in UTF-8; write one {option.strip('-').removesuffix('s')} a line"
+                f"{option}: {path} is not UTF-8 text; write one {option.strip('-').removesuffix('s')} a line"
             ) from None
     elif "," not in text and path.suffix in (".txt", ".csv", ".names", ".labels"):
         raise ConfigError(f"{option}: {path}: no such file")
@@ -124,7 +124,7 @@ def preprocess(text: str | None) -> tuple[dict[str, Any], ...]:
             )
         steps.check_keys(found)
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise ConfigError(f"--preprocess: no YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"--preprocess: not valid YAML: {' '.join(str(error).split())}") from None
     except InputError as error:
         raise ConfigError(f"--{error}") from None
     return tuple(found)

@@ -110,7 +110,7 @@ def _onnx(path: Path, name: str, size: Size, two_classes: bool = False) -> dict[
         raise ModelError(f"{name}: {error}") from None
     model = onnx.load_model_from_string(classic.content)
     if not model.graph.output:
-        raise ModelError(f"{name}: no ONNX model: it has no graph; {type_hint(path)}")
+        raise ModelError(f"{name}: not an ONNX model: it has no graph; {type_hint(path)}")
     if onnx_batch.external(model):
         raise ModelError(
             f"{name}: keeps its weights in other files; make one file of it: "

@@ -12,7 +12,9 @@ from edgekit.cli.help import bare_switches
 from edgekit.core.errors import ConfigError
 
 KEPT = "the files that were there stay"
-app = typer.Typer(no_args_is_help=True, help="Take kept samples and field reports from devices back to the desk.")
+app = typer.Typer(
+    no_args_is_help=True, help="Bring kept samples and field reports from devices back to the workstation."
+)
 
 
 @app.command()

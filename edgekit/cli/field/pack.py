@@ -64,7 +64,8 @@ def _packed(
 ) -> field_samples.Packed | None:
     """None where answers are no labels, and the table alone is written."""
     if found.task == "embedding" and labels is None:
-        say(f"next        write the labels into {request.out.with_suffix('.csv')}: answers of an embedding are none")
+        table = request.out.with_suffix(".csv")
+        say(f"next        write the labels into {table}: the answers of an embedding are not labels")
         return None
     return field_samples.pack(found, labels, request.add_classes, request.older)
 
@@ -74,7 +75,7 @@ def _say_packed(request: Request, packed: field_samples.Packed, table: Path, say
     behind = f" behind {packed.older:,} of {request.older}" if request.older else ""
     say(f"wrote       {request.out}: {count:,} samples{behind}")
     for split, few in packed.tested.items():
-        say(f"split       {few:,} of new classes are in {split}, which has to have all of them")
+        say(f"split       {few:,} of new classes are in {split}, which needs samples of every class")
     if request.labels is not None:
         left = f"; {packed.unlabelled:,} without one are left out" if packed.unlabelled else ""
         say(f"labels      {packed.labelled:,} from {request.labels}{left}")

@@ -49,7 +49,7 @@ def draft(name: str, task: str, found: Findings, written: str | None) -> Draft:
     if len(data.train) < LEAST_TRAIN:
         left = f"{len(data.train)} sample{'' if len(data.train) == 1 else 's'}"
         more = "more normal samples" if task == "anomaly" else "more samples"
-        raise DataError(f"--data: {left} would be left to train on, besides calibration and validation; give {more}")
+        raise DataError(f"--data: {left} would be left for training after calibration and validation; give {more}")
     splits = (data.train, data.calibration, data.validation, data.test)
     if written is not None:
         section["path"] = written

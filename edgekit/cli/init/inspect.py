@@ -74,7 +74,7 @@ def pictures(path: Path, where: str, plan: Layout, source: Source) -> Findings:
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             continue  # the source counts what it cannot read, and names it
     if not sides:
-        raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
+        raise DataError(f"{path}: none of its pictures can be opened; check that they are not damaged")
     (width, height), _ = sides.most_common(1)[0]
     size = int(np.clip(min(width, height), 4, LARGEST_SIDE))
     sizes = f"{width}×{height}" + (" and other sizes" if len(sides) > 1 else "")
@@ -106,7 +106,7 @@ def sounds(path: Path, where: str, plan: Layout, source: Source) -> Findings:
         if sound.rate_hz:
             lengths.append(sound.samples / sound.rate_hz)
     if not lengths or not max(lengths):
-        raise DataError(f"{path}: none of its sounds can be opened; check that they are whole")
+        raise DataError(f"{path}: none of its sounds can be opened; check that they are not damaged")
     rate_hz = rates.most_common(1)[0][0]
     samples, which = _usual([round(seconds * rate_hz) for seconds in lengths])
     cut = min(samples, round(LONGEST_S * rate_hz))

@@ -63,8 +63,8 @@ def formats(source: Archive) -> list[str]:
     elif not found and any("labels" in PurePosixPath(name).parts for name in texts):
         wanted = yolo.candidates(PurePosixPath(shown[0]))[0]
         raise DataError(
-            f"labels lie beside pictures, as YOLO has it, and none is of boxes, such as {wanted} for {shown[0]}; a "
-            "line is class, middle x, middle y, width, height"
+            f"labels lie beside pictures, as YOLO has it, and none is of boxes, such as {wanted} for {shown[0]}; "
+            "each line holds class, centre x, centre y, width, height"
         )
     return found
 
@@ -80,7 +80,7 @@ def boxes(path: Path, where: str, source: Archive, found: Sequence[str]) -> Find
         raise DataError(f"{path}: {SAID_OF_BOXES[found[0]]} annotations without a single box; export them again")
     looked = look(source, [each.name for each in listed.pictures])
     if not looked.sizes:
-        raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
+        raise DataError(f"{path}: none of its pictures can be opened; check that they are not damaged")
     size = looked.sizes.most_common(1)[0][0]
     width, height = sample_size(size)
     section = {
@@ -194,7 +194,7 @@ def masks(path: Path, where: str, source: Archive, name: str) -> Findings:
     looked = look(source, [pair.name for pair in listed.pairs])
     sizes, coloured = looked.sizes, looked.coloured
     if not sizes:
-        raise DataError(f"{path}: none of its pictures can be opened; check that they are whole")
+        raise DataError(f"{path}: none of its pictures can be opened; check that they are not damaged")
     size = sizes.most_common(1)[0][0]
     width, height = sample_size(size)
     section = {

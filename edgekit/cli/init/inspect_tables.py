@@ -128,7 +128,7 @@ def texts(path: Path, where: str, plan: folder_layout.Layout, source: folder_lay
     for content in opened(plan, source):
         lengths.append(_words(content.decode("utf-8-sig", "replace")))
     if not lengths:
-        raise DataError(f"{path}: none of its texts can be opened; check that they are whole")
+        raise DataError(f"{path}: none of its texts can be opened; check that they are not damaged")
     section = {"source": "text_folder", "path": str(path), **_tokens(lengths)}
     words = f"{where} of texts, {_middle(lengths)} words in the middle one"
     return Findings(section, words, frozenset(plan.names), _comments(lengths), classes=plan.classes)

@@ -19,29 +19,32 @@ KEPT = "study.json holds all whole batches, finished stages are kept"
 def search(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A config file, for example configs/digits.yaml.")],
     space: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The options to choose; by default what ships for the networks.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The search space; by default the one that ships for the networks."),
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one option.")] = None,
     trials: Annotated[
         int | None,
         typer.Option(min=1, max=MOST_TRIALS, help="Trials, in whole batches; 32 where --minutes is not given."),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are asked and measured together.")] = 4,
+    batch: Annotated[int, typer.Option(min=1, max=64, help="Trials that are proposed and measured together.")] = 4,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.01, max=MOST_MINUTES, help="Begin no batch after so many; the first always runs."),
+        typer.Option(
+            min=0.01, max=MOST_MINUTES, help="Start no new batch after this many minutes; the first always runs."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of the sampler.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder that gets NAME-search.")] = Path("artifacts"),
     replay: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Take what that study measured, instead of measuring.")
+        Path | None, typer.Option(metavar="FOLDER", help="Reuse the measurements of that study instead of measuring.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=256, help="Processes of this machine, side by side; 1 without it.")
+        int | None, typer.Option(min=1, max=256, help="Number of parallel processes on this machine; by default 1.")
     ] = None,
     on: Annotated[str | None, typer.Option(metavar="URL", help="A scheduler: dask://HOST:PORT.")] = None,
     cache: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="Share finished stages through this, too.")
+        list[str] | None, typer.Option(metavar="URL", help="Shared cache for finished stages; may be repeated.")
     ] = None,
     take: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Search nothing: write the config of this trial.")
@@ -53,16 +56,18 @@ def search(
         bool, typer.Option("--verbose", "-v", help="Print the whole front with options and intervals, too.")
     ] = False,
 ) -> None:
-    """Search the options of a config for the front of accuracy, latency and bytes. It goes on where it was stopped.
+    """Search the options of a config for the best trade-offs of accuracy, latency and size; continue a stopped search.
 
     Exit codes: 0 done, 2 config or space, 3 no trial met the budget, 4 data or model, 5 conversion, 6 a stage died,
     7 resources, 8 trust.
     """
     with errors_as_exit_codes(KEPT):
         if to is not None and take is None:
-            raise ConfigError(f"--to {to}: belongs to --take, the number of a trial; leave it out")
+            raise ConfigError(f"--to {to}: applies only with --take N; leave it out")
         if workers is not None and on is not None:
-            raise ConfigError("--workers and --on: got both; choose one, for --on uses the workers of its scheduler")
+            raise ConfigError(
+                "--workers and --on: got both; choose one, because --on uses the workers of its scheduler"
+            )
         if take is not None:
             from edgekit.search import take as taking
             from edgekit.workbook.plan import load_plan

@@ -230,8 +230,8 @@ class SharedCache:
             return
         raise TrustError(
             f"{own.stage}: not reproducible: the key {own.key[:12]} gave digest {own.digest[:12]} on {own.made_by} and "
-            f"{there.digest[:12]} on {there.made_by}, which cache {self.url} keeps. Find out why before either is "
-            "used; a run without --cache goes on with its own"
+            f"{there.digest[:12]} on {there.made_by}, which is in cache {self.url}. Find out why before you "
+            "use either; a run without --cache continues with its own"
         )
 
     def _give_notebook(self, artifact: Artifact, folder: Path, scope: Scope) -> None:

@@ -95,7 +95,7 @@ class RunCaches:
                     self.give(each.artifact if each.state == "done" else None, folder)
                 self.give_page(folder)
         except ResourceError as error:
-            self.say(f"nothing is put into a cache: {error}")
+            self.say(f"nothing was stored in a cache: {error}")
         self.account()
 
     def take_page(self, folder: Path) -> None:
@@ -113,7 +113,7 @@ class RunCaches:
         for cache in self._caches:
             taken, given = (len(set(names) - {origin.STAGE}) for names in (cache.taken, cache.given))
             if taken or given:
-                self.say(f"cache {cache.url}: {taken} stages taken, {given} put into it")
+                self.say(f"cache {cache.url}: {taken} stages reused from it, {given} stored in it")
 
     def _line(self, line: str) -> None:
         self.say(line)

@@ -192,7 +192,7 @@ class _Sending:
         """Its answers count no more: what it did is made again elsewhere."""
         self._workers.refuse(address, why)
         if not self._workers.look():
-            raise TrustError(f"worker {address}: {why}; no other worker is left to make it again")
+            raise TrustError(f"worker {address}: {why}; no other worker is left to compute it again")
         self._retry(number, address, why, TrustError)
 
     def _retry(self, number: int, address: str, why: str, kind: type[EdgekitError] = ResourceError) -> None:

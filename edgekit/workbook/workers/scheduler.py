@@ -159,7 +159,7 @@ def _asked(on: str, question: Any) -> Any:
         return question()
     except (OSError, TimeoutError) as error:
         raise ResourceError(
-            f"--on {on}: the scheduler does not answer any more ({_first_line(error)}); what is finished is kept, run "
+            f"--on {on}: the scheduler no longer answers ({_first_line(error)}); what is finished is kept, run "
             "the same command again"
         ) from None
 

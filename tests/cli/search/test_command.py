@@ -67,7 +67,7 @@ def test_a_config_without_a_student_is_told_what_is_missing(tmp_path: Path) -> N
         (["--batch", "0"], 2, "--batch"),
         (["--workers", "0"], 2, "--workers"),
         (["--set", "prune.ratio=7"], 2, "prune.ratio"),
-        (["--to", "mine.yaml"], 2, "--to mine.yaml: belongs to --take"),
+        (["--to", "mine.yaml"], 2, "--to mine.yaml: applies only with --take"),
         (["--take", "3"], 4, "no such study"),
     ],
 )

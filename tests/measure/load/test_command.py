@@ -90,10 +90,13 @@ def test_a_busy_neighbour_is_told(path: Path) -> None:
     ("wishes", "said"),
     [
         ({"scenarios": ("sever",)}, "--scenario sever: no such scenario; use one of single_stream, server, offline"),
-        ({"scenarios": ("offline",), "rate_per_s": 5.0}, "--rate 5: belongs to --scenario server, got offline"),
-        ({"scenarios": ("offline",), "p99_ms": 5.0}, "--p99-ms 5: belongs to --scenario server"),
-        ({"max_rate": True, "rate_per_s": 5.0}, "--max-rate finds the rate; leave out --rate"),
-        ({"max_rate": True, "scenarios": ("offline",)}, "--max-rate searches in server; leave out --scenario offline"),
+        ({"scenarios": ("offline",), "rate_per_s": 5.0}, "--rate 5: applies only to --scenario server, got offline"),
+        ({"scenarios": ("offline",), "p99_ms": 5.0}, "--p99-ms 5: applies only to --scenario server"),
+        ({"max_rate": True, "rate_per_s": 5.0}, "--max-rate: finds the rate itself; leave out --rate"),
+        (
+            {"max_rate": True, "scenarios": ("offline",)},
+            "--max-rate: uses the scenario server; leave out --scenario offline",
+        ),
         ({"seconds": 0.0}, "seconds: got 0; use a number above 0"),
     ],
 )

@@ -36,14 +36,14 @@ def test_a_second_machine_finishes_a_finished_run_without_a_notebook(finished: P
     cache, second = tmp_path / "cache", tmp_path / "second"
     given = run_edgekit("run", str(TINY), "--out", str(finished), "--cache", str(cache))
     assert given.returncode == 0, given.stderr
-    assert f"cache {cache}: 0 stages taken, 7 put into it" in given.stdout
+    assert f"cache {cache}: 0 stages reused from it, 7 stored in it" in given.stdout
     taken = run_edgekit("run", str(TINY), "--out", str(second), EDGEKIT_CACHE=f" , {cache}")
     assert taken.returncode == 0, taken.stderr
     assert [line for line in taken.stdout.splitlines() if "taken from" in line] == [
         f"{stage}: taken from {cache} (key {artifacts.load(stage_folder(second / 'tiny', stage)).key[:12]})"
         for stage in STAGES
     ]
-    assert f"cache {cache}: 7 stages taken, 0 put into it" in taken.stdout
+    assert f"cache {cache}: 7 stages reused from it, 0 stored in it" in taken.stdout
     for stage in STAGES:
         log = f"{stage}.log"  # a kernel's last words: none was started
         executed = notebook_name(stage)

@@ -183,7 +183,7 @@ def test_a_scheduler_that_goes_is_told_in_a_line(two: Cluster, tmp_path: Path) -
     with open_pool(on=two.address, say=lambda *_: None) as pool:
         killer = threading.Thread(target=kill_when_started, args=(two, tmp_path))
         killer.start()
-        with pytest.raises(ResourceError, match=r"--on dask://.*the scheduler does not answer any more") as raised:
+        with pytest.raises(ResourceError, match=r"--on dask://.*the scheduler no longer answers") as raised:
             pool.run([work("where", folder=str(tmp_path), name="n", seconds=600)])
         killer.join()
     assert "\n" not in str(raised.value)
