@@ -169,6 +169,7 @@ def bundle(
     """Make a bundle from a ready-made model. Its self-test checks outputs recorded from real inputs."""
     with errors_as_exit_codes():
         from edgekit.cli.bundle import make, options
+        from edgekit.report.summary import copy_command
 
         request = options.Options(
             model=model,
@@ -197,6 +198,7 @@ def bundle(
         )
         made = make.make(request, out, print)
         print(f"wrote       {made} ({made.stat().st_size:,} bytes) and {made.parent / 'edgerun.pyz'}")
+        print(f"next        {copy_command(made.parent, made.name)}")
 
 
 @app.command()

@@ -81,6 +81,16 @@ def headline(result: Result) -> str:
     return f"{result['name']} · {outcome} · budget: {', '.join(limits)}"
 
 
+def outcome(result: Result) -> str:
+    """One of several runs in a line: what ships and how fast the winner is, or the nearest miss."""
+    found = result["verdict"]
+    if not found["met"]:
+        return nearest_miss(result)
+    ship, every = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
+    p50_ms = found["device"]["p50_ms"] if "device" in found else found["p50_ms"]
+    return f"{ship} of {every} targets ship; fastest: {found['winner']}, p50 {latency(p50_ms)}"
+
+
 def nearest_miss(result: Result) -> str:
     """What came nearest to a missed budget, and what to do about it."""
     message = checks.missed_message(result["nearest_miss"], result["budget"])
@@ -204,12 +214,15 @@ def _where(result: Result, folder: Path, drawn: bool) -> Iterator[tuple[str, str
     if not result["bundles"]:
         return
     yield "Bundles", f"{bundles}/"
-    shipped = next(
-        (row for row in result["bundles"].values() if row["variant"] == result["verdict"].get("winner")), None
-    )
-    if shipped is not None:
-        files = f"{{edgerun.pyz,{shipped['file']}}}"
-        yield "Next", f"scp {shlex.quote(str(bundles))}/{files} {DEVICE}:"
+    best = result["verdict"]["winner"] if result["verdict"]["met"] else ""
+    for bundle in result["bundles"].values():
+        if bundle["variant"] == best:
+            yield "Next", copy_command(bundles, bundle["file"])
+
+
+def copy_command(folder: Path, file: str) -> str:
+    """The command that copies a bundle and the runner from `folder` to a device."""
+    return f"scp {shlex.quote(str(folder))}/{{edgerun.pyz,{file}}} {DEVICE}:"
 
 
 def _fitting(sentences: list[str], most: int, width: int, command: str) -> list[str]:

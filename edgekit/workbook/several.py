@@ -98,7 +98,7 @@ def worst(summaries: Sequence[Summary]) -> int:
 
 def run_one(config: str, settings: str, out: str, force: list[str], start: str, caches: list[str]) -> dict[str, Any]:
     """In the worker's process: one run to its end, as a JSON value. `start` is the folder that the command began in."""
-    from edgekit.report import verdict
+    from edgekit.report import summary
     from edgekit.workbook.run import run
 
     if Path(start).is_dir():
@@ -112,7 +112,7 @@ def run_one(config: str, settings: str, out: str, force: list[str], start: str, 
         return _row(error.exit_code, str(error), began, {})
     folder = Path(out) / plan.run.name
     met = ended.result["verdict"]["met"]
-    return _row(0 if met else BudgetMissed.exit_code, verdict.message(ended.result), began, _bundles(folder))
+    return _row(0 if met else BudgetMissed.exit_code, summary.outcome(ended.result), began, _bundles(folder))
 
 
 def _row(exit_code: int, words: str, began: float, bundles: dict[str, str]) -> dict[str, Any]:

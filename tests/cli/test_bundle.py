@@ -170,6 +170,7 @@ def test_an_onnx_file(tmp_path: Path, onnx_file: Path, pictures: Path) -> None:
     assert sorted(os.listdir(out)) == ["edgerun.pyz", "shapes-onnx-2.1.0.edge.zip"]
     assert "NCHW" in said()
     assert "activation  softmax" in said()
+    assert said().splitlines()[-1].startswith("next        scp ") and ".edge.zip} " in said()
     found = load(made(out), trial=False)
     inputs, outputs = found.golden()
     assert np.allclose(outputs, tiny.reference(inputs), atol=1e-4)
