@@ -354,7 +354,11 @@ FAULTS = {
     "no labels": ([], 2, "--labels"),
     "labels in a file that is not there": (["--labels", "names.txt"], 2, "no such file"),
     "labels for raw outputs": (["--labels", "a,b,c", "--task", "raw"], 2, "a raw output has no labels"),
-    "softmax of a regression": (["--labels", "a,b,c", "--task", "regression", "--activation", "softmax"], 2, "has no so"),
+    "softmax of a regression": (
+        ["--labels", "a,b,c", "--task", "regression", "--activation", "softmax"],
+        2,
+        "no softmax",
+    ),
     "a task that is none": (["--labels", "a,b,c", "--task", "keypoints"], 2, "keypoints"),
     "a step that is none": (["--labels", "a,b,c", "--preprocess", "[{step: scal}]"], 2, 'did you mean "scale"'),
     "steps that are no list": (["--labels", "a,b,c", "--preprocess", "steps.yaml"], 2, "neither a file nor a list"),
