@@ -70,7 +70,7 @@ def log(folder: Path, uri: str) -> str:
         client.set_terminated(run, "FINISHED")
     except Exception as error:
         raise ResourceError(
-            f"not logged to MLflow at {_masked(uri)}: {_brief(error)}; the run is whole, log it with "
+            f"not logged to MLflow at {_masked(uri)}: {_brief(error)}; the run is complete, so log it later with "
             f"`edgekit report {folder} --mlflow URI`"
         ) from None
     return f"run {run} of experiment {result['name']} at {_masked(uri)}"

@@ -169,14 +169,14 @@ def read(path: Path) -> Report:
     try:
         size = path.stat().st_size
         if size > LARGEST_BYTES:
-            raise DataError(f"{path}: {size:,} bytes, and no field report is larger than {LARGEST_BYTES:,}")
+            raise DataError(f"{path}: {size:,} bytes, but a field report has at most {LARGEST_BYTES:,}")
         content = parse(path.read_bytes())
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError):
-        raise DataError(f"{path}: is no JSON; give a file that `edgerun predict --report` wrote") from None
+        raise DataError(f"{path}: not JSON; give a file that `edgerun predict --report` wrote") from None
     if not isinstance(content, dict) or content.get("kind") != KIND:
-        raise DataError(f"{path}: is no field report; give a file that `edgerun predict --report` wrote")
+        raise DataError(f"{path}: not a field report; give a file that `edgerun predict --report` wrote")
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path}: a field report of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "

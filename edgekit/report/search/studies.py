@@ -313,7 +313,7 @@ def read(path: Path) -> Study:
     except (ValueError, RecursionError):
         raise DataError(f"{path}: is no JSON, or was cut short; `edgekit search` writes it again") from None
     if not isinstance(content, dict) or not {"trials", "objectives"} <= content.keys():
-        raise DataError(f"{path}: is no study; give the {FILE} that `edgekit search` wrote")
+        raise DataError(f"{path}: not a study; give the {FILE} that `edgekit search` wrote")
     if content.get("format") != FORMAT:
         raise DataError(
             f"{path}: a study of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "

@@ -69,4 +69,4 @@ def test_what_cannot_be_compared_is_one_line(arguments: tuple[object, ...], code
 def test_a_damaged_report_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(MARCH.read_bytes()[:3000])
     done = edgekit("compare", tmp_path / "a.json", SEPTEMBER)
-    assert done.exit_code == 4 and "is no JSON" in done.output
+    assert done.exit_code == 4 and "not JSON" in done.output

@@ -31,7 +31,7 @@ def test_the_examples_are_read_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"kind": "something"}, "is no field report"),
+        ({"kind": "something"}, "not a field report"),
         ({"format": 2}, "a field report of format 2, and this edgekit reads 1"),
         ({"answered": -1}, "answered is -1"),
         ({"answered": True}, "answered is True"),
