@@ -277,9 +277,9 @@ def test_windows(tmp_path: Path, network: Write) -> None:
     assert found.selftest().ok
     assert "predict made-onnx-1.0.0.edge.zip sample.npy" in found.bundle.members["README.md"].decode()
     for more, told in (
-        (("--kind", "vector"), "another kind"),
+        (("--kind", "vector"), "does not fit that kind"),
         (("--dtype", "uint8"), "windows"),
-        (("--layout", "NHWC"), "no image"),
+        (("--layout", "NHWC"), "not an image"),
     ):
         assert edgekit("bundle", model, *words, *more) == 2 and told in said()
 
