@@ -1,1 +1,1 @@
-"""What looks after a device: releases, trust, monitor, doctor, timing and tuning. The runner finds it by name."""
+"""The device package: releases, trust, monitoring, doctor, timing and tuning. The runner finds it by name."""

@@ -1,4 +1,4 @@
-"""A bundle that is to run: on a device in signed mode only one that its policy trusts, wherever the file lies."""
+"""Admission of bundles: in signed mode, only what the device's policy trusts may run, wherever the file is."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgekit.runner.errors import TrustError
 
 
 def read(path: str | os.PathLike[str]) -> Bundle:
-    """As `edgekit.runner.bundle.read`; also TrustError for a bundle that the device's policy does not trust.
+    """Read a bundle like `edgekit.runner.bundle.read`, and raise TrustError if the device's policy does not trust it.
 
-    Statement and signatures lie beside it. One that was installed here may be older than the confirmed release, any
-    other may not.
+    The statement and its signatures must be next to the bundle. A bundle that was installed on this device may be older
+    than the confirmed release; any other may not.
     """
     signed = device_home.homes_with_policy(device_home.find_home())
     if not signed:

@@ -1,4 +1,4 @@
-"""What this package adds to the runner, which finds it as `EXTENSION`; see `edgekit.runner.extension`."""
+"""What the device package adds to the runner, which finds it as `EXTENSION`; see `edgekit.runner.extension`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class DeviceExtension(Extension):
-    """Signed mode, releases, tuning, metrics and the monitor."""
+    """Adds signed mode, releases, tuning, metrics and the monitor."""
 
     commands = ("edgekit.device.commands",)
 
     def read(self, path: str | os.PathLike[str]) -> Bundle:
-        """See `Extension`; a device in signed mode reads what its policy trusts."""
+        """See `Extension`. In signed mode, only what the device's policy trusts is read."""
         from edgekit.device import admission
 
         return admission.read(path)
@@ -38,7 +38,7 @@ class DeviceExtension(Extension):
         from edgekit.device.monitor.metrics import Metrics
 
         shared = isinstance(options.metrics, Metrics)
-        metrics = options.metrics if shared else Metrics(options.metrics)  # before the trial, which takes a while
+        metrics = options.metrics if shared else Metrics(options.metrics)  # before the tuning run, which takes a while
         try:
             model = self._load(path, options)
         except BaseException:
@@ -73,7 +73,7 @@ class DeviceExtension(Extension):
         return model
 
     def open(self, path: str | os.PathLike[str], bundle: Bundle, options: LoadOptions) -> Model:
-        """See `Extension`; as the tuning run chose, unless `trial` is False."""
+        """See `Extension`. Uses the choice of the tuning run, unless `trial` is False."""
         if not options.trial:
             return super().open(path, bundle, options)
         from edgekit.device import autotune
@@ -83,7 +83,7 @@ class DeviceExtension(Extension):
         )
 
     def selftest(self, path: str | os.PathLike[str], options: LoadOptions) -> SelftestReport:
-        """See `Extension`; in a child process, as the tuning run chose, unless `trial` is False."""
+        """See `Extension`. Runs in a child process with the choice of the tuning run, unless `trial` is False."""
         if not options.trial:
             return super().selftest(path, options)
         from edgekit.device.autotune import run_selftest
@@ -128,7 +128,7 @@ class DeviceExtension(Extension):
         )
 
     def verified(self, options: argparse.Namespace) -> tuple[Bundle, Any]:
-        """See `Extension`; with `--trust`, the bytes that were checked are those that are then read."""
+        """See `Extension`. With `--trust`, the bytes that were checked are the bytes that are then read."""
         if not options.trust:
             return super().verified(options)
         from pathlib import Path

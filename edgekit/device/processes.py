@@ -1,9 +1,10 @@
-"""Child processes: started in a session of their own, and ended with all that they started.
+"""Child processes in sessions of their own, which are ended together with everything that they started.
 
-`start` runs a function of edgekit in a fresh Python. Such a child ends when its parent does, whatever ended the parent,
-and takes with it everything that it started. `end` does the same from the parent's side, also where the child itself
-has gone: what it started may outlive it, as a library's forked helper does, and is found by the child's number. That
-number is its own only until somebody asks for its exit code, so nothing here does before the rest was killed.
+`start_function` runs a function of edgekit in a fresh Python. Such a child ends when its parent ends, for whatever
+reason, and takes everything that it started with it. `end_process` does the same from the parent's side, even if the
+child itself has exited: what it started may outlive it, as a library's forked helper does, and is found by the child's
+process group. The number of that group is the child's own only until its exit code is collected, so nothing here
+collects it before the rest was killed.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 PARENT_POLL_S = 0.5
 KILLED = -getattr(signal, "SIGKILL", 9)
-"""Exit code of a process that was killed, as Linux does when memory runs out. Windows has no exit codes of signals."""
+"""Exit code of a process that was killed, as Linux does when memory runs out. Windows has no signals' exit codes."""
 PARENT_GONE = 3
-"""Exit code of a child that ended because its parent had gone, where it leads no session."""
+"""Exit code of a child that ended because its parent had exited, if it leads no session."""
 
 
 def start_function(
@@ -39,18 +40,20 @@ def start_function(
     reads_input: bool = False,
     **streams: Any,
 ) -> subprocess.Popen[bytes]:
-    """Run a function in a fresh Python that has this process's search path and leads a session of its own.
+    """Run a function in a fresh Python, with this process's search path and in a session of its own.
 
     Parameters
     ----------
-    function
-        `"package.module:name"`. It is called with `arguments`; what it returns is the exit code, 0 for None.
-    environment
-        Added to this process's own.
-    reads_input
-        Whether the function reads its standard input. If not, the child watches the input to see its parent's end.
-    streams
-        `stdout`, `stderr`: see `subprocess.Popen`.
+    function : str
+        `"package.module:name"`. It is called with `arguments`; what it returns is the exit code, None for 0.
+    arguments : sequence of str
+        Positional arguments of the function.
+    environment : mapping, optional
+        Variables that are added to this process's own.
+    reads_input : bool
+        Whether the function reads its standard input. If not, the child watches its input to notice its parent's end.
+    **streams
+        `stdout` and `stderr`; see `subprocess.Popen`.
     """
     import subprocess  # here, so that a child does not spend milliseconds on importing it
 
@@ -69,7 +72,7 @@ def start_function(
 
 
 def main(parent: int | None) -> NoReturn:
-    """In the child: call the function that `start` named, and end without waiting for threads and frameworks."""
+    """In the child: call the function that `start_function` named, and exit without waiting for threads."""
     threading.Thread(target=_leave_with_parent, args=(parent,), daemon=True).start()
     try:
         code = function_named(sys.argv[1])(*sys.argv[2:]) or 0
@@ -89,25 +92,25 @@ def main(parent: int | None) -> NoReturn:
 
 
 def function_named(name: str) -> Any:
-    """The function behind `"package.module:name"`."""
+    """Return the function for `"package.module:name"`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def has_ended(process: subprocess.Popen[bytes], within_s: float = 0.0) -> bool:
-    """Whether it has ended, or does so within so many seconds."""
+    """Whether the process has ended, or ends within so many seconds."""
     deadline, pause_s = time.monotonic() + within_s, 0.0005
     while not _has_ended(process):
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
+        remaining_s = deadline - time.monotonic()
+        if remaining_s <= 0:
             return False
-        time.sleep(min(pause_s, left_s))
+        time.sleep(min(pause_s, remaining_s))
         pause_s = min(2 * pause_s, POLL_S)
     return True
 
 
 def end_process(process: subprocess.Popen[bytes]) -> int:
-    """Kill what still runs of it and of all that it started; its exit code, a signal's as a negative number."""
+    """Kill the process and everything that it started. Returns its exit code, negative for a signal."""
     kill_process(process)
     code = process.wait()
     if process.stdin:
@@ -117,7 +120,7 @@ def end_process(process: subprocess.Popen[bytes]) -> int:
 
 
 def kill_process(process: subprocess.Popen[bytes]) -> None:
-    """The same without asking for its exit code: `end` is still to come."""
+    """Kill the process and everything that it started, without collecting its exit code; call `end_process` later."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):  # it never led a session, or all of it has gone
             if sys.platform == "win32":  # what the process started goes on there, unless it watches its input
@@ -127,7 +130,7 @@ def kill_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def signal_name(number: int) -> str:
-    """SIGSEGV and the like; the real-time ones have no name of their own."""
+    """Return a signal's name, such as SIGSEGV; real-time signals have none of their own."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -135,10 +138,10 @@ def signal_name(number: int) -> str:
 
 
 def _leave_with_parent(parent: int | None) -> None:
-    """In a thread of the child: wait for the parent's end, then end this process with all that it started.
+    """In a thread of the child: wait until the parent ends, then end this process and everything that it started.
 
-    Standard input is a pipe that closes when the parent ends. Where it carries requests, the number of the parent is
-    looked at instead.
+    Standard input is a pipe that closes when the parent ends. If it carries requests, the parent's process ID is polled
+    instead.
     """
     if parent is None:
         while os.read(0, 4096):  # sys.stdin's own lock, held by a thread, aborts Python when the child ends by itself

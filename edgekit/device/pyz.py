@@ -1,4 +1,4 @@
-"""Builds `edgerun.pyz`, the runner, the device package and the server in one file: the same sources, the same bytes."""
+"""Build `edgerun.pyz`: the runner, the device package and the server in one file. Equal sources give equal bytes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ WHOLE = (
 
 
 def sources(small: bool = False) -> dict[str, Path]:
-    """The files of the archive by their names in it, but for its `__main__.py`, which is made of `_start.py`."""
+    """Return the files of the archive by their names in it, without `__main__.py`, which is made from `_start.py`."""
     paths = [path for pattern in (SMALL if small else WHOLE) for path in EDGEKIT.glob(pattern)]
     return {path.relative_to(EDGEKIT.parent).as_posix(): path for path in paths}
 
 
 def build(path: str | os.PathLike[str], small: bool = False) -> str:
-    """Write the archive, executable, and return its sha256. A small one holds the runner alone."""
+    """Write the executable archive and return its SHA-256. With `small` it holds only the runner."""
     files = {name: source.read_bytes() for name, source in sources(small).items()}
     digest = hashlib.sha256(b"".join(name.encode() + files[name] for name in sorted(files))).hexdigest()
     files["__main__.py"] = (

@@ -242,7 +242,7 @@ def test_what_is_signed_is_what_devices_read(desk: Desk) -> None:
     """The same release signed at the same second is the same bytes."""
     desk.sign(counter=8)
     text = desk.statement.read_bytes()
-    parsed = trust.statement.parsed(text, "here")
+    parsed = trust.statement.parse_statement(text, "here")
     from edgekit.fleet.signing import statement as provenance
 
     assert provenance.build_statement(desk.bundle, bundle.read(desk.bundle), parsed) == text

@@ -1,6 +1,6 @@
-"""Chooses the interpreter and the number of threads: measured once on this device with this bundle, then cached.
+"""Choose the interpreter and the number of threads: measured once per device and bundle, then cached.
 
-Every load runs this file; only the first one needs `compare.py`.
+Every load imports this module; only the first one needs `comparison.py`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def open_best(
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Model:
-    """Open a verified bundle the fastest way; the first time, measure which that is."""
-    name = choice_cache.choice_key(bundle.identity, (interpreter, threads, device))
-    choice = choice_cache.load_choice(name)
+    """Open a verified bundle in the fastest way, which is measured the first time."""
+    key = choice_cache.choice_key(bundle.identity, (interpreter, threads, device))
+    choice = choice_cache.load_choice(key)
     if choice is not None:
         try:
-            return _open(bundle, name, choice)
-        except (BackendError, InputError):  # what was proven once no longer opens: numpy or a library has changed
-            choice_cache.remove_choice(name)
+            return _open(bundle, key, choice)
+        except (BackendError, InputError):  # the cached choice no longer opens, because NumPy or a library has changed
+            choice_cache.remove_choice(key)
     from edgekit.device.autotune import comparison
 
     winner = comparison.find_best(path, bundle, threads, interpreter, device, on_progress)
-    return _open(bundle, name, comparison.store_winner(path, name, winner, bundle, device, on_progress))
+    return _open(bundle, key, comparison.store_winner(path, key, winner, bundle, device, on_progress))
 
 
 def run_selftest(
@@ -51,7 +51,7 @@ def run_selftest(
     interpreter: str | None = None,
     device: str = "CPU",
 ) -> SelftestReport:
-    """All golden vectors in a child process, the way that `open_best` chose; before a first load, the usual one."""
+    """Run all golden samples in a child process, with the choice of `open_best`, or the preferred interpreter."""
     from edgekit.runner import bundle as bundles
     from edgekit.runner.backends import check_threads, installed_interpreters
 
@@ -61,9 +61,9 @@ def run_selftest(
     if choice is not None:
         return _selftest_in_child(path, bundle.identity, choice)
     faults: list[str] = []
-    for usual in installed_interpreters(bundle.manifest.target, interpreter):
+    for name in installed_interpreters(bundle.manifest.target, interpreter):
         try:
-            return _selftest_in_child(path, bundle.identity, Choice(usual, threads or 1, device, {}))
+            return _selftest_in_child(path, bundle.identity, Choice(name, threads or 1, device, {}))
         except BackendError as error:
             faults.append(str(error))
     raise BackendError("; ".join(faults))
@@ -81,31 +81,31 @@ def _selftest_in_child(path: str | os.PathLike[str], identity: str, choice: Choi
             raise BackendError(prefix_fault(choice.interpreter, str(error))) from None
 
 
-def _open(bundle: Bundle, name: str, choice: Choice) -> Model:
+def _open(bundle: Bundle, key: str, choice: Choice) -> Model:
     from edgekit.runner.model import Model, open_model
 
     if choice.blob:
-        restored = _import_compiled(bundle, name, choice)
+        restored = _import_compiled(bundle, key, choice)
         if restored is not None:
             return Model(bundle, restored, choice.threads, choice.device)
-        choice_cache.remove_choice(name)
+        choice_cache.remove_choice(key)
     return open_model(bundle, choice.threads, choice.interpreter, choice.device)
 
 
-def _import_compiled(bundle: Bundle, name: str, choice: Choice) -> Any:
-    """The model from its compiled form, if that still gives the first golden answer."""
+def _import_compiled(bundle: Bundle, key: str, choice: Choice) -> Any:
+    """Open the model from its compiled form. Returns None if that no longer reproduces the first golden answer."""
     import numpy as np
 
     from edgekit.runner.backends import openvino
     from edgekit.runner.model import Model
 
-    blob = choice_cache.load_compiled(name, choice)
+    blob = choice_cache.load_compiled(key, choice)
     if blob is None:
         return None
     manifest = bundle.manifest
     try:
-        ends, states = (manifest.inputs, manifest.outputs), manifest.states or ()
-        backend = openvino.import_compiled(blob, *ends, choice.threads, choice.device, states)
+        specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
+        backend = openvino.import_compiled(blob, *specs, choice.threads, choice.device, states)
         model = Model(bundle, backend, choice.threads, choice.device)
         inputs, outputs = model.golden()
         delta = np.abs(model.execute(model.prepare(inputs[0])).astype(np.float64) - outputs[0]).max()

@@ -1,7 +1,7 @@
-"""Every way to run a bundle on this device, tried and timed.
+"""Try and time every way to run a bundle on this device: each interpreter with each number of threads.
 
-Each way gets a child process: there it proves itself with the golden vectors, and there it may crash. The proven ones
-are timed in rounds that take turns, one child at a time. So a device that changes its pace slows all of them alike.
+Each candidate gets a child process, where it passes the self-test and may crash without harm. The candidates that pass
+are timed in rounds, one child at a time, so that a device that changes its pace slows all of them alike.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
 ROUNDS = 12
 ROUND_MS = 40.0
 TURNS_S = 6.0
-"""After so long the rounds end, though there be fewer."""
+"""The rounds end after this time, even if there were fewer."""
 SELFTEST_S = 3.0
-"""So much time goes into the golden vectors of each way; `selftest` runs them all."""
+"""Time limit for the golden samples of each candidate; `edgerun selftest` runs all of them."""
 GIVE_UP_FACTOR = 2.0
-"""A way that is this many times as slow in its first round is not tried further."""
+"""A candidate that is this many times slower in its first round is not timed further."""
 TIE_FACTOR = 1.01
-"""Within this factor of the fastest, the usual interpreter and the fewest threads are taken."""
+"""Among candidates within this factor of the fastest, the preferred interpreter and fewest threads win."""
 LAST_RESORT = ("tensorflow",)
-"""Seconds to import, hundreds of megabytes, and the same kernels as litert."""
+"""It takes seconds to import and hundreds of megabytes, and has the same kernels as litert."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to run a bundle, and how it went. `p50_ms` has one entry a round; `fault` says why it is out.
+    """An interpreter with a number of threads, and its result.
 
-    `wrong`: its outputs are not those of the golden vectors.
+    `p50_ms` has one entry per round. `fault` says why the candidate is out. `wrong` means that its outputs differ from
+    the golden answers.
     """
 
     interpreter: str
@@ -56,7 +57,7 @@ class Candidate:
 
     @property
     def typical_ms(self) -> float:
-        """Median of the rounds."""
+        """The median of the rounds."""
         return median(self.p50_ms)
 
 
@@ -68,14 +69,14 @@ def find_best(
     device: str = "CPU",
     on_progress: OnProgress | None = None,
 ) -> Candidate:
-    """The best way that there is; SelftestError or BackendError when there is none."""
+    """Return the best candidate. Raises SelftestError or BackendError if none works."""
     target = bundle.manifest.target
     quick = list_candidates(target, threads, interpreter, device)
     if on_progress is not None and len(quick) > 1:
-        ways_tried = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
-        on_progress(f"first time with this bundle: {ways_tried}", False)
-    crowded = _exceeds_memory(sum(len(data) for data in bundle.model_files().values()), len(quick))
-    tried = time_candidates(path, bundle.identity, quick, device, one_at_a_time=crowded)
+        message = f"trying {len(quick)} ways to run it, once (--no-trial skips this)"
+        on_progress(f"first time with this bundle: {message}", False)
+    exceeds_memory = _exceeds_memory(sum(len(data) for data in bundle.model_files().values()), len(quick))
+    tried = time_candidates(path, bundle.identity, quick, device, one_at_a_time=exceeds_memory)
     if all(way.fault for way in tried):
         names = {way.interpreter for way in tried}
         slow = list_candidates(target, threads, interpreter, device, all_of_them=True)
@@ -86,7 +87,7 @@ def find_best(
 def list_candidates(
     target: str, threads: int | None, interpreter: str | None, device: str = "CPU", all_of_them: bool = False
 ) -> list[Candidate]:
-    """What there is to try, the usual first; BackendError when no interpreter is installed."""
+    """Return the candidates, preferred ones first. Raises BackendError if no interpreter is installed."""
     names = backends.installed_interpreters(target, interpreter)
     quick = [name for name in names if name not in LAST_RESORT]
     if quick and not all_of_them:
@@ -128,29 +129,29 @@ def time_candidates(
 
 
 def select_best(tried: Sequence[Candidate]) -> Candidate:
-    """The fastest; among equals the first. SelftestError or BackendError, with every reason, when none is sound."""
-    sound = [way for way in tried if not way.fault]
-    if not sound:
+    """Return the fastest candidate, the first among equals. Raises SelftestError or BackendError with every reason."""
+    valid = [way for way in tried if not way.fault]
+    if not valid:
         reasons = "; ".join(dict.fromkeys(prefix_fault(way.interpreter, way.fault) for way in tried))
         kind = SelftestError if any(way.wrong for way in tried) else BackendError
         raise kind(f"no interpreter here runs this bundle: {reasons}. `edgerun doctor BUNDLE` may say why")
-    if len(sound) == 1:
-        return sound[0]
-    complete = max(len(way.p50_ms) for way in sound)
-    finalists = [way for way in sound if len(way.p50_ms) == complete]
+    if len(valid) == 1:
+        return valid[0]
+    complete = max(len(way.p50_ms) for way in valid)
+    finalists = [way for way in valid if len(way.p50_ms) == complete]
     fastest = min(way.typical_ms for way in finalists)
     return next(way for way in finalists if way.typical_ms <= TIE_FACTOR * fastest)
 
 
 def store_winner(
     path: str | os.PathLike[str],
-    name: str,
+    key: str,
     winner: Candidate,
     bundle: Bundle,
     device: str,
     on_progress: OnProgress | None = None,
 ) -> Choice:
-    """Remember the winner, with OpenVINO's compiled model where that opens faster than the model."""
+    """Cache the winner, with OpenVINO's compiled model if that opens faster than the model file."""
     packages = [
         "numpy",
         *(backends.INTERPRETERS[each].package for each in backends.interpreters_for(bundle.manifest.target)),
@@ -162,7 +163,7 @@ def store_winner(
         from edgekit.runner.bundle import sha256
 
         choice = choice._replace(blob=sha256.hexdigest(blob))
-    if not choice_cache.store_choice(name, choice, blob) and on_progress is not None:
+    if not choice_cache.store_choice(key, choice, blob) and on_progress is not None:
         place = choice_cache.cache_folder() or "a cache folder"
         on_progress(
             f"{place} cannot be written, or not by this user alone, so every start tries anew; "
@@ -187,7 +188,7 @@ def _validate(child: TuningProcess, way: Candidate, device: str) -> Candidate:
 
 
 def _timed(child: TuningProcess, way: Candidate, rounds: int) -> Candidate:
-    """A first look, and so many rounds in a row."""
+    """Time one first round, and then so many rounds in a row."""
     try:
         first = _round(child, None)
         return replace(way, p50_ms=(first, *(_round(child, first) for _ in range(rounds))))
@@ -196,11 +197,11 @@ def _timed(child: TuningProcess, way: Candidate, rounds: int) -> Candidate:
 
 
 def _take_turns(running: dict[int, TuningProcess], found: dict[int, Candidate], rounds: int) -> None:
-    """Rounds until there are enough or the time is up."""
+    """Time rounds in turn until there are enough or the time is up."""
     numbers = list(running)
-    begun = perf_counter()
+    started = perf_counter()
     for turn in range(rounds):
-        if turn > 2 and perf_counter() - begun > TURNS_S:
+        if turn > 2 and perf_counter() - started > TURNS_S:
             break
         start = turn % max(len(numbers), 1)
         for number in numbers[start:] + numbers[:start]:
@@ -213,32 +214,32 @@ def _take_turns(running: dict[int, TuningProcess], found: dict[int, Candidate], 
 
 
 def _round(child: TuningProcess, expected_ms: float | None) -> float:
-    """The p50 of one round; of as many calls as fit into `ROUND_MS`."""
+    """Return the p50 of one round, which has as many calls as fit into `ROUND_MS`."""
     calls = 10 if expected_ms is None else max(1, min(500, int(ROUND_MS / max(expected_ms, 1e-3))))
     warmup = 5 if expected_ms is None else max(1, calls // 5)  # threads are slow in their first calls
-    taken: list[float] = child.ask("time", calls=calls, warmup=warmup, most_ms=5 * ROUND_MS)["ms"]
-    return median(taken)
+    times_ms: list[float] = child.ask("time", calls=calls, warmup=warmup, most_ms=5 * ROUND_MS)["ms"]
+    return median(times_ms)
 
 
 def _export_compiled(path: str | os.PathLike[str], identity: str, winner: Candidate, device: str) -> bytes:
-    """OpenVINO's compiled model, empty where loading it is not clearly faster than compiling."""
+    """Return OpenVINO's compiled model, or b"" if loading it is not clearly faster than compiling."""
     import tempfile
 
     with tempfile.NamedTemporaryFile() as file, TuningProcess(path, identity) as child:
         try:
-            took = child.ask("compiled", threads=winner.threads, device=device, into=file.name)
+            times = child.ask("compiled", threads=winner.threads, device=device, into=file.name)
         except BackendError:
             return b""
-        return file.read() if took["restore_ms"] < 0.9 * took["open_ms"] else b""
+        return file.read() if times["restore_ms"] < 0.9 * times["open_ms"] else b""
 
 
 def _exceeds_memory(model_bytes: int, count: int) -> bool:
-    """Whether all ways at once would take more than half of the memory that is free; each holds the model thrice."""
+    """Whether all candidates together would take over half of the free memory. Each holds the model three times."""
     available = health.memory_bytes()[1]
     return available is not None and 3 * model_bytes * count > available / 2
 
 
 def _thread_counts() -> list[int]:
-    """1, 2, 4, … up to the usable cores, and those."""
+    """Return 1, 2, 4, … up to the number of usable cores, and that number."""
     cores = max(int(health.usable_cores() or 1), 1)
     return sorted({*(1 << power for power in range(cores.bit_length()) if 1 << power <= cores), cores})

@@ -1,4 +1,4 @@
-"""A `worker.py` in a process of its own, asked one thing at a time. Its death is an answer like any other."""
+"""A `worker.py` in a process of its own, which handles one request at a time. If it dies, that is a result too."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from edgekit.runner import errors
 from edgekit.runner.errors import BackendError
 
 LIMIT_S = 120.0
-"""For one answer; opening a large model on a slow board takes a while."""
+"""Time limit for one answer; opening a large model on a slow board takes a while."""
 POLL_S = 0.2
-"""How often it is looked whether the process is still there."""
+"""How often to check whether the process still exists."""
 REASONS = {
     "SIGKILL": "it was killed, most likely because memory ran out",
     "SIGILL": "it was built for a processor with other instructions",
@@ -27,31 +27,32 @@ REASONS = {
 }
 
 OnProgress = Callable[[str, bool], object]
-"""Is called with a line, and whether it matters after this moment."""
+"""Called with a line, and whether it still matters afterwards."""
 
 
 def prefix_fault(interpreter: str, fault: str) -> str:
-    """A fault that says whose it is."""
+    """Return a fault that begins with the name of the interpreter."""
     return fault if fault.startswith(interpreter) else f"{interpreter} {fault}"
 
 
 class TuningProcess:
     """A context manager; leaving it ends the process.
 
-    `identity` is that of the bundle which the parent has read: another file at `path` by now is not opened, TrustError.
+    `identity` is that of the bundle that the parent has read. If `path` holds another file by now, it is not opened,
+    and TrustError is raised.
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: str, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
         self._rest = b""
         try:
-            self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
             self._process = processes.start_function(
                 "edgekit.device.autotune.worker:main",
                 [os.fspath(path), identity],
                 reads_input=True,
                 stdout=subprocess.PIPE,
-                stderr=self._said,
+                stderr=self._stderr,
             )
             assert self._process.stdout is not None
             self._pieces: SimpleQueue[bytes] = SimpleQueue()
@@ -66,12 +67,15 @@ class TuningProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, do: str, **what: Any) -> dict[str, Any]:
-        """The answer, or the error that it is; BackendError when none comes in time or the process dies over it."""
+    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """Return the answer, or raise the error that it reports.
+
+        Raises BackendError if there is no answer in time, or if the process dies.
+        """
         commands = self._process.stdin
         assert commands is not None
         try:
-            commands.write(json.dumps({"do": do, **what}).encode() + b"\n")
+            commands.write(json.dumps({"do": command, **arguments}).encode() + b"\n")
             commands.flush()
         except BrokenPipeError:
             raise self._died() from None
@@ -81,22 +85,22 @@ class TuningProcess:
         return answer
 
     def close(self) -> None:
-        """End the process, whatever it is doing, with all that it started."""
+        """End the process and everything that it started."""
         processes.end_process(self._process)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        self._said.close()
+        self._stderr.close()
 
     def _line(self) -> bytes:
         deadline = time.monotonic() + self._limit_s
         while b"\n" not in self._rest:
-            gone = processes.has_ended(
+            is_dead = processes.has_ended(
                 self._process
             )  # what it started may keep the pipe open: no end is to be read then
             try:
                 piece = self._pieces.get(timeout=POLL_S)
             except Empty:
-                if gone:
+                if is_dead:
                     raise self._died() from None
                 if time.monotonic() < deadline:
                     continue
@@ -116,15 +120,15 @@ class TuningProcess:
         if code < 0:
             name = processes.signal_name(-code)
             return BackendError(f"crashed ({name}); {REASONS.get(name, 'the model is broken, or for another version')}")
-        self._said.seek(0)
-        last = self._said.read().decode(errors="replace").strip().splitlines()[-1:]
+        self._stderr.seek(0)
+        last = self._stderr.read().decode(errors="replace").strip().splitlines()[-1:]
         return BackendError(f"ended with exit code {code}: {''.join(last)[:300] or 'it said nothing'}")
 
 
 def _forward(handle: int, pieces: SimpleQueue[bytes]) -> None:
-    """In a thread: pass on what comes out of a pipe, and an empty piece at its end.
+    """In a thread: pass on what a pipe delivers, and an empty piece at its end.
 
-    Windows cannot wait for a pipe with a time limit, but a queue can be waited for everywhere.
+    Windows cannot wait for a pipe with a timeout, but a queue can be waited for everywhere.
     """
     while piece := os.read(handle, 1 << 16):
         pieces.put(piece)

@@ -1,7 +1,7 @@
-"""The child process in which an interpreter is tried: it may crash, hang or leak there without harm.
+"""The child process in which an interpreter is tried, where it may crash, hang or leak without harm.
 
-Reads one JSON command a line on standard input and answers with one JSON line each. What the interpreter prints goes
-to standard error.
+It reads one JSON command per line from standard input and answers each with one line of JSON. What the interpreter
+prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(path: str, identity: str) -> None:
-    """Serve commands about the bundle of this identity, which lies at `path`, until the input ends."""
+    """Handle commands about the bundle with this identity at `path`, until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     state: dict[str, Any] = {}
@@ -40,17 +40,17 @@ def main(path: str, identity: str) -> None:
 def _read(path: str, identity: str) -> Bundle:
     from edgekit.runner import bundle
 
-    found = bundle.read(path)
-    if found.identity != identity:
+    opened = bundle.read(path)
+    if opened.identity != identity:
         raise TrustError(f"{path}: another file lies there than the one that was read first; load it again")
-    return found
+    return opened
 
 
-def _open(state: dict[str, Any], **how: Any) -> dict[str, Any]:
+def _open(state: dict[str, Any], **options: Any) -> dict[str, Any]:
     from edgekit.runner.model import open_model
 
     before = perf_counter_ns()
-    model = state["model"] = open_model(state["bundle"], **how)
+    model = state["model"] = open_model(state["bundle"], **options)
     opened_ms = (perf_counter_ns() - before) / 1e6
     state["x"] = model.prepare(model.golden()[0][0])
     return {"interpreter": model.backend.name, "version": model.backend.version, "open_ms": opened_ms}
@@ -62,43 +62,43 @@ def _selftest(state: dict[str, Any], most_s: float | None = None) -> dict[str, A
 
 
 def _time(state: dict[str, Any], calls: int, warmup: int, most_ms: float) -> dict[str, Any]:
-    """Milliseconds of single calls, one after another; fewer than `calls` where they take longer than `most_ms`."""
+    """Time single calls in milliseconds; fewer than `calls` if they take longer than `most_ms` together."""
     execute, x = state["model"].execute, state["x"]
-    begun = perf_counter_ns()
+    started = perf_counter_ns()
     for _ in range(warmup):
         execute(x)
-        if perf_counter_ns() - begun > most_ms * 1e6:
+        if perf_counter_ns() - started > most_ms * 1e6:
             break
-    taken: list[int] = []
-    begun = perf_counter_ns()
+    times_ns: list[int] = []
+    started = perf_counter_ns()
     gc.disable()
-    while len(taken) < calls and (not taken or perf_counter_ns() - begun < most_ms * 1e6):
+    while len(times_ns) < calls and (not times_ns or perf_counter_ns() - started < most_ms * 1e6):
         before = perf_counter_ns()
         execute(x)
-        taken.append(perf_counter_ns() - before)
+        times_ns.append(perf_counter_ns() - before)
     gc.enable()
-    return {"ms": [each / 1e6 for each in taken]}
+    return {"ms": [each / 1e6 for each in times_ns]}
 
 
 def _compiled(state: dict[str, Any], threads: int, device: str, into: str, rounds: int = 3) -> dict[str, Any]:
-    """Write OpenVINO's compiled model, and compare how long it and the model itself take to open, in turn."""
+    """Write OpenVINO's compiled model, and compare in turns how long it and the model file take to open."""
     from edgekit.runner.backends import openvino
 
     bundle = state["bundle"]
     files, manifest = bundle.model_files(), bundle.manifest
     specs, states = (manifest.inputs, manifest.outputs), manifest.states or ()
     blob = openvino.export_compiled(files, manifest.inputs, threads, device, states)
-    taken: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
+    times_ms: dict[str, list[float]] = {"open_ms": [], "restore_ms": []}
     for _ in range(rounds):
         before = perf_counter_ns()
         openvino.open(files, *specs, threads, device, states=states)
         between = perf_counter_ns()
         openvino.import_compiled(blob, *specs, threads, device, states)
-        taken["open_ms"].append((between - before) / 1e6)
-        taken["restore_ms"].append((perf_counter_ns() - between) / 1e6)
+        times_ms["open_ms"].append((between - before) / 1e6)
+        times_ms["restore_ms"].append((perf_counter_ns() - between) / 1e6)
     with open(into, "wb") as stream:
         stream.write(blob)
-    return {name: sorted(values)[rounds // 2] for name, values in taken.items()}
+    return {name: sorted(values)[rounds // 2] for name, values in times_ms.items()}
 
 
 _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -1,7 +1,7 @@
-"""What would go wrong on this device, found before anything is imported that could crash.
+"""Find what would go wrong on this device, before anything is imported that could crash.
 
-Checks are small functions from a `Case` to findings, listed in one tuple at the end of each file here. To add a check,
-add a function. A finding is one line of cause and one line of fix.
+Checks are small functions from a `DoctorCase` to findings, listed in a tuple at the end of each module here. To add a
+check, add a function. A finding is one line about the cause and one line with the fix.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ERROR, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """Something that blocks ("error") or costs ("warning"). `interpreter`: it concerns that one alone."""
+    """A problem that blocks ("error") or costs something ("warning"). With `interpreter`, it concerns only that one."""
 
     code: str
     severity: str
@@ -40,7 +40,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True)
 class DoctorCase:
-    """What is examined: the device, and what is wanted of it. `verifier` is what is wrong with ssh-keygen."""
+    """What is examined: the device, and what it is needed for. `verifier` is a problem with ssh-keygen."""
 
     facts: DeviceFacts
     subject: BundleRequirements | None = None
@@ -56,10 +56,10 @@ class DoctorCase:
 
     @property
     def interpreters(self) -> list[str]:
-        """Interpreters that come into question, the advised one first; no other than OpenVINO has a GPU or an NPU."""
-        known = wheels.interpreters_for(self.target) if self.target else list(wheels.PREFERENCE)
-        wanted = self.interpreter or ("openvino" if self.device in ("GPU", "NPU") else None)
-        return [name for name in known if wanted in (None, name)]
+        """Interpreters that could be used, the recommended one first. Only OpenVINO supports GPUs and NPUs."""
+        names = wheels.interpreters_for(self.target) if self.target else list(wheels.PREFERENCE)
+        requested = self.interpreter or ("openvino" if self.device in ("GPU", "NPU") else None)
+        return [name for name in names if requested in (None, name)]
 
     @property
     def installed(self) -> list[str]:
@@ -68,20 +68,23 @@ class DoctorCase:
 
 
 def examine(case: DoctorCase) -> list[DoctorFinding]:
-    """Every finding, errors first. What ails one interpreter only warns where another can do the work."""
-    found = [finding for check in checks() for finding in check(case)]
-    ailing = {finding.interpreter for finding in found if finding.severity == ERROR and finding.interpreter}
-    if set(case.installed) - ailing:
-        found = [replace(each, severity=WARNING) if each.interpreter else each for each in found]
-    return sorted(found, key=lambda finding: finding.severity != ERROR)
+    """Return all findings, errors first.
+
+    A problem of one interpreter is only a warning if another one can do the work.
+    """
+    findings = [finding for check in checks() for finding in check(case)]
+    failing = {finding.interpreter for finding in findings if finding.severity == ERROR and finding.interpreter}
+    if set(case.installed) - failing:
+        findings = [replace(each, severity=WARNING) if each.interpreter else each for each in findings]
+    return sorted(findings, key=lambda finding: finding.severity != ERROR)
 
 
 def checks() -> list[Callable[[DoctorCase], Iterator[DoctorFinding]]]:
-    """Every check of every family."""
+    """Return all checks."""
     modules = [importlib.import_module(f"{__name__}.{family}") for family in FAMILIES]
     return [check for module in modules for check in module.CHECKS]
 
 
 def blocks(findings: list[DoctorFinding]) -> bool:
-    """Whether any of them keeps the model from running."""
+    """Whether any finding keeps the model from running."""
     return any(finding.severity == ERROR for finding in findings)

@@ -1,4 +1,4 @@
-"""GPU and NPU: a device that the user pinned needs OpenVINO, its plug-in, a driver and permission."""
+"""GPU and NPU: a device that the user requests needs OpenVINO, its plug-in, a driver and permissions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plugin(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def driver(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """The kernel's device node, for a GPU also an OpenCL driver."""
+    """Check the kernel's device node and, for a GPU, the OpenCL driver."""
     device, facts = _pinned(case), case.facts
     if not device:
         return

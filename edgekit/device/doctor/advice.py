@@ -1,4 +1,4 @@
-"""The exact line that repairs an environment, also where the system's Python belongs to apt (PEP 668)."""
+"""The exact command that repairs an environment, even if the system's Python belongs to apt (PEP 668)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 def makes_venv(facts: DeviceFacts) -> bool:
-    """Whether pip must not touch this Python, so that packages go into a new virtual environment."""
+    """Whether pip must not change this Python, so that packages have to go into a new virtual environment."""
     return facts.externally_managed and not facts.in_venv
 
 
 def install_command(facts: DeviceFacts, *requirements: str) -> str:
-    """The command that installs requirements for this Python, or into a virtual environment where it must."""
-    wanted = " ".join(shell_quote(each) for each in requirements)
+    """Return the command that installs requirements for this Python, or into a virtual environment if necessary."""
+    quoted = " ".join(shell_quote(each) for each in requirements)
     if makes_venv(facts):
         venv = "" if facts.can_make_venv or not facts.apt else "sudo apt install -y python3-venv && "
-        return f"{venv}{python_command(facts)} -m venv edge && edge/bin/pip install {wanted}"
-    lacking = (
+        return f"{venv}{python_command(facts)} -m venv edge && edge/bin/pip install {quoted}"
+    install_pip = (
         "sudo apt install -y python3-pip"
         if facts.apt and not facts.in_venv
         else f"{python_command(facts)} -m ensurepip"
     )
-    pip = "" if facts.has("pip") else f"{lacking} && "
-    return f"{pip}{python_command(facts)} -m pip install {wanted}"
+    pip = "" if facts.has("pip") else f"{install_pip} && "
+    return f"{pip}{python_command(facts)} -m pip install {quoted}"
 
 
 def interpreter_command(facts: DeviceFacts, name: str) -> str | None:
-    """The command that installs an interpreter with the numpy it needs; None where it has no wheel for the device."""
+    """Return the command that installs an interpreter with a suitable NumPy, or None without a wheel for the device."""
     wheel = (
         wheels.newest_wheel(wheels.distribution_of(name), facts.python, facts.architecture, facts.glibc)
         if facts.glibc
@@ -53,15 +53,17 @@ def interpreter_command(facts: DeviceFacts, name: str) -> str | None:
 
 
 def other_python_command(facts: DeviceFacts, name: str, minor: int) -> str:
-    """The command that fetches another Python, 3.`minor`, with an interpreter that has wheels for it."""
-    mine = "edge/bin/python" if makes_venv(facts) else python_command(facts)
-    fetched = f"{mine} -m uv venv -p 3.{minor} edge3{minor}"
-    wanted = " ".join(shell_quote(each) for each in (numpy_for(name), wheels.distribution_of(name)))
-    return f"{install_command(facts, 'uv')} && {fetched} && {mine} -m uv pip install -p edge3{minor} {wanted}"
+    """Return the command that installs Python 3.`minor` with an interpreter that has wheels for it."""
+    python = "edge/bin/python" if makes_venv(facts) else python_command(facts)
+    create_venv = f"{python} -m uv venv -p 3.{minor} edge3{minor}"
+    requirements = " ".join(shell_quote(each) for each in (numpy_for(name), wheels.distribution_of(name)))
+    return (
+        f"{install_command(facts, 'uv')} && {create_venv} && {python} -m uv pip install -p edge3{minor} {requirements}"
+    )
 
 
 def numpy_for(name: str, wheel: wheels.Wheel | None = None) -> str:
-    """The requirement on numpy that goes with an interpreter."""
+    """Return the NumPy requirement that an interpreter needs."""
     from edgekit.device.hardware.facts import version_numbers
 
     since = wheels.NUMPY_2_FROM.get(wheels.distribution_of(name), ())
@@ -73,23 +75,23 @@ def numpy_for(name: str, wheel: wheels.Wheel | None = None) -> str:
 
 
 def first_install_command(facts: DeviceFacts, names: list[str]) -> str | None:
-    """The command for the first of these interpreters that has a wheel for the device."""
+    """Return the command for the first of these interpreters that has a wheel for the device."""
     return next((line for name in names if (line := interpreter_command(facts, name))), None)
 
 
 def python_command(facts: DeviceFacts) -> str:
-    """How this Python is called on a command line: `python3` where that is the one the path finds."""
+    """Return how this Python is called on a command line: `python3` if the PATH leads to it."""
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        found = os.path.join(folder, "python3")
-        if folder and os.path.exists(found):
+        candidate = os.path.join(folder, "python3")
+        if folder and os.path.exists(candidate):
             return (
                 "python3"
-                if os.path.abspath(found) == os.path.abspath(facts.executable)
+                if os.path.abspath(candidate) == os.path.abspath(facts.executable)
                 else shell_quote(facts.executable)
             )
     return shell_quote(facts.executable)
 
 
 def shell_quote(word: str) -> str:
-    """A word as a shell takes it."""
+    """Quote a word for a shell."""
     return word if word and set(word) <= SAFE else "'" + word.replace("'", "'\"'\"'") + "'"

@@ -1,4 +1,4 @@
-"""What a bundle asks of the device, read without numpy and without opening its model."""
+"""What a bundle needs of the device, read without NumPy and without opening its model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MOST_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class BundleRequirements:
-    """A bundle's demands; `inputs` are the endings of files that it reads.
+    """What a bundle needs. `inputs` are the suffixes of files that it can read.
 
-    `format` is above what this runner knows where nothing else could be read.
+    If `format` is newer than this runner supports, nothing else could be read.
     """
 
     path: str
@@ -34,24 +34,27 @@ class BundleRequirements:
 
 
 def read_requirements(path: str) -> BundleRequirements:
-    """Demands of a bundle; BundleError or TrustError for a file that is none, or whose model cannot be followed."""
+    """Read a bundle's requirements.
+
+    Raises BundleError or TrustError if it is not a bundle, or its model is malformed.
+    """
     try:
-        found = bundle.read(path)
+        opened = bundle.read(path)
     except BundleError:
-        newer = _newer_format(path)
-        if newer is None:
+        newer_format = _newer_format(path)
+        if newer_format is None:
             raise
-        return BundleRequirements(path, None, format=newer)
-    facts, files = found.manifest, found.model_files()
+        return BundleRequirements(path, None, format=newer_format)
+    declared, files = opened.manifest, opened.model_files()
     return BundleRequirements(
         path,
-        facts.target,
-        operators.read(facts.target, files),
+        declared.target,
+        operators.read(declared.target, files),
         sum(len(data) for data in files.values()),
-        tuple(getattr(facts, "architectures", ())),
-        facts.raw.kind,
-        tuple(inputs.suffixes(facts.raw)),
-        facts.format,
+        tuple(getattr(declared, "architectures", ())),
+        declared.raw.kind,
+        tuple(inputs.suffixes(declared.raw)),
+        declared.format,
     )
 
 

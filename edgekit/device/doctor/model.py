@@ -1,4 +1,4 @@
-"""The model against its interpreters: operators and formats that one of them does not know."""
+"""The model and its interpreters: operators and formats that an interpreter does not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.runner.operators import ModelRequirements, Operator, onnx
 from edgekit.runner.operators.tflite import FLEX
 
 MICROSOFT = ("com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training")
-"""Domains whose operators ONNX Runtime brings along, beside the standard one."""
+"""Domains whose operators ONNX Runtime provides besides the standard one."""
 CONVERT = "convert the model with builtin operators only, and build the bundle again"
 
 
@@ -34,24 +34,30 @@ def unsupported_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def tflite_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Builtin operators that the installed release lacks, or has in an older version only."""
+    """Check for builtin operators that the installed release lacks, or supports only in an older version."""
     for name, needs in _pairs(case, "tflite"):
-        found = case.facts.has(wheels.distribution_of(name))
-        known = tflite_versions.highest_versions(wheels.distribution_of(name), found.release) if found else None
-        newer = [] if known is None else [each for each in needs.operators if _too_new(each, known)]
-        if not found or not newer:
+        distribution = case.facts.has(wheels.distribution_of(name))
+        supported = (
+            tflite_versions.highest_versions(wheels.distribution_of(name), distribution.release)
+            if distribution
+            else None
+        )
+        newer = [] if supported is None else [each for each in needs.operators if _too_new(each, supported)]
+        if not distribution or not newer:
             continue
         worst = newer[0]
-        has = (known or {}).get(worst.name, 0)
+        has = (supported or {}).get(worst.name, 0)
         more = f" (and {len(newer) - 1} more)" if len(newer) > 1 else ""
-        cause = f"the model needs {worst.name} version {worst.version}{more}; {found.name} {found.version} "
+        cause = (
+            f"the model needs {worst.name} version {worst.version}{more}; {distribution.name} {distribution.version} "
+        )
         cause += f"has version {has}" if has else "lacks it"
         line = _upgrade(case, name, "litert") or CONVERT
         yield DoctorFinding("operator-too-new", ERROR, cause, line, name)
 
 
 def flex_operators(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """TensorFlow's own operators in a tflite file, which no bundle may have: `operators/tflite.py` says why."""
+    """Check for TensorFlow's own operators in a tflite file, which no bundle may have: see `operators/tflite.py`."""
     names = _custom(case, flex=True)
     if names:
         cause = f"the model uses TensorFlow's {_some(names)} (SELECT_TF_OPS), and such can open any file"
@@ -102,21 +108,22 @@ def onnx_domains(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def openvino_opset(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """The package's own folders say which operator sets it defines."""
+    """Check the operator sets, which the package's own folders list."""
     for name, needs in _pairs(case, "openvino"):
-        found, newest = case.facts.has("openvino"), max(case.facts.opsets, default=0)
+        distribution, newest = case.facts.has("openvino"), max(case.facts.opsets, default=0)
         newer = [each for each in needs.operators if each.domain == "opset" and each.version > newest]
-        if found and newest and newer:
+        if distribution and newest and newer:
             worst = max(newer, key=lambda each: each.version)
             cause = (
-                f"the model needs {worst.name} of opset{worst.version}; openvino {found.version} ends at opset{newest}"
+                f"the model needs {worst.name} of opset{worst.version}; "
+                f"openvino {distribution.version} ends at opset{newest}"
             )
             fix = _upgrade(case, name, name) or "build the bundle with an older openvino"
             yield DoctorFinding("openvino-opset", ERROR, cause, fix, name)
 
 
 def _pairs(case: DoctorCase, target: str) -> list[tuple[str, ModelRequirements]]:
-    """(interpreter, what the model needs) of each that is installed, for bundles of one target."""
+    """Return (interpreter, what the model needs) for each installed interpreter, for bundles of one target."""
     if not case.subject or case.subject.target != target or case.subject.needs is None:
         return []
     return [(name, case.subject.needs) for name in case.installed]
@@ -134,17 +141,21 @@ def _too_new(operator: Operator, known: dict[str, int]) -> bool:
 
 
 def _onnx_limits(case: DoctorCase, name: str) -> tuple[tuple[int, int] | None, str]:
-    found = case.facts.has(wheels.distribution_of(name))
-    return (onnx.newest_supported(found.release), found.version) if found and name == "onnxruntime" else (None, "")
+    distribution = case.facts.has(wheels.distribution_of(name))
+    return (
+        (onnx.newest_supported(distribution.release), distribution.version)
+        if distribution and name == "onnxruntime"
+        else (None, "")
+    )
 
 
 def _upgrade(case: DoctorCase, name: str, better: str) -> str | None:
-    """The line that installs `better`, where it is another interpreter or a newer release than the installed one."""
+    """Return the command that installs `better`, if it is another interpreter or a newer release."""
     from edgekit.device.hardware.facts import version_numbers
 
-    facts, found = case.facts, case.facts.has(wheels.distribution_of(name))
+    facts, distribution = case.facts, case.facts.has(wheels.distribution_of(name))
     wheel = wheels.newest_wheel(wheels.distribution_of(better), facts.python, facts.architecture, facts.glibc)
-    if not wheel or not found or (name == better and found.release >= version_numbers(wheel.version)):
+    if not wheel or not distribution or (name == better and distribution.release >= version_numbers(wheel.version)):
         return None
     if name == better:
         return advice.install_command(facts, "--upgrade", f"{wheel.distribution}=={wheel.version}")

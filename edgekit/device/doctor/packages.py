@@ -1,4 +1,4 @@
-"""Python, numpy and the interpreters: what is missing, and what does not go together."""
+"""Python, NumPy and the interpreters: what is missing, and what does not work together."""
 
 from __future__ import annotations
 
@@ -39,17 +39,19 @@ def numpy_too_old(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def numpy_2(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Interpreters built against numpy 1 import beside numpy 2, and then crash or give wrong outputs."""
+    """Check for interpreters built against NumPy 1, which crash or give wrong outputs with NumPy 2."""
     numpy = case.facts.has("numpy")
     for name in case.installed if numpy and numpy.release >= (2,) else []:
-        found = case.facts.has(wheels.distribution_of(name))
-        if found and found.release < wheels.NUMPY_2_FROM.get(found.name, ()):
-            cause = f"{found.name} {found.version} was built for numpy 1 and fails with numpy {numpy.version}"  # type: ignore[union-attr]
-            yield DoctorFinding(f"numpy-2-{found.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
+        distribution = case.facts.has(wheels.distribution_of(name))
+        if distribution and distribution.release < wheels.NUMPY_2_FROM.get(distribution.name, ()):
+            cause = (
+                f"{distribution.name} {distribution.version} was built for numpy 1 and fails with numpy {numpy.version}"  # type: ignore[union-attr]
+            )
+            yield DoctorFinding(f"numpy-2-{distribution.name}", ERROR, cause, _with_numpy(case, "<2", name), name)
 
 
 def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """None of those that would do is installed; the fix is the first that has a wheel here."""
+    """Check that a suitable interpreter is installed. The fix is the first one with a wheel for the device."""
     if case.installed or not case.interpreters or case.facts.python < OLDEST_PYTHON:
         return
     line = advice.first_install_command(case.facts, case.interpreters)
@@ -63,7 +65,7 @@ def no_interpreter(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Why none of the interpreters can be installed: the Python, the C library or the processor."""
+    """Explain why no interpreter can be installed: the Python, the C library or the processor."""
     facts = case.facts
     for name in case.interpreters:
         distribution = wheels.distribution_of(name)
@@ -85,13 +87,15 @@ def _no_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """An installed wheel that asks for a newer C library than the system has: an upgrade gone back, a copied card."""
+    """Check for wheels that need a newer C library, for example after an undone upgrade or on a copied card."""
     for name in case.installed if case.facts.glibc else []:
-        found = case.facts.has(wheels.distribution_of(name))
-        needed = [need for tag in (found.tags if found else ()) if (need := _glibc_of(tag))]
-        if found and needed and min(needed) > case.facts.glibc[:2]:
+        distribution = case.facts.has(wheels.distribution_of(name))
+        needed = [need for tag in (distribution.tags if distribution else ()) if (need := _glibc_of(tag))]
+        if distribution and needed and min(needed) > case.facts.glibc[:2]:
             has = _dotted(case.facts.glibc)
-            cause = f"{found.name} {found.version} needs glibc {_dotted(min(needed))}; this system has {has}"
+            cause = (
+                f"{distribution.name} {distribution.version} needs glibc {_dotted(min(needed))}; this system has {has}"
+            )
             fix = (
                 advice.interpreter_command(case.facts, name)
                 or "install Raspberry Pi OS 12 (bookworm) or newer on the device"
@@ -100,21 +104,21 @@ def installed_glibc(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def foreign_wheel(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """A wheel for another processor or another Python: an environment copied from a PC, or left by an upgrade."""
+    """Check for wheels for another processor or Python, in an environment copied from a PC or left by an upgrade."""
     for name in ["numpy", *case.installed]:
         distribution = "numpy" if name == "numpy" else wheels.distribution_of(name)
-        found = case.facts.has(distribution)
-        if not found or not found.tags or case.facts.system != "Linux":
+        installed = case.facts.has(distribution)
+        if not installed or not installed.tags or case.facts.system != "Linux":
             continue
         again = advice.install_command(case.facts, "--force-reinstall", "--no-cache-dir", distribution)
         whose = None if name == "numpy" else name
-        platforms = {tag.rpartition("-")[2] for tag in found.tags}
+        platforms = {tag.rpartition("-")[2] for tag in installed.tags}
         if not any(each == "any" or each.endswith(f"_{case.facts.architecture}") for each in platforms):
             cause = f"the installed {distribution} is for {min(platforms)}; this machine is {case.facts.architecture}"
             yield DoctorFinding("wheel-architecture", ERROR, cause, again, whose)
-        elif not any(_fits_python(tag, case.facts.python) for tag in found.tags):
-            theirs, mine = found.tags[0].partition("-")[0], _dotted(case.facts.python)
-            cause = f"the installed {distribution} is for {theirs}; this is Python {mine}"
+        elif not any(_fits_python(tag, case.facts.python) for tag in installed.tags):
+            wheel_python, this_python = installed.tags[0].partition("-")[0], _dotted(case.facts.python)
+            cause = f"the installed {distribution} is for {wheel_python}; this is Python {this_python}"
             yield DoctorFinding("wheel-python", ERROR, cause, again, whose)
 
 
@@ -134,7 +138,7 @@ def slow_tflite_runtime(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def pillow_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """An error when a picture was given, a warning when the bundle takes pictures."""
+    """Report an error if the input is a picture, or a warning if the bundle takes pictures."""
     picture = case.input is not None and PurePath(case.input).suffix.lower() in PICTURES
     if not case.facts.has("pillow") and (picture or (case.subject and case.subject.kind == "image")):
         what = f"{case.input} is a picture" if picture else "the bundle takes pictures"
@@ -148,7 +152,7 @@ def pillow_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """An error when a text was given, a warning when the bundle takes texts."""
+    """Report an error if the input is a text, or a warning if the bundle takes texts."""
     text = case.input is not None and PurePath(case.input).suffix.lower() in TEXTS
     if case.subject and case.subject.kind == "text" and not case.facts.has("tokenizers"):
         what = f"{case.input} is a text" if text else "the bundle takes texts"
@@ -159,16 +163,16 @@ def tokenizers_missing(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def unreadable_input(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """A file whose ending nothing here reads, or not as a sample of this bundle."""
+    """Check for a file whose suffix cannot be read, at least not as a sample of this bundle."""
     if case.input is None:
         return
-    known = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
+    suffixes = case.subject.inputs if case.subject and case.subject.inputs else tuple(READERS)
     suffix = PurePath(case.input).suffix.lower()
-    if suffix not in known:
-        cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(known)} are"
-        made = [f"OUT{ending}" for ending in (".png", ".wav") if ending in known]
-        fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(made)}{')' * (len(made) - 1)}"
-        yield DoctorFinding("input-unreadable", ERROR, cause, fix if made else f"save it as {known[-1]}")
+    if suffix not in suffixes:
+        cause = f"{case.input}: {suffix or 'a file without an ending'} is not read; {', '.join(suffixes)} are"
+        outputs = [f"OUT{ending}" for ending in (".png", ".wav") if ending in suffixes]
+        fix = f"ffmpeg -i {shlex.quote(case.input)} {' (or '.join(outputs)}{')' * (len(outputs) - 1)}"
+        yield DoctorFinding("input-unreadable", ERROR, cause, fix if outputs else f"save it as {suffixes[-1]}")
 
 
 def _purpose(case: DoctorCase) -> str:
@@ -178,19 +182,29 @@ def _purpose(case: DoctorCase) -> str:
 
 
 def _with_numpy(case: DoctorCase, bound: str = "", only: str | None = None) -> str:
-    """The line that puts numpy right; where that takes a new environment, the interpreters go along."""
+    """Return the command that repairs NumPy. A new environment also gets the interpreters."""
     facts = case.facts
-    kept = [
-        found for name in ([only] if only else case.installed) if (found := facts.has(wheels.distribution_of(name)))
+    interpreters = [
+        distribution
+        for name in ([only] if only else case.installed)
+        if (distribution := facts.has(wheels.distribution_of(name)))
     ]
-    if kept and all(found.release < wheels.NUMPY_2_FROM.get(found.name, ()) for found in kept) and "<2" not in bound:
+    if (
+        interpreters
+        and all(distribution.release < wheels.NUMPY_2_FROM.get(distribution.name, ()) for distribution in interpreters)
+        and "<2" not in bound
+    ):
         bound = f"{bound},<2" if bound else "<2"
-    along = [f"{found.name}=={found.version}" for found in kept] if advice.makes_venv(facts) else []
+    along = (
+        [f"{distribution.name}=={distribution.version}" for distribution in interpreters]
+        if advice.makes_venv(facts)
+        else []
+    )
     return advice.install_command(facts, f"numpy{bound}", *along)
 
 
 def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
-    """What to do where a pinned interpreter has no wheel: the sibling that has one, else another Python."""
+    """Return what to do if a pinned interpreter has no wheel: use a sibling that has one, or another Python."""
     others = [each for each in wheels.interpreters_for(case.target or wheels.INTERPRETERS[name][1][0]) if each != name]
     line = advice.first_install_command(case.facts, others)
     if line:
@@ -200,14 +214,14 @@ def _other_python(case: DoctorCase, name: str, first: int, last: int) -> str:
 
 
 def ssh_keygen(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """On a device in signed mode, which loads nothing without it; an older one refuses signers whose key has an end."""
+    """Check ssh-keygen in signed mode, which needs it. An old one cannot verify signers whose key expires."""
     if case.verifier:
         cause, _, fix = case.verifier.message.rpartition("; ")
         yield DoctorFinding("ssh-keygen", ERROR if case.verifier.blocks else WARNING, cause, fix)
 
 
 def _glibc_of(tag: str) -> tuple[int, int] | None:
-    """The C library of a platform tag such as cp311-cp311-manylinux_2_34_aarch64; None: it says none."""
+    """Return the C library of a platform tag such as cp311-cp311-manylinux_2_34_aarch64, or None."""
     platform = tag.rpartition("-")[2]
     for legacy, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1", 5)):
         if platform.startswith(legacy):

@@ -10,9 +10,9 @@ from edgekit.runner import cpu
 ARM_32 = ("armv6l", "armv7l", "armv8l", "arm")
 ARM_64, X86_64 = "aarch64", "x86_64"
 NEEDED = {"tensorflow": ("sse4_1", "avx"), "openvino": ("sse4_1",)}
-"""Instructions that wheels for x86-64 are built with; without them the process dies on the first one."""
+"""Instructions that x86-64 wheels are built with. Without them the process dies on the first one."""
 BASE_MIB = {"litert": 45, "tflite_runtime": 45, "onnxruntime": 60, "openvino": 105, "tensorflow": 450}
-"""Resident memory of a process with this interpreter open, the model not counted."""
+"""Resident memory of a process with this interpreter, without the model."""
 COPIES = 3  # of the model: as read, as the interpreter keeps it, and repacked for its kernels
 SYSTEM_64 = "put the 64-bit Raspberry Pi OS on the card (aarch64; any Pi 3 or newer runs it)"
 
@@ -25,7 +25,10 @@ def musl(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def bits_32(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """32-bit Arm has wheels of tflite-runtime 2.14 only, for Python 3.8 to 3.11 and glibc 2.34 or newer."""
+    """Check for 32-bit Arm.
+
+    It only has wheels of tflite-runtime 2.14, for Python 3.8 to 3.11 and glibc 2.34 or newer.
+    """
     facts = case.facts
     if facts.machine in ARM_32:
         code, what = "arm-32-bit", f"this is 32-bit Arm ({facts.machine})"
@@ -52,12 +55,12 @@ def unknown_machine(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def bundle_architecture(case: DoctorCase) -> Iterator[DoctorFinding]:
-    made_for = case.subject.architectures if case.subject else ()
+    supported = case.subject.architectures if case.subject else ()
     mine = cpu.ARCHITECTURE_ALIASES.get(case.facts.machine.lower(), case.facts.machine)
-    if made_for and mine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in made_for}:
-        cause = f"the bundle was made for {', '.join(made_for)}; this machine is {case.facts.machine}"
+    if supported and mine not in {cpu.ARCHITECTURE_ALIASES.get(each, each) for each in supported}:
+        cause = f"the bundle was made for {', '.join(supported)}; this machine is {case.facts.machine}"
         yield DoctorFinding(
-            "bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {made_for[0]}"
+            "bundle-architecture", ERROR, cause, f"build a bundle for {mine}, or run it on {supported[0]}"
         )
 
 
@@ -79,7 +82,7 @@ def instructions(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def memory(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """What the model and the lightest interpreter that would do need, against what the machine has."""
+    """Compare what the model and the lightest suitable interpreter need with what the machine has."""
     reading = case.facts.reading
     names = case.installed or case.interpreters
     if not case.subject or not reading or reading.total_bytes is None or not names:

@@ -12,7 +12,7 @@ NAMES = {"asimddp": "dotprod", "asimdhp": "fp16"}
 
 
 def to_dict(case: DoctorCase, findings: list[DoctorFinding]) -> dict[str, Any]:
-    """The device, the findings and what each interpreter could do, for JSON."""
+    """Return the device, the findings and the state of each interpreter for JSON."""
     facts, subject = case.facts, case.subject
     return {
         "ok": not blocks(findings),
@@ -44,13 +44,15 @@ def to_dict(case: DoctorCase, findings: list[DoctorFinding]) -> dict[str, Any]:
 
 
 def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]) -> dict[str, Any]:
-    """What one interpreter could do here. `state`: ready, blocked, not asked, installable or no wheel."""
+    """Return what one interpreter could do here. `state`: ready, blocked, not asked, installable or no wheel."""
     facts, distribution = case.facts, wheels.distribution_of(name)
     wheel = wheels.newest_wheel(distribution, facts.python, facts.architecture, facts.glibc)
     installed = _version(case, distribution)
-    ailing = any(each.interpreter == name and not each.code.startswith("slow") for each in findings)
-    general = any(each.severity == ERROR and each.interpreter is None for each in findings)
-    state = ("blocked" if ailing or general else "ready") if installed else ("installable" if wheel else "no wheel")
+    has_problem = any(each.interpreter == name and not each.code.startswith("slow") for each in findings)
+    is_blocked = any(each.severity == ERROR and each.interpreter is None for each in findings)
+    state = (
+        ("blocked" if has_problem or is_blocked else "ready") if installed else ("installable" if wheel else "no wheel")
+    )
     if facts.system != "Linux" and not installed:
         state = "not installed"  # the table of wheels is Linux's
     if case.target and name not in case.interpreters:
@@ -68,7 +70,7 @@ def interpreter_state(case: DoctorCase, name: str, findings: list[DoctorFinding]
 
 
 def text_lines(case: DoctorCase, findings: list[DoctorFinding]) -> Iterator[str]:
-    """Lines for a person."""
+    """Yield the report as lines of text."""
     yield "device"
     yield from _rows(_device(case))
     yield "python"
@@ -89,8 +91,8 @@ def text_lines(case: DoctorCase, findings: list[DoctorFinding]) -> Iterator[str]
     for number, finding in enumerate(findings):
         yield ""
         yield f"{finding.severity:<8} {finding.cause}  [{finding.code}]"
-        said = number > 0 and findings[number - 1].fix == finding.fix
-        yield f"{'    fix':<8} {'the same' if said else finding.fix}"
+        is_repeated = number > 0 and findings[number - 1].fix == finding.fix
+        yield f"{'    fix':<8} {'the same' if is_repeated else finding.fix}"
     errors = sum(finding.severity == ERROR for finding in findings)
     warnings = len(findings) - errors
     yield ""
@@ -155,7 +157,7 @@ def _rows(rows: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _wrapped(head: str, value: str, width: int = 80) -> Iterator[str]:
-    """Words of a value, in lines of at most `width` columns where words allow it."""
+    """Yield a value in lines of at most `width` columns, if its words are short enough."""
     line = head
     for word in value.split(" "):
         if len(line) + len(word) > width and line.strip() and len(line) > len(head):
@@ -172,8 +174,8 @@ def _libc(case: DoctorCase) -> str:
 
 
 def _version(case: DoctorCase, distribution: str) -> str | None:
-    found = case.facts.has(distribution)
-    return found.version if found else None
+    installed = case.facts.has(distribution)
+    return installed.version if installed else None
 
 
 def _mib(size: int | None) -> str:

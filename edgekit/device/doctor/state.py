@@ -1,4 +1,4 @@
-"""How the machine feels: what makes it slow today, and figures worthless."""
+"""The machine's present state: what makes it slow today, and measurements worthless."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hot(case: DoctorCase) -> Iterator[DoctorFinding]:
 
 
 def governor(case: DoctorCase) -> Iterator[DoctorFinding]:
-    """Intel's own driver calls its usual setting "powersave", and clocks up all the same."""
+    """Check the frequency governor. Intel's own driver calls its usual setting "powersave", and still clocks up."""
     reading = case.facts.reading
     slow = [each for each in SLOW_GOVERNORS if reading and reading.governor and each in reading.governor.split(", ")]
     if slow and not case.facts.frequency_driver.startswith(("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")):

@@ -1,6 +1,6 @@
-"""Which version of every builtin operator a TFLite interpreter has, at most; 0: it lacks the operator.
+"""The highest version of every builtin operator that a TFLite interpreter supports; 0 if it lacks the operator.
 
-Measured with `tests/runner/probe_operators.py` on x86-64: a model that asks for one operator at one version, opened or
+Measured with `tests/runner/probe_operators.py` on x86-64: a model that needs one operator at one version was opened or
 refused. Names and numbers are those of LiteRT's schema.
 """
 
@@ -43,9 +43,10 @@ VERSIONS: dict[str, tuple[tuple[int, ...], str]] = {
 
 
 def highest_versions(distribution: str, release: tuple[int, ...]) -> dict[str, int] | None:
-    """Highest version of every operator that a release has, at most; None for one newer than was measured.
+    """Return the highest version of every operator that a release may support.
 
-    An older release has what the measured one has, or less: what the table refuses, it refuses as well.
+    None stands for a release newer than the measured one. An older release supports what the measured one does, or
+    less: whatever the table rules out, it cannot run either.
     """
     measured, versions = VERSIONS.get(distribution, ((), ""))
     if release[: len(measured)] > measured:

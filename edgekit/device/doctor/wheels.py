@@ -1,7 +1,8 @@
-"""The interpreters, and which wheels of theirs exist.
+"""The interpreters, and which wheels exist for them.
 
-A row a release that matters: the newest, and the last for a Python or a C library that the newest has left behind.
-Read off the package index on 2026-11-20 by resolving every Python and platform with `--only-binary :all:`.
+There is one row per release that matters: the newest, and the last one for each Python or C library that the newest no
+longer supports. Compiled from the package index on 2026-11-20, by resolving every Python and platform with
+`--only-binary :all:`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Wheel:
-    """Wheels of one release: CPython 3.`first` to 3.`last`; `glibc` is the 2.x that each architecture's needs."""
+    """The wheels of a release, for CPython 3.`first` to 3.`last`. `glibc` is the 2.x that each architecture needs."""
 
     distribution: str
     version: str
@@ -27,10 +28,10 @@ INTERPRETERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "openvino": ("openvino", ("openvino", "onnx")),
     "onnxruntime": ("onnxruntime", ("onnx",)),
 }
-"""Interpreter -> (distribution, targets), as `backends/` has them; reading it there would import numpy."""
+"""Interpreter -> (distribution, targets), as in `backends/`, which cannot be read here because it imports NumPy."""
 
 PREFERENCE = ("litert", "tflite_runtime", "onnxruntime", "openvino", "tensorflow")
-"""Which interpreter is advised first, of those that have a wheel for the device."""
+"""The order in which interpreters are recommended, if they have a wheel for the device."""
 
 WHEELS = (
     Wheel("ai-edge-litert", "2.3.0", 10, 14, {"x86_64": 27, "aarch64": 27}),
@@ -53,21 +54,21 @@ NUMPY_2_FROM: dict[str, tuple[int, ...]] = {
     "openvino": (2024, 3),
     "tensorflow": (2, 18),
 }
-"""Distribution -> first release built against numpy 2; an older one dies beside it (openvino 2024.0 reads rubbish)."""
+"""Distribution -> first release built against NumPy 2. Older ones crash with it (openvino 2024.0 reads garbage)."""
 
 
 def distribution_of(interpreter: str) -> str:
-    """The distribution that pip knows an interpreter by."""
+    """Return the distribution that pip knows an interpreter by."""
     return INTERPRETERS[interpreter][0]
 
 
 def interpreters_for(target: str) -> list[str]:
-    """Interpreters that open a target's models, the advised one first."""
+    """Return the interpreters for a target, the recommended one first."""
     return [name for name in PREFERENCE if target in INTERPRETERS[name][1]]
 
 
 def newest_wheel(distribution: str, python: tuple[int, ...], machine: str, glibc: tuple[int, ...]) -> Wheel | None:
-    """The newest release with a wheel for this Python, architecture and C library; None: there is none."""
+    """Return the newest release with a wheel for this Python, architecture and C library, or None."""
     for wheel in wheels_of(distribution, machine):
         if wheel.first <= python[1] <= wheel.last and glibc >= (2, wheel.glibc[machine]):
             return wheel
@@ -75,11 +76,11 @@ def newest_wheel(distribution: str, python: tuple[int, ...], machine: str, glibc
 
 
 def wheels_of(distribution: str, machine: str) -> list[Wheel]:
-    """Releases with wheels for an architecture, newest first."""
+    """Return the releases with wheels for an architecture, newest first."""
     return [each for each in WHEELS if each.distribution == distribution and machine in each.glibc]
 
 
 def python_range(distribution: str) -> tuple[int, int]:
-    """(first, last) minor version of Python 3 that any listed release has wheels for."""
-    mine = [each for each in WHEELS if each.distribution == distribution]
-    return min(each.first for each in mine), max(each.last for each in mine)
+    """Return the (first, last) minor version of Python 3 for which any listed release has wheels."""
+    releases = [each for each in WHEELS if each.distribution == distribution]
+    return min(each.first for each in releases), max(each.last for each in releases)

@@ -1,1 +1,1 @@
-"""What the device is: processor, memory, versions, temperature, and whether it is emulated."""
+"""The device's hardware: processor, memory, versions, temperature, and whether it is emulated."""

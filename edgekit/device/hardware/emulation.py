@@ -1,4 +1,4 @@
-"""Whether another processor is only being played: what it takes to answer then says nothing about a device."""
+"""Whether the processor is emulated, in which case timings say nothing about a device."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 
 EMULATORS = ("qemu", "rosetta", "box64", "FEX")
 PROGRAM = "/proc/thread-self/exe"
-"""qemu-user answers for `/proc/self` as the played processor would (down to a Cortex-A72), but not for this one."""
+"""qemu-user fakes `/proc/self` for the emulated processor (down to a Cortex-A72), but not this path."""
 
 
 def emulator(program: str = PROGRAM) -> str:
-    """Name of the program that plays this process's processor, such as "qemu-aarch64"; empty on a real one."""
+    """Return the name of the emulator of this process, such as "qemu-aarch64", or "" on a real processor."""
     try:
         name = os.path.basename(os.readlink(program))
     except OSError:

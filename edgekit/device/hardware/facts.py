@@ -1,7 +1,7 @@
-"""What this device and its Python are, read without importing anything that could crash.
+"""Facts about this device and its Python, read without importing anything that could crash.
 
-Distributions are read off the `.dist-info` folders on `sys.path`, hardware off `/proc`, `/sys` and `/dev`.
-`paths` and `root` are parameters so that any device can be seeded as a tree of files.
+Distributions are read from the `.dist-info` folders on `sys.path`, hardware from `/proc`, `/sys` and `/dev`. `paths`
+and `root` are parameters, so that tests can describe any device as a tree of files.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ OTHER_NAMES = {
     "onnxruntime": ("onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml", "onnxruntime-training"),
     "tensorflow": ("tensorflow-cpu", "tensorflow-gpu", "tensorflow-aarch64", "tensorflow-cpu-aws", "tensorflow-rocm"),
 }
-"""Distributions that bring the same package."""
+"""Distributions that provide the same package."""
 
 
 @dataclass(frozen=True)
 class InstalledDistribution:
-    """A distribution as pip left it: `tags` are those of its WHEEL file, such as cp311-cp311-manylinux_2_27_x86_64."""
+    """An installed distribution. `tags` are those of its WHEEL file, such as cp311-cp311-manylinux_2_27_x86_64."""
 
     name: str
     version: str
@@ -39,13 +39,13 @@ class InstalledDistribution:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The version's leading numbers; () where it has none."""
+        """The version's leading numbers, or () if it has none."""
         return version_numbers(self.version)
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One device and one Python. `glibc` and `musl` are () where the system is not built on them."""
+    """A device and its Python. `glibc` is () if the system does not use it."""
 
     python: tuple[int, ...]
     executable: str = "python3"
@@ -74,22 +74,25 @@ class DeviceFacts:
 
     @property
     def architecture(self) -> str:
-        """What wheels are chosen by: a 32-bit Raspberry Pi OS has a 64-bit kernel and says aarch64 all the same."""
+        """The architecture for wheels.
+
+        A 32-bit Raspberry Pi OS has a 64-bit kernel and reports aarch64 all the same.
+        """
         narrow = {"aarch64": "armv7l", "x86_64": "i686"}
         return narrow.get(self.machine, self.machine) if self.bits == 32 else self.machine
 
     def has(self, distribution: str) -> InstalledDistribution | None:
-        """The installed distribution of that name, or None."""
+        """Return the installed distribution of that name, or None."""
         names = (distribution, *OTHER_NAMES.get(distribution, ()))
         return next((self.distributions[name] for name in names if name in self.distributions), None)
 
 
 def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str] = "/") -> DeviceFacts:
-    """Facts of this process; `paths` stand in for `sys.path`, `root` for the file system's root."""
+    """Gather the facts of this process. `paths` replaces `sys.path`, and `root` the root of the file system."""
     base = Path(root)
     stdlib = Path(sysconfig.get_path("stdlib"))
-    found = distributions(sys.path if paths is None else paths)
-    package = Path(found["openvino"].folder) / "openvino" if "openvino" in found else None
+    installed = distributions(sys.path if paths is None else paths)
+    package = Path(installed["openvino"].folder) / "openvino" if "openvino" in installed else None
     render, accel = _nodes(base, "dev/dri", "renderD"), _nodes(base, "dev/accel", "accel")
     return DeviceFacts(
         python=tuple(sys.version_info[:3]),
@@ -103,7 +106,7 @@ def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str
         externally_managed=(stdlib / "EXTERNALLY-MANAGED").is_file(),
         can_make_venv=(stdlib / "ensurepip").is_dir(),
         apt=(base / "usr/bin/apt").exists() and os.path.dirname(sys.executable or "") == "/usr/bin",
-        distributions=found,
+        distributions=installed,
         opsets=_opsets(package) if package else (),
         plugins=tuple(name for name, file in PLUGINS.items() if package and (package / "libs" / file).is_file()),
         processor=cpu.name(),
@@ -120,8 +123,8 @@ def gather_facts(paths: Sequence[str] | None = None, root: str | os.PathLike[str
 
 
 def distributions(paths: Sequence[str]) -> dict[str, InstalledDistribution]:
-    """Installed distributions by their normalised name; the first on the path wins, as it does for an import."""
-    found: dict[str, InstalledDistribution] = {}
+    """Return installed distributions by normalised name. The first on the path wins, as for an import."""
+    installed: dict[str, InstalledDistribution] = {}
     for path in paths:
         try:
             names = sorted(os.listdir(path or "."))
@@ -133,15 +136,15 @@ def distributions(paths: Sequence[str]) -> dict[str, InstalledDistribution]:
                 continue
             name, version = stem.split("-")[:2]
             name = name.lower().replace("_", "-").replace(".", "-")
-            if name not in found:
-                found[name] = InstalledDistribution(
+            if name not in installed:
+                installed[name] = InstalledDistribution(
                     name, version, _tags(Path(path or ".") / entry / "WHEEL"), str(path or ".")
                 )
-    return found
+    return installed
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: (2, 14, 0) of "2.14.0rc1"."""
+    """Return the leading numbers of a version: (2, 14, 0) for "2.14.0rc1"."""
     numbers = []
     for part in version.split("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -154,7 +157,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _other_kernel(base: Path) -> str:
-    """The processor that the kernel runs on, where it is not the one that Python reports; else empty."""
+    """Return the processor that the kernel runs on, if it is not the one that Python reports, or ""."""
     try:
         kind = (base / "sys/devices/system/cpu/modalias").read_text(errors="replace", encoding="utf-8")[:40]
     except OSError:
@@ -165,7 +168,7 @@ def _other_kernel(base: Path) -> str:
 
 
 def glibc() -> tuple[int, ...]:
-    """Version of the C library where it is glibc, else ()."""
+    """Return the version of the C library if it is glibc, or ()."""
     if not hasattr(os, "confstr"):
         return ()
     try:

@@ -1,12 +1,13 @@
-"""What the machine feels like right now: temperature, frequency, throttling, memory, as the kernel shows them.
+"""The machine's temperature, frequency, throttling and memory at this moment, as the kernel reports them.
 
-    before = health.read()
+    before = health.read_health()
     ...                                        # a window of calls
-    after = health.read()
-    health.throttled_between(before, after)    # True, False, or None where the kernel says nothing
+    after = health.read_health()
+    health.throttled_between(before, after)    # True, False, or None if the kernel reports nothing
 
-A reading takes a handful of small files, one to three milliseconds. `vcgencmd` is only started on a board whose kernel
-does not show the same word in `/sys`. A field is None where the kernel does not show it. `root` is for tests.
+A reading takes a handful of small files and one to three milliseconds. `vcgencmd` is only started on a board whose
+kernel does not provide the same value in `/sys`. A field is None if the kernel does not provide it. `root` is for
+tests.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from typing import Any
 
 UNDER_VOLTAGE, CAPPED, THROTTLED, SOFT_LIMIT = 1, 2, 4, 8
 SINCE_BOOT = 16
-"""Bits of the Raspberry Pi's `get_throttled`; the same four, shifted by 16, say "at some time since boot"."""
+"""The Raspberry Pi's `get_throttled` has the same four bits, shifted by 16, for "at some time since boot"."""
 FIRMWARE = "sys/devices/platform/soc/soc:firmware/get_throttled"
 VCGENCMD = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")
 HOT_C = 80.0
-"""A Raspberry Pi lowers its clock from here on, and most other boards soon."""
+"""From here on a Raspberry Pi lowers its clock, and most other boards soon will."""
 PROCESSOR_ZONES = ("cpu", "pkg", "soc", "core", "tctl", "package")
 PROCESSOR_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
 
 @dataclass(frozen=True)
 class HealthReading:
-    """One look at the machine. Frequencies are means over the cores this process may use."""
+    """One reading of the machine. Frequencies are means over the cores that this process may use."""
 
     temperature_c: float | None
     frequency_mhz: float | None
@@ -50,7 +51,7 @@ class HealthReading:
 
 
 def read_health(root: str | os.PathLike[str] = "/") -> HealthReading:
-    """Everything at once; raises nothing."""
+    """Read everything at once. Never raises."""
     base = Path(root)
     bits = _firmware_bits(base)
     governors = {text for each in _cores(base) if (text := _text(each / "cpufreq/scaling_governor"))}
@@ -72,31 +73,34 @@ def read_health(root: str | os.PathLike[str] = "/") -> HealthReading:
 
 
 def throttled_between(before: HealthReading, after: HealthReading) -> bool | None:
-    """Whether the machine throttled (or starved for voltage) at either reading or in between; None: nobody knows."""
-    now = [flag for one in (before, after) for flag in (one.throttled, one.under_voltage) if flag is not None]
+    """Whether the machine throttled or lacked voltage at either reading or in between, or None if unknown."""
+    flags = [flag for one in (before, after) for flag in (one.throttled, one.under_voltage) if flag is not None]
     if before.throttle_events is not None and after.throttle_events is not None:
-        now.append(after.throttle_events > before.throttle_events)
-    return any(now) if now else None
+        flags.append(after.throttle_events > before.throttle_events)
+    return any(flags) if flags else None
 
 
 def temperature_c(root: str | os.PathLike[str] = "/") -> float | None:
-    """The processor's hottest zone in °C; of any zone where none is named after a processor."""
+    """Return the temperature of the processor's hottest zone in °C.
+
+    If no zone is named after a processor, it is that of the hottest zone of all.
+    """
     base = Path(root)
-    named: list[float] = []
-    others: list[float] = []
+    processor_values: list[float] = []
+    other_values: list[float] = []
     for zone in sorted(base.glob("sys/class/thermal/thermal_zone*")):
         value, kind = _number(zone / "temp"), (_text(zone / "type") or "").lower()
         if value is not None:
-            (named if any(word in kind for word in PROCESSOR_ZONES) else others).append(value)
+            (processor_values if any(word in kind for word in PROCESSOR_ZONES) else other_values).append(value)
     for sensor in sorted(base.glob("sys/class/hwmon/hwmon*")):
         if (_text(sensor / "name") or "") in PROCESSOR_SENSORS:
-            named += [value for each in sensor.glob("temp*_input") if (value := _number(each)) is not None]
-    found = named or others
-    return max(found) / 1000 if found else None
+            processor_values += [value for each in sensor.glob("temp*_input") if (value := _number(each)) is not None]
+    values = processor_values or other_values
+    return max(values) / 1000 if values else None
 
 
 def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
-    """Resident memory of this process."""
+    """Return the resident memory of this process."""
     words = (_text(Path(root) / "proc/self/statm") or "").split()
     try:
         return int(words[1]) * mmap.PAGESIZE
@@ -105,7 +109,7 @@ def resident_bytes(root: str | os.PathLike[str] = "/") -> int | None:
 
 
 def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | None]:
-    """(total, available) bytes: the machine's, or what this process's cgroup leaves of it."""
+    """Return (total, available) bytes: the machine's, or what this process's cgroup allows."""
     base = Path(root)
     table = {}
     for line in (_text(base / "proc/meminfo") or "").splitlines():
@@ -122,8 +126,8 @@ def memory_bytes(root: str | os.PathLike[str] = "/") -> tuple[int | None, int | 
 
 
 def usable_cores(root: str | os.PathLike[str] = "/") -> float | None:
-    """Cores that this process may use: its affinity, less where a cgroup grants fewer (then maybe a fraction)."""
-    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    """Return how many cores this process may use, by its affinity and cgroup, which may allow a fraction."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     quotas: list[float] = []
     for folder in _cgroups(Path(root), "cpu"):
         quota, period = (_text(folder / "cpu.max") or "").partition(" ")[::2]
@@ -131,50 +135,50 @@ def usable_cores(root: str | os.PathLike[str] = "/") -> float | None:
         period = period or _text(folder / "cpu.cfs_period_us") or ""
         if quota.isdigit() and period.isdigit() and int(period):
             quotas.append(int(quota) / int(period))
-    found = [each for each in (granted, *quotas) if each]
-    return min(found) if found else None
+    limits = [each for each in (affinity, *quotas) if each]
+    return min(limits) if limits else None
 
 
 def fastest_core_mhz(root: str | os.PathLike[str] = "/") -> float | None:
-    """Clock of the fastest core that this process may use; None where the kernel only knows what was built in.
+    """Return the clock of the fastest core that this process may use, or None if it is not measured.
 
-    A virtual machine without cpufreq shows one number in cpuinfo for ever; with `aperfmperf` that number is measured.
+    A virtual machine without cpufreq shows one constant number in cpuinfo; with `aperfmperf` the number is measured.
     """
     base = Path(root)
-    found = [value for core in _cores(base) if (value := _number(core / "cpufreq/scaling_cur_freq")) is not None]
-    if found:
-        return max(found) / 1000
-    measured = "aperfmperf" in (_text(base / "proc/cpuinfo") or "")
-    return max(_cpuinfo_clocks_mhz(base), default=None) if measured else None
+    values = [value for core in _cores(base) if (value := _number(core / "cpufreq/scaling_cur_freq")) is not None]
+    if values:
+        return max(values) / 1000
+    is_measured = "aperfmperf" in (_text(base / "proc/cpuinfo") or "")
+    return max(_cpuinfo_clocks_mhz(base), default=None) if is_measured else None
 
 
 def quota_stops(root: str | os.PathLike[str] = "/") -> int | None:
-    """How many times a cgroup's quota has stopped this process and its neighbours there, since the cgroup began."""
-    found = []
+    """Return how often a cgroup's quota has stopped this process and others in it, since the cgroup was created."""
+    counts = []
     for folder in _cgroups(Path(root), "cpu"):
         words = dict(line.split()[:2] for line in (_text(folder / "cpu.stat") or "").splitlines() if " " in line)
         if words.get("nr_throttled", "").isdigit():
-            found.append(int(words["nr_throttled"]))
-    return sum(found) if found else None
+            counts.append(int(words["nr_throttled"]))
+    return sum(counts) if counts else None
 
 
 def frequency_driver(root: str | os.PathLike[str] = "/") -> str:
-    """The kernel's driver of the processor's frequency, such as intel_pstate; empty where it does not say."""
+    """Return the kernel's frequency driver, such as intel_pstate, or "" if it is unknown."""
     return next((text for core in _cores(Path(root)) if (text := _text(core / "cpufreq/scaling_driver"))), "")
 
 
 def _memory_limits(base: Path) -> list[tuple[int, int]]:
-    found = []
+    limits = []
     for folder in _cgroups(base, "memory"):
         limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes") or ""
         used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes") or "0"
         if limit.isdigit() and used.isdigit():
-            found.append((int(limit), int(used)))
-    return found
+            limits.append((int(limit), int(used)))
+    return limits
 
 
 def _cgroups(base: Path, controller: str) -> list[Path]:
-    """Folders of this process's cgroup and of those above it, for version 2 and version 1 alike."""
+    """Return the folders of this process's cgroup and of those above it, for cgroups version 1 and 2."""
     folders = []
     for line in (_text(base / "proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
@@ -194,31 +198,31 @@ def _cores(base: Path) -> list[Path]:
 
 
 def _frequency_mhz(base: Path, name: str) -> float | None:
-    found = [value for core in _cores(base) if (value := _number(core / "cpufreq" / name)) is not None]
-    return sum(found) / len(found) / 1000 if found else None
+    values = [value for core in _cores(base) if (value := _number(core / "cpufreq" / name)) is not None]
+    return sum(values) / len(values) / 1000 if values else None
 
 
 def _cpuinfo_mhz(base: Path) -> float | None:
-    found = _cpuinfo_clocks_mhz(base)
-    return sum(found) / len(found) if found else None
+    values = _cpuinfo_clocks_mhz(base)
+    return sum(values) / len(values) if values else None
 
 
 def _cpuinfo_clocks_mhz(base: Path) -> list[float]:
-    found = []
+    clocks = []
     for line in (_text(base / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "cpu MHz":
             try:
-                found.append(float(value))
+                clocks.append(float(value))
             except ValueError:
                 continue
-    return found
+    return clocks
 
 
 def _throttle_events(base: Path) -> int | None:
     counters = base.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/*_throttle_count")
-    found = [value for each in counters if (value := _number(each)) is not None]
-    return int(sum(found)) if found else None
+    values = [value for each in counters if (value := _number(each)) is not None]
+    return int(sum(values)) if values else None
 
 
 def _firmware_bits(base: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""A model that is watched while it works: metrics, whether it is still right, and what to keep for the desk.
+"""Monitoring of a model in use: metrics, drift, and samples to keep for the workstation.
 
-All of it is off until it is asked for. `edgekit/runner/observers.py` says how a model tells of its answers.
+Everything is off by default. See `edgekit/runner/observers.py` for how a model notifies its observers.
 """

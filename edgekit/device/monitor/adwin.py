@@ -1,23 +1,23 @@
-"""Whether the mean of a stream has moved, by adaptive windowing (Bifet and Gavaldà, SDM 2007)."""
+"""ADWIN: detect a change of a stream's mean by adaptive windowing (Bifet and Gavaldà, SDM 2007)."""
 
 from __future__ import annotations
 
 from math import log, sqrt
 
 BUCKETS = 5
-"""Of each size, which are powers of two; one more, and the oldest two become one of the next size."""
+"""Buckets of each size, which are powers of two. With one more, the oldest two merge into one of the next size."""
 
 
 class Adwin:
-    """A window that grows while its older and its newer part agree; where they do not, it begins anew.
+    """A window that grows while its older and newer parts agree, and restarts when they do not.
 
-    `delta` is the confidence; a cut is sought each `every` values, between parts of at least `least`.
+    `delta` is the confidence. A cut is looked for every `every` values, between parts of at least `least` values.
     """
 
     def __init__(self, delta: float = 0.002, every: int = 32, least: int = 5, grace: int = 10) -> None:
         self.delta, self.every, self.least, self.grace = delta, every, least, grace
         self.moved: tuple[float, float] | None = None
-        """Means of the older and of the newer part, where a change was found last."""
+        """Means of the older and newer parts at the last detected change."""
         self._begin()
 
     def _begin(self) -> None:
@@ -25,7 +25,7 @@ class Adwin:
         self._rows: list[list[float]] = [[]]  # sums of buckets by size, oldest first
 
     def update(self, x: float) -> bool:
-        """Take the next value; whether a change is found with it."""
+        """Add the next value. Returns whether a change is detected with it."""
         if self.width:
             self._squares += self.width * (x - self.total / self.width) ** 2 / (self.width + 1)
         self.width += 1
@@ -42,8 +42,8 @@ class Adwin:
     def _cut(self) -> bool:
         old, older = 0, 0.0
         for power in range(len(self._rows) - 1, -1, -1):
-            for one in self._rows[power]:
-                old, older = old + 2**power, older + one
+            for bucket in self._rows[power]:
+                old, older = old + 2**power, older + bucket
                 new = self.width - old
                 if old >= self.least and new >= self.least and self._differ(old, new, older):
                     self.moved = older / old, (self.total - older) / new

@@ -1,4 +1,4 @@
-"""A stream held against the reference: windows of growing length, each tested as soon as it is full."""
+"""Compare a stream with the reference in windows of growing length, each tested as soon as it is full."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from edgekit.device.monitor.reference import Reference
 from edgekit.device.monitor.windows import FIRST, LEVELS, Past, Window
 
 ALARM = 1.0
-"""Evidence from which on a finding is an alarm: by chance, a tenth of one in the promised number of samples."""
+"""Evidence from which a finding is an alarm. By chance there is a tenth of one in the promised number of samples."""
 FAR_WORTH = 32
-"""Independent samples that a longer window is worth, most of whose values are far outside of the reference."""
+"""Independent samples that a longer window is worth if most of its values are far outside the reference."""
 MIN_SAMPLES = 64
-"""Samples from which on something is said."""
+"""Samples from which a verdict is given."""
 EARLY_SAMPLES, EARLY_WINDOWS = 512, 8
-"""Samples, and windows of a length, until which nobody knows how long a stream's neighbours stay alike."""
+"""Samples, and windows of a length, before which it is unknown how long a stream's neighbours stay correlated."""
 OVERLAPS = 2
-"""Windows that begin within the length of one: each overlaps with half of the one before."""
+"""Windows that begin within the length of one, because each overlaps half of the one before."""
 
 
 class LatestWindow(NamedTuple):
-    """The last full window of a level: its samples, mean values, ranks, spreads of ranks, classes, and evidence.
+    """The last full window of a level: samples, mean values, ranks, rank spreads, classes, and evidence.
 
-    `evidence` is of the location and the spread of each statistic (2, statistics), `class_evidence` of each class.
+    `evidence` (2, statistics) is for the location and the spread of each statistic, `class_evidence` for each class.
     """
 
     n: int
@@ -41,7 +41,7 @@ class LatestWindow(NamedTuple):
 
 
 class Comparison:
-    """Takes statistics, oldest first. `per` is in how many sound samples there may be one false alarm."""
+    """Takes statistics, oldest first. One false alarm is accepted in `per` healthy samples."""
 
     def __init__(self, reference: Reference, per: int) -> None:
         self.reference, self.per = reference, per
@@ -56,8 +56,8 @@ class Comparison:
         scale = (quantiles[:, -1 - quarter] - quantiles[:, quarter]) / 1.35
         scale = np.where(scale > 0, scale, (high - low) / 4)
         self._scale = np.where(scale > 0, scale, np.maximum(np.abs(self._middle), 1e-9))
-        room = (high - low) * min(1.0, 0.4 + 20 / reference.samples) + 1e-6 * np.abs(self._middle) + 1e-9
-        self._near = low - room, high + room
+        margin = (high - low) * min(1.0, 0.4 + 20 / reference.samples) + 1e-6 * np.abs(self._middle) + 1e-9
+        self._near = low - margin, high + margin
         self._expected = self._expectation()
         self._rows: list[np.ndarray] = []
         self._count = 0
@@ -67,37 +67,41 @@ class Comparison:
 
     @property
     def tests(self) -> int:
-        """How many there are of each window."""
+        """The number of tests per window."""
         return 2 * len(self.reference.names) + len(self.labels)
 
     def take(self, values: np.ndarray, classes: np.ndarray | None = None) -> np.ndarray:
-        """Statistics (n, statistics) and classes (n, classes), oldest first; their ranks are returned."""
+        """Take statistics (n, statistics) and classes (n, classes), oldest first, and return their ranks."""
         ranks = self.reference.ranks(values)
         off = (values - self._middle) / self._scale
         far = (values < self._near[0]) | (values > self._near[1])
-        said = self._pooled(classes) if classes is not None else np.empty((len(values), 0))
-        rows = np.concatenate([off / (1 + np.abs(off)), np.abs(2 * ranks - 1), said, ranks, values, far], axis=1)
-        begun = 0
-        while begun < len(rows):
-            part = rows[begun : begun + FIRST - self._count]
+        class_counts = self._pooled(classes) if classes is not None else np.empty((len(values), 0))
+        rows = np.concatenate(
+            [off / (1 + np.abs(off)), np.abs(2 * ranks - 1), class_counts, ranks, values, far], axis=1
+        )
+        start = 0
+        while start < len(rows):
+            part = rows[start : start + FIRST - self._count]
             self._rows.append(part)
-            begun, self._count = begun + len(part), self._count + len(part)
+            start, self._count = start + len(part), self._count + len(part)
             if self._count == FIRST:
-                whole = np.concatenate(self._rows)
+                samples = np.concatenate(self._rows)
                 self._rows, self._count = [], 0
-                self._push(windows.first_window(whole, 2 * values.shape[1] + said.shape[1], 2 * values.shape[1]))
+                self._push(
+                    windows.first_window(samples, 2 * values.shape[1] + class_counts.shape[1], 2 * values.shape[1])
+                )
         return ranks
 
     def _push(self, window: Window) -> None:
-        """Windows of all lengths that end here; those that overlap are tested, and go no higher."""
+        """Test windows of all lengths that end here. Overlapping windows are tested, but not merged further."""
         level = 0
         while True:
             self._test(level, window)
-            before, self._before[level] = self._before[level], window
+            previous, self._before[level] = self._before[level], window
             self._ended[level] += 1
-            if before is None or level + 1 == LEVELS:
+            if previous is None or level + 1 == LEVELS:
                 return
-            window, level = windows.join_windows(before, window), level + 1
+            window, level = windows.join_windows(previous, window), level + 1
             if self._ended[level - 1] % 2:
                 self._test(level, window)
                 return
@@ -107,7 +111,7 @@ class Comparison:
         self._history[level].append(window.past)
 
     def test(self, window: Window, history: Sequence[Past] = ()) -> LatestWindow:
-        """What a window says; `history` is of windows of this length before it."""
+        """Test a window. `history` holds earlier windows of this length."""
         names, labels, n = len(self.reference.names), len(self.labels), self.reference.samples
         _, spreads, classes, ranks, values, far = np.split(
             window.means, np.cumsum([names, names, labels, names, names])
@@ -119,32 +123,35 @@ class Comparison:
         off = np.stack([ranks - self._expected[0], spreads - self._expected[1]])
         slack = two_sample.SLACK + np.array([[0.0], [0.5 / n]])
         logs = two_sample.log10_p_of_mean_rank(off, worth[:-1].reshape(2, names), n, slack)
-        said = two_sample.log10_p_of_share(classes, worth[-1:], self.shares, n)
+        class_logs = two_sample.log10_p_of_share(classes, worth[-1:], self.shares, n)
         correction = np.log10(max(1, self.tests) * LEVELS * OVERLAPS * self.per / window.n)
-        found, found_classes = (np.maximum(0, -each - correction) for each in (logs, said))
-        return LatestWindow(window.n, values, ranks, spreads, classes, found, found_classes, worth)
+        evidence, class_evidence = (np.maximum(0, -each - correction) for each in (logs, class_logs))
+        return LatestWindow(window.n, values, ranks, spreads, classes, evidence, class_evidence, worth)
 
     def _inflation(self, window: Window, history: Sequence[Past], classes: np.ndarray) -> np.ndarray:
-        """That of each series, none below that of the classes: a class explains a part of each statistic."""
-        found = windows.inflation(window, history)
-        new = self._ended[0] * FIRST <= EARLY_SAMPLES or len(history) < EARLY_WINDOWS
-        if new and window.n < EARLY_SAMPLES:  # what looks like a drift may be a run of a class, or a slow walk
+        """Return the inflation of each series.
+
+        It is at least that of the classes, because a class explains a part of each statistic.
+        """
+        inflation = windows.inflation(window, history)
+        is_early = self._ended[0] * FIRST <= EARLY_SAMPLES or len(history) < EARLY_WINDOWS
+        if is_early and window.n < EARLY_SAMPLES:  # what looks like drift may be a run of one class, or a slow change
             names = 2 * len(self.reference.names)
             past = np.array([each.means[names : names + len(classes)] for each in history] or [classes])
             apart = np.median(np.square(past - self.shares).sum(axis=1))
             apart /= max(1e-9, (self.shares * (1 - self.shares)).sum())
-            found[-1] = max(found[-1], window.n * apart)
-            found = np.maximum(found, found.max() if window.n >= MIN_SAMPLES else window.n)
-        return np.maximum(found, found[-1]) if len(classes) else found
+            inflation[-1] = max(inflation[-1], window.n * apart)
+            inflation = np.maximum(inflation, inflation.max() if window.n >= MIN_SAMPLES else window.n)
+        return np.maximum(inflation, inflation[-1]) if len(classes) else inflation
 
     def _pooled(self, classes: np.ndarray) -> np.ndarray:
         if len(self.places) == 0 or len(self.labels) == classes.shape[1]:
             return classes.astype(np.float64)
-        kept = classes[:, self.places].astype(np.float64)
-        return np.concatenate([kept, classes.sum(axis=1, keepdims=True) - kept.sum(axis=1, keepdims=True)], axis=1)
+        tested = classes[:, self.places].astype(np.float64)
+        return np.concatenate([tested, classes.sum(axis=1, keepdims=True) - tested.sum(axis=1, keepdims=True)], axis=1)
 
     def _expectation(self) -> np.ndarray:
-        """(2, statistics): the means of ranks and of their spreads where nothing changed, ties considered."""
+        """Return (2, statistics): the expected means of ranks and of their spreads without a change, with ties."""
         n, quantiles = self.reference.samples, self.reference.quantiles
         ranks = self.reference.ranks(quantiles.T)
         weights = np.full(len(ranks), 1.0)
@@ -168,10 +175,10 @@ OTHER_CLASSES = "other classes"
 
 
 def _tested_classes(reference: Reference) -> tuple[list[int], list[str]]:
-    """Places and names of the classes that are tested each; what is over is one class."""
+    """Return the indices and names of the classes that are tested individually. The others are pooled into one."""
     classes = reference.classes or {}
     labels = list(classes)
     if len(labels) <= MAX_CLASSES:
         return list(range(len(labels))), labels
-    places = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MAX_CLASSES - 1])
-    return places, [*(labels[place] for place in places), OTHER_CLASSES]
+    indices = sorted(sorted(range(len(labels)), key=lambda place: -classes[labels[place]])[: MAX_CLASSES - 1])
+    return indices, [*(labels[place] for place in indices), OTHER_CLASSES]

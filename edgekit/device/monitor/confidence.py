@@ -1,4 +1,4 @@
-"""Whether confidence moved while a model was in use, whatever validation said."""
+"""Detect changes of the confidence while a model is in use, independently of the validation."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from edgekit.device.monitor.adwin import Adwin
 
 DELTA = 1e-7
-"""The confidence of ADWIN: at most one false alarm in 100,000 sound, independent samples."""
+"""ADWIN's confidence: at most one false alarm in 100,000 healthy, independent samples."""
 
 
 class ConfidenceMonitor:
-    """ADWIN on one confidence after another; `change` describes the change that was found last."""
+    """ADWIN on a stream of confidences. `change` describes the last detected change."""
 
     def __init__(self) -> None:
         self._adwin = Adwin(DELTA)
-        self._seen = 0
+        self._count = 0
         self.change: dict[str, Any] | None = None
 
     def take(self, values: Iterable[float]) -> None:
-        """Confidences, oldest first."""
+        """Take confidences, oldest first."""
         for value in values:
-            self._seen += 1
+            self._count += 1
             if self._adwin.update(value) and self._adwin.moved is not None:
                 before, since = self._adwin.moved
-                self.change = {"by": "ADWIN", "at": self._seen, "before": before, "since": since}
+                self.change = {"by": "ADWIN", "at": self._count, "before": before, "since": since}

@@ -1,4 +1,4 @@
-"""Prometheus's text format 0.0.4: families of figures in, bytes for a scraper out.
+"""Prometheus's text format 0.0.4: metric families in, bytes for a scraper out.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -12,7 +12,7 @@ from edgekit.device.monitor import histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LABEL_VALUES = 100
-"""Different values of a label; what comes after them is counted under `OTHER`, or memory would have no bound."""
+"""Different values of a label. Further ones are counted under `OTHER`, because memory would otherwise be unbounded."""
 OTHER = "other"
 
 
@@ -27,43 +27,46 @@ class Family:
 
 
 class BoundedLabels:
-    """The values of a label: the first hundred stand for themselves, all others are `other`."""
+    """Limits the values of a label: the first hundred are kept, all others become `other`."""
 
-    def __init__(self, most: int = MAX_LABEL_VALUES) -> None:
-        self._most, self._seen = most, set[str]()
+    def __init__(self, max_values: int = MAX_LABEL_VALUES) -> None:
+        self._max_values, self._values = max_values, set[str]()
 
     def __call__(self, value: str) -> str:
-        """What the value is counted under."""
-        if value not in self._seen:
-            if len(self._seen) >= self._most:
+        """Return the label value to count under."""
+        if value not in self._values:
+            if len(self._values) >= self._max_values:
                 return OTHER
-            self._seen.add(value)
+            self._values.add(value)
         return value
 
 
 def histogram_samples(
     labels: dict[str, str], counts: Sequence[int], total_ms: float
 ) -> list[tuple[str, dict[str, str], float]]:
-    """The samples of a latency histogram in seconds, of counts as `histogram.place` numbers them."""
-    shown = histogram.exposed_buckets(counts)
+    """Return the samples of a latency histogram in seconds, from counts as `histogram.bucket_index` numbers them."""
+    buckets = histogram.exposed_buckets(counts)
     return [
-        *(("_bucket", {**labels, "le": bound}, count) for bound, count in shown),
+        *(("_bucket", {**labels, "le": bound}, count) for bound, count in buckets),
         ("_sum", labels, total_ms / 1e3),
-        ("_count", labels, shown[-1][1]),
+        ("_count", labels, buckets[-1][1]),
     ]
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """All of them. Families of one name become one; of two samples with the same labels the last one stands."""
+    """Render all families.
+
+    Families with the same name are merged; of samples with the same labels the last one wins.
+    """
     heads: dict[str, str] = {}
     lines: dict[str, dict[str, str]] = {}
     for family in families:
         heads.setdefault(
             family.name, f"# HELP {family.name} {_plain(family.help)}\n# TYPE {family.name} {family.kind}\n"
         )
-        mine = lines.setdefault(family.name, {})
+        family_lines = lines.setdefault(family.name, {})
         for suffix, labels, value in family.samples:
-            mine[f"{family.name}{suffix}{_labels(labels)}"] = _number(value)
+            family_lines[f"{family.name}{suffix}{_labels(labels)}"] = _number(value)
     parts = [head + "".join(f"{key} {value}\n" for key, value in lines[name].items()) for name, head in heads.items()]
     return "".join(parts).encode("utf-8", "replace")
 
@@ -82,7 +85,7 @@ def _quoted(value: str) -> str:
 
 
 def _number(value: float) -> str:
-    if isinstance(value, int):  # of True, 1
+    if isinstance(value, int):  # True becomes 1
         return str(int(value))
-    value = float(value)  # numpy's own are written otherwise
+    value = float(value)  # NumPy's floats have another repr
     return {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}.get(repr(value), repr(value))

@@ -1,8 +1,8 @@
-"""A report from the field: what a bundle answered on a device, how fast, on what machine, whether it is still right.
+"""Field report: what a bundle answered on a device, how fast, on which machine, and whether it has drifted.
 
-One JSON file, rewritten each minute and at the end, of some 10 kB whatever the number of answers. `FORMAT` is its
-`format`. `edgekit compare` and notebook 08 read it. Latencies are counts by the bounds of `histogram.py`, as
-[[place, count], …], so that reports can be added up.
+It is one JSON file of some 10 kB, whatever the number of answers, rewritten every minute and at the end. `FORMAT` is
+its `format`. `edgekit compare` and notebook 08 read it. Latencies are counts for the bounds in `histogram.py`, as
+[[index, count], …], so that reports can be added up.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 KIND, FORMAT = "edgekit field report", 1
 EVERY_S = 60.0
 MAX_READINGS = 120
-"""At the machine, in a report: with more, every second one is left out, and the next are half as frequent."""
+"""Readings of the machine in a report. When there are more, every second one is dropped, and the interval doubles."""
 PERCENTILES = (0.5, 0.9, 0.99)
 DISK_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class FieldReport:
-    """An observer that writes a report. The file is always whole; a disk that is full costs the report alone.
+    """An observer that writes a field report. The file is always complete. A full disk only costs the report.
 
     Parameters
     ----------
-    model
-        The opened model, which may have other observers: a monitor's sketch and verdict go into the report.
-    path
-        The file; its folder is made where it is missing.
-    every_s
-        Between two writes.
-    root
-        Of the file system that the machine's readings are taken from, for tests.
+    model : Model
+        The opened model. It may have other observers: a monitor's sketch and verdict become part of the report.
+    path : str or path-like
+        The file. A missing folder is created.
+    every_s : float
+        Seconds between two writes.
+    root : str or path-like
+        The root of the file system for readings of the machine, for tests.
 
     Raises
     ------
@@ -69,10 +69,10 @@ class FieldReport:
         self._counts, self._bounded = Counts(), BoundedLabels()
         self._answered = 0
         self._labels: dict[str, int] = {}
-        self._looks: list[dict[str, Any]] = []
+        self._readings: list[dict[str, Any]] = []
         self._stride = 1
-        self._seen = [0] * (len(BOUNDS_MS) + 1)
-        self._begun, self._begun_at = time.monotonic(), time.time()
+        self._last_counts = [0] * (len(BOUNDS_MS) + 1)
+        self._started, self._started_at = time.monotonic(), time.time()
         self._first, self._facts = health.read_health(root), _facts(model)
         self._end, self._failed, self._process = threading.Event(), False, os.getpid()
         self._monitor: Any = None
@@ -80,8 +80,8 @@ class FieldReport:
             make_folder(self._path.parent)
             self._write()
         except OSError as error:
-            if error.errno in DISK_FULL:  # a device that starts again answers all the same
-                self._tell(error)
+            if error.errno in DISK_FULL:  # a device that restarts must answer all the same
+                self._warn_once(error)
             else:
                 raise ResourceError(f"report: {path}: {error.strerror or error}; name a file to write") from None
         self._thread = threading.Thread(target=self._work, name="edgerun-report", daemon=True)
@@ -89,7 +89,7 @@ class FieldReport:
         atexit.register(self.close)
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """Count one answer."""
+        """Count an answer."""
         if not self._answered:
             self._monitor = self._find_monitor()
         self._counts.answered(raw, outputs, prediction)
@@ -100,52 +100,52 @@ class FieldReport:
             self._labels[name] = self._labels.get(name, 0) + 1
 
     def refused(self, error: RunnerError) -> None:
-        """Count it: `invalid` is the sample's fault, `failed` any other."""
+        """Count a refused sample: `invalid` if the sample is at fault, else `failed`."""
         if self._monitor is None:
             self._monitor = self._find_monitor()
         self._counts.refused(error)
 
     def dropped(self, count: int) -> None:
-        """Count windows of a stream that nobody answered."""
+        """Count dropped windows of a stream."""
         self._counts.dropped(count)
 
     def close(self) -> None:
-        """Write the last time."""
+        """Write the report for the last time."""
         atexit.unregister(self.close)
-        if os.getpid() == self._process and not self._end.is_set():  # a child leaves its parent's report alone
+        if os.getpid() == self._process and not self._end.is_set():  # a child must not touch its parent's report
             self._end.set()
             self._thread.join(10.0)
             self._try()
 
     def report(self) -> dict[str, Any]:
-        """What the file holds."""
-        seconds = time.monotonic() - self._begun
+        """Return the contents of the file."""
+        seconds = time.monotonic() - self._started
         last = health.read_health(self._root)
         return {
             "kind": KIND,
             "format": FORMAT,
             **self._facts,
-            "from": _utc(self._begun_at),
-            "to": _utc(self._begun_at + seconds),
+            "from": _utc(self._started_at),
+            "to": _utc(self._started_at + seconds),
             "seconds": seconds,
             "answered": self._answered,
             "refused": self._counts.refusals,
             "dropped": self._counts.dropped_,
             "labels": dict(self._labels),
-            "latency_ms": {part: _latency(*found) for part, found in self._counts.latencies().items()},
+            "latency_ms": {part: _latency(*counts) for part, counts in self._counts.latencies().items()},
             "machine": {
                 "first": self._first.to_dict(),
                 "last": last.to_dict(),
                 "throttled": health.throttled_between(self._first, last),
-                "looks": list(self._looks),
+                "looks": list(self._readings),
             },
             **self._monitored(),
         }
 
     def _find_monitor(self) -> Any:
-        """The first observer that judges; None where none does."""
-        judges = (each for each in self._model.observers if hasattr(each, "sketch") and hasattr(each, "verdict"))
-        return next(judges, None)
+        """Return the first observer with a verdict, or None."""
+        monitors = (each for each in self._model.observers if hasattr(each, "sketch") and hasattr(each, "verdict"))
+        return next(monitors, None)
 
     def _monitored(self) -> dict[str, Any]:
         if self._monitor is None:
@@ -161,14 +161,14 @@ class FieldReport:
             self._try()
 
     def _look(self) -> None:
-        """The machine now, and the model's p50 since the look before."""
+        """Record the state of the machine, and the model's p50 since the last reading."""
         reading = health.read_health(self._root)
         counts = list(self._counts.lists["execute"])
-        since = [now - before for now, before in zip(counts, self._seen)]
-        self._seen = counts
-        self._looks.append(
+        since = [now - earlier for now, earlier in zip(counts, self._last_counts)]
+        self._last_counts = counts
+        self._readings.append(
             {
-                "at_s": round(time.monotonic() - self._begun, 3),
+                "at_s": round(time.monotonic() - self._started, 3),
                 "answered": sum(since),
                 "execute_p50_ms": percentile_ms(since, 0.5),
                 "temperature_c": reading.temperature_c,
@@ -177,18 +177,18 @@ class FieldReport:
                 "resident_bytes": reading.resident_bytes,
             }
         )
-        if len(self._looks) > MAX_READINGS:
-            self._looks, self._stride = self._looks[1::2], 2 * self._stride
+        if len(self._readings) > MAX_READINGS:
+            self._readings, self._stride = self._readings[1::2], 2 * self._stride
 
     def _try(self) -> None:
         try:
             self._write()
-        except Exception as error:  # a full disk, or a monitor in the middle of an answer: the next time is near
-            self._tell(error)
+        except Exception as error:  # a full disk, or a monitor in the middle of an answer; it is tried again soon
+            self._warn_once(error)
 
-    def _tell(self, error: Exception) -> None:
+    def _warn_once(self, error: Exception) -> None:
         if not self._failed:
-            with suppress(RuntimeWarning):  # where warnings are errors
+            with suppress(RuntimeWarning):  # if warnings are errors
                 warnings.warn(f"report: {self._path}: {error}; it is tried again", RuntimeWarning, stacklevel=3)
         self._failed = True
 
@@ -198,9 +198,9 @@ class FieldReport:
 
 
 def _latency(counts: list[int], total_ms: float) -> dict[str, Any]:
-    found: dict[str, Any] = {f"p{100 * share:g}": percentile_ms(counts, share) for share in PERCENTILES}
-    found["mean"] = total_ms / sum(counts)
-    return {**found, "counts": [[number, seen] for number, seen in enumerate(counts) if seen]}
+    latency: dict[str, Any] = {f"p{100 * fraction:g}": percentile_ms(counts, fraction) for fraction in PERCENTILES}
+    latency["mean"] = total_ms / sum(counts)
+    return {**latency, "counts": [[number, count] for number, count in enumerate(counts) if count]}
 
 
 def _facts(model: Any) -> dict[str, Any]:
@@ -221,14 +221,14 @@ def _facts(model: Any) -> dict[str, Any]:
 
 
 def _plain(verdict: Any) -> Any:
-    """Dataclasses and tuples for JSON."""
+    """Convert dataclasses and tuples for JSON."""
     if hasattr(verdict, "__dataclass_fields__"):
         return {name: _plain(getattr(verdict, name)) for name in verdict.__dataclass_fields__}
     return [_plain(each) for each in verdict] if isinstance(verdict, (list, tuple)) else verdict
 
 
 def _finite(value: Any) -> Any:
-    """Numbers that JSON has; an infinity becomes null, and so does what is no number."""
+    """Convert numbers for JSON: infinity and NaN become null."""
     if isinstance(value, dict):
         return {str(name): _finite(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -30,25 +30,25 @@ OUTPUTS = {
 }
 
 
-def describe_statistic(name: str, moved: bool, more: bool, here: float, there: tuple[float, ...]) -> str:
-    """What changed, with the mean here and the middle half there."""
+def describe_statistic(name: str, has_moved: bool, is_more: bool, here: float, there: tuple[float, ...]) -> str:
+    """Describe a change, with the mean here and the middle half of the reference."""
     kind, _, column = name.partition(":")
-    if not moved:
-        what = f"{name} varies {'more' if more else 'less'}"
+    if not has_moved:
+        change = f"{name} varies {'more' if is_more else 'less'}"
     elif name in INPUTS:
-        what = f"inputs are {INPUTS[name][more]}"
+        change = f"inputs are {INPUTS[name][is_more]}"
     elif name in OUTPUTS:
-        what = OUTPUTS[name][more]
+        change = OUTPUTS[name][is_more]
     elif kind == "mean":
-        what = f"column {column} is {'higher' if more else 'lower'}"
+        change = f"column {column} is {'higher' if is_more else 'lower'}"
     elif kind == "spread":
-        what = f"column {column} moves {'more' if more else 'less'}"
+        change = f"column {column} moves {'more' if is_more else 'less'}"
     else:
-        what = f"{name} is {'higher' if more else 'lower'}"
-    return f"{what} than in validation: {name} {here:.3g} here, {there[0]:.3g} to {there[1]:.3g} there (middle half)"
+        change = f"{name} is {'higher' if is_more else 'lower'}"
+    return f"{change} than in validation: {name} {here:.3g} here, {there[0]:.3g} to {there[1]:.3g} there (middle half)"
 
 
 def describe_class(label: str, here: float, there: float) -> str:
-    """A class whose share changed."""
+    """Describe a class whose frequency changed."""
     how = "more" if here > there else "less"
     return f"{label} is answered {how} often than in validation: {here:.1%} here, {there:.1%} there"

@@ -1,4 +1,4 @@
-"""The monitor's figures for Prometheus."""
+"""The monitor's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from edgekit.device.monitor.verdict import Verdict
 
 
 def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) -> list[Family]:
-    """Health, evidence and alarms by statistic, and the canary's counts, with these labels more."""
+    """Return health, evidence and alarms by statistic, and the canary's counts, with `more` labels."""
     drift = [({**more, "statistic": each.statistic}, each) for each in verdict.findings]
-    found = [
+    families = [
         Family(
             "edgekit_health", "gauge", "0 sound, 1 doubtful, 2 wrong, -1 too early to say", [("", more, verdict.health)]
         ),
@@ -31,7 +31,7 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
         Family("edgekit_watched_samples_total", "counter", "Samples looked at", [("", more, verdict.samples)]),
     ]
     if sketch["canary"] is None:
-        return found
+        return families
     canary = sketch["canary"]
     for name, key, kind, text in (
         ("runs_total", "runs", "counter", "Golden vectors answered while in use"),
@@ -39,5 +39,5 @@ def health_families(verdict: Verdict, sketch: Mapping[str, Any], **more: str) ->
         ("last_success_timestamp_seconds", "last_success_s", "gauge", "When a golden vector was answered right"),
     ):
         if canary[key] is not None:
-            found.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
-    return found
+            families.append(Family(f"edgekit_canary_{name}", kind, text, [("", more, canary[key])]))
+    return families

@@ -1,4 +1,4 @@
-"""Statistics of raw samples, by kind: a few numbers each that change when a camera, a microphone or a sensor does."""
+"""Statistics of raw samples, by kind: a few numbers that change when a camera, a microphone or a sensor changes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ COLOURS = ("red", "green", "blue")
 AUDIO = ("loudness_db", "peak", "centroid_hz", "zero_crossings", "silence", "clipping")
 TEXT = ("length", "unknown", "mean_id")
 MAX_COLUMNS = 16
-"""Columns of a window or a vector that are looked at."""
+"""Columns of a window or a vector that are examined."""
 BANDS, ROWS = 8, 4
-"""Of a large picture: so many bands of so many neighbouring rows."""
+"""For large pictures, the number of bands of neighbouring rows, and the rows per band."""
 FRAME = 512
-"""Samples of each of up to 16 pieces of a sound whose spectrum is taken."""
+"""Samples in each of up to 16 pieces of a sound whose spectrum is computed."""
 QUIET, LOUD = 1e-3, 0.999
 
 
 def statistic_names(raw: RawSpec) -> list[str]:
-    """What `maker` computes for samples of this kind, in its order; nothing of several tensors."""
+    """Return the names of what `make_statistics` computes for samples of this kind; none for several tensors."""
     if raw.kind == "image":
         return [*IMAGE, *(COLOURS if raw.shape[2] == 3 else ())]
     if raw.kind in ("audio", "text"):
@@ -39,9 +39,9 @@ def statistic_names(raw: RawSpec) -> list[str]:
 
 
 def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
-    """The function from samples (n, *what `thin` leaves) to statistics (n, len(names)), float64.
+    """Return the function from samples (n, …) that `make_row_selector` has reduced to statistics (n, names), float64.
 
-    `unknown` is the token id that stands for what a vocabulary lacks.
+    `unknown` is the token ID for words that the vocabulary lacks.
     """
     if raw.kind == "image":
         low, high = _range(raw)
@@ -54,7 +54,7 @@ def make_statistics(raw: RawSpec, unknown: int | None = None) -> Statistics:
 
 
 def make_row_selector(raw: RawSpec) -> Callable[[np.ndarray], np.ndarray]:
-    """The function from a sample to the part of it that is looked at: all but most rows of a large picture."""
+    """Return the function that reduces a sample to the part that is examined: some rows of a large picture."""
     height = raw.shape[0]
     if raw.kind != "image" or height <= 2 * BANDS * ROWS:
         return lambda x: x
@@ -71,9 +71,11 @@ def _range(raw: RawSpec) -> tuple[float, float]:
 
 
 def _image(x: np.ndarray, raw: RawSpec) -> np.ndarray:
-    """Mean, standard deviation, mean step between neighbours, and noise, all of grey from 0 to 1; then shares.
+    """Return the statistics of pictures: brightness, contrast, sharpness, noise, clipping and colours.
 
-    Noise is Immerkær's estimate (1996): the mean absolute answer to a mask that leaves out edges.
+    Brightness and contrast are mean and standard deviation of grey from 0 to 1. Sharpness is the mean step between
+    neighbours. Noise is Immerkær's estimate (1996): the mean absolute response to a mask that ignores edges. Clipping
+    and colours are fractions.
     """
     grey = x.mean(axis=3) if x.shape[3] > 1 else x[..., 0]
     rows = grey.reshape(len(x), BANDS, ROWS, -1) if x.shape[1] != raw.shape[0] else grey[:, None]
@@ -82,15 +84,15 @@ def _image(x: np.ndarray, raw: RawSpec) -> np.ndarray:
     noise = np.abs(second).mean(axis=(1, 2, 3)) * (np.pi / 2) ** 0.5 / 6 if second.size else np.zeros(len(x))
     clipped = ((x <= 0) | (x >= 1)).mean(axis=(1, 2, 3))
     sharp = np.abs(step).mean(axis=(1, 2, 3)) if step.size else noise
-    found = [grey.mean(axis=(1, 2)), grey.std(axis=(1, 2)), sharp, noise, clipped]
+    statistics = [grey.mean(axis=(1, 2)), grey.std(axis=(1, 2)), sharp, noise, clipped]
     if x.shape[3] == 3:
         means = x.mean(axis=(1, 2))
-        found += list((means / (means.sum(axis=1, keepdims=True) + 1e-6)).T)
-    return np.stack(found, axis=1).astype(np.float64)
+        statistics += list((means / (means.sum(axis=1, keepdims=True) + 1e-6)).T)
+    return np.stack(statistics, axis=1).astype(np.float64)
 
 
 def _audio(x: np.ndarray, rate_hz: int) -> np.ndarray:
-    """Level, highest value, centre of the power spectrum, changes of sign, and shares of silence and of clipping."""
+    """Return level, peak, spectral centroid, zero crossings, and fractions of silence and of clipping."""
     size = np.abs(x)
     loudness = 10 * np.log10(np.square(x, dtype=np.float64).mean(axis=1) + 1e-12)
     length = min(FRAME, x.shape[1])
@@ -105,19 +107,19 @@ def _audio(x: np.ndarray, rate_hz: int) -> np.ndarray:
 
 
 def _window(x: np.ndarray) -> np.ndarray:
-    """Means and standard deviations by column, and the share of columns that do not change at all."""
+    """Return means and standard deviations by column, and the fraction of columns that are constant."""
     part = x[..., :MAX_COLUMNS].astype(np.float64)
     still = (x.max(axis=1) == x.min(axis=1)).mean(axis=1, keepdims=True)
     return np.concatenate([part.mean(axis=1), part.std(axis=1), still], axis=1)
 
 
 def _vector(x: np.ndarray) -> np.ndarray:
-    """The values themselves, and the share of zeros."""
+    """Return the values themselves, and the fraction of zeros."""
     return np.concatenate([x[:, :MAX_COLUMNS].astype(np.float64), (x == 0).mean(axis=1, keepdims=True)], axis=1)
 
 
 def _text(x: np.ndarray, unknown: int) -> np.ndarray:
-    """Tokens before the padding, the share of unknown ones among them, and the mean of their ids."""
+    """Return the number of tokens before the padding, the fraction of unknown ones, and the mean of their IDs."""
     filled = x != x[:, -1:]
     length = np.where(filled.any(axis=1), x.shape[1] - filled[:, ::-1].argmax(axis=1), 1)
     inside = np.arange(x.shape[1]) < length[:, None]

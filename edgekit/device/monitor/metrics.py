@@ -1,4 +1,4 @@
-"""Figures of models for Prometheus: times by part, refusals, dropped windows, batches, the process and the machine."""
+"""Metrics of models for Prometheus: times by part, refused samples, dropped windows, batches, process and machine."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def _warn(text: str) -> None:
 
 
 class Metrics:
-    """Counts what models answer, and shows it where Prometheus finds it. Several models may share one.
+    """Counts what models answer, and exposes it to Prometheus. Several models may share one object.
 
-    Counting takes a microsecond or less a call, and no lock. A thread of its own writes the file or answers scrapers.
-    It closes by itself when the interpreter ends.
+    Counting takes a microsecond or less per call, without a lock. A separate thread writes the file or answers
+    scrapers. It closes by itself when Python exits.
 
     Parameters
     ----------
-    where
+    where : str or path-like, optional
         A file that ends in `.prom`, for node-exporter's textfile collector; or `"127.0.0.1:9100"`, a port of this
-        machine that answers `/metrics`, 0 for any free one. None: only `text` shows the figures.
-    every_s
+        machine that answers `/metrics`, 0 for any free one. By default, the metrics are only available from `text`.
+    every_s : float
         Seconds between two writes of the file.
-    on_problem
-        Called with a line where the file cannot be written; the default is a RuntimeWarning.
+    on_problem : callable
+        Called with a line if the file cannot be written. By default a RuntimeWarning is issued.
 
     Raises
     ------
     InputError
-        `where` is neither, its folder is missing, its port is taken, or other machines could reach it.
+        `where` is neither, its folder is missing, its port is in use, or other machines could reach it.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Metrics:
         every_s: float = 5.0,
         on_problem: Callable[[str], object] = _warn,
     ) -> None:
-        self._lock = RLock()  # of those that show and close; no answer takes it
+        self._lock = RLock()  # held to expose and to close, never for an answer
         self._process = os.getpid()
-        self._gone: dict[Labels, Counts] = {}
-        self._live: dict[Counts, tuple[Labels, weakref.ref[Any], bool]] = {}
+        self._closed_counts: dict[Labels, Counts] = {}
+        self._open_counts: dict[Counts, tuple[Labels, weakref.ref[Any], bool]] = {}
         self._bounded = exposition.BoundedLabels()
         self._machine = MachineMetrics()
         self._on_problem: Callable[[str], object] | None = on_problem
         if where is not None and not isinstance(where, (str, os.PathLike)):
             raise InputError(f"metrics: got {where!r}; use a file that ends in .prom, or 127.0.0.1:PORT")
-        self._shown = None if where is None else _open(os.fspath(where), self.text, every_s, on_problem)
-        self.where: str | None = None if self._shown is None else self._shown.where
+        self._output = None if where is None else _open(os.fspath(where), self.text, every_s, on_problem)
+        self.where: str | None = None if self._output is None else self._output.where
         """The file, or the address to scrape."""
-        if self._shown is not None:
+        if self._output is not None:
             atexit.register(self.close)
 
     def add(self, model: Any, is_last: bool = False) -> None:
@@ -75,76 +75,81 @@ class Metrics:
 
         Parameters
         ----------
-        model
+        model : Model
             An opened bundle.
-        is_last
-            Close all of this as soon as the model's observers are closed, or nobody holds the model any more.
+        is_last : bool
+            Close this object as soon as the model's observers are closed, or the model is garbage-collected.
         """
         manifest = model.manifest
         name = self._bounded(f"{manifest.name}\n{manifest.version}")
         labels = (exposition.OTHER,) * 2 if name == exposition.OTHER else (manifest.name, manifest.version)
         counts = Counts(self._ended)
         with self._lock:
-            self._live[counts] = labels, weakref.ref(model), is_last
+            self._open_counts[counts] = labels, weakref.ref(model), is_last
         model.observers.add(counts)
         weakref.finalize(model, counts.close).atexit = False
 
     def families(self) -> list[Family]:
-        """All figures as they are now, those of other observers of the models among them."""
+        """Return all metrics as they are now, including those of the models' other observers."""
         with self._lock:
-            sums = {labels: Counts() for labels in (*self._gone, *(each[0] for each in self._live.values()))}
-            for labels, counts in (*self._gone.items(), *((each[0], counts) for counts, each in self._live.items())):
+            sums = {
+                labels: Counts() for labels in (*self._closed_counts, *(each[0] for each in self._open_counts.values()))
+            }
+            for labels, counts in (
+                *self._closed_counts.items(),
+                *((each[0], counts) for counts, each in self._open_counts.items()),
+            ):
                 sums[labels].add(counts)
-            models = [(labels, model) for labels, reference, _ in self._live.values() if (model := reference())]
-        found = self._machine.figures()
+            models = [(labels, model) for labels, reference, _ in self._open_counts.values() if (model := reference())]
+        families = self._machine.figures()
         for labels, counts in sums.items():
-            found += counts.figures(_label_dict(labels))
+            families += counts.figures(_label_dict(labels))
         for labels, model in models:
-            found += self._of_observers(_label_dict(labels), model)
-        return found
+            families += self._of_observers(_label_dict(labels), model)
+        return families
 
     def text(self) -> bytes:
-        """The same in Prometheus's text format."""
+        """Return the metrics in Prometheus's text format."""
         return exposition.render(self.families())
 
     def close(self) -> None:
-        """Write the last figures, free the port; models go on, and are counted no more by what is shown."""
-        if os.getpid() != self._process:  # a child has no thread that writes, and its lock may stay taken
+        """Write the last values and free the port. The models continue, but are no longer exposed."""
+        if os.getpid() != self._process:  # a forked child has no writing thread, and its lock may stay held
             return
         with self._lock:
-            shown, self._shown = self._shown, None
-        if shown is not None:
+            output, self._output = self._output, None
+        if output is not None:
             atexit.unregister(self.close)
-            shown.close()
+            output.close()
 
     def _ended(self, counts: Counts) -> None:
         with self._lock:
-            labels, _, is_last = self._live.pop(counts)
-            self._gone.setdefault(labels, Counts()).add(counts)
+            labels, _, is_last = self._open_counts.pop(counts)
+            self._closed_counts.setdefault(labels, Counts()).add(counts)
         if is_last:
             self.close()
 
     def _of_observers(self, labels: dict[str, str], model: Any) -> list[Family]:
-        """Those of the model's other observers that have figures; they bear the model's labels as well."""
-        found: list[Family] = []
+        """Return the metrics of the model's other observers, labelled with the model too."""
+        families: list[Family] = []
         for observer in model.observers:
             if isinstance(observer, Counts) or not hasattr(observer, "figures"):
                 continue
             try:
                 for family in observer.figures():
                     samples = [(suffix, {**labels, **own}, value) for suffix, own, value in family.samples]
-                    found.append(replace(family, samples=samples))
-            except Exception as error:  # the other figures are shown all the same
-                told, self._on_problem = self._on_problem, None
-                if told is not None:
-                    told(f"metrics: {type(observer).__name__} shows nothing ({type(error).__name__}: {error})")
-        return found
+                    families.append(replace(family, samples=samples))
+            except Exception as error:  # the other metrics must be exposed all the same
+                report, self._on_problem = self._on_problem, None
+                if report is not None:
+                    report(f"metrics: {type(observer).__name__} shows nothing ({type(error).__name__}: {error})")
+        return families
 
 
 def _open(where: str, page: Callable[[], bytes], every_s: float, on_problem: Callable[[str], object]) -> Any:
     if where.endswith(".prom"):
         return Textfile(Path(where), page, every_s, on_problem)
-    from edgekit.device.monitor import metrics_server  # brings http.server, which a file does not need
+    from edgekit.device.monitor import metrics_server  # imports http.server, which a file does not need
 
     address = metrics_server.parse_address(where)
     if address is None:

@@ -1,6 +1,6 @@
-"""`/metrics` over HTTP, for scrapers of this machine alone.
+"""`/metrics` over HTTP, for scrapers on this machine only.
 
-Threads of its own answer, so no scraper keeps a model from its work. Connections are few, short and read-only.
+Separate threads answer, so that no scraper delays the model. Connections are few, short and read-only.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from edgekit.device.monitor.exposition import CONTENT_TYPE
 from edgekit.runner.errors import InputError
 
 MAX_CONNECTIONS = 8
-"""Connections at a time; others are closed at once."""
+"""Simultaneous connections. Further ones are closed at once."""
 CONNECTION_TIMEOUT_S = 5.0
-"""How long one may take, slow or silent."""
+"""How long a connection may last, whether slow or silent."""
 PATH = "/metrics"
 
 
 class MetricsServer:
-    """Answers with what `page` gives until it is closed; InputError where the port is taken or not this machine's."""
+    """Serves what `page` returns until it is closed. Raises InputError if the port is in use or on another machine."""
 
     def __init__(self, host: str, port: int, page: Callable[[], bytes]) -> None:
         self._server = _Server(host, port, page)
         self._closed = False
-        shown = f"[{host}]" if ":" in host else host
-        self.where = f"http://{shown}:{self._server.server_address[1]}{PATH}"
+        url_host = f"[{host}]" if ":" in host else host
+        self.where = f"http://{url_host}:{self._server.server_address[1]}{PATH}"
         self._thread = Thread(target=self._run, name="edgerun metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Answer nobody any more, and free the port."""
+        """Stop serving and free the port."""
         self._closed = True
         with suppress(OSError), socket.socket(self._server.address_family) as waking:
             waking.settimeout(1)
             waking.connect(self._server.server_address)
-        with suppress(RuntimeError):  # called by the thread itself, which collects garbage as all do
+        with suppress(RuntimeError):  # called by the thread itself during garbage collection
             self._thread.join(CONNECTION_TIMEOUT_S)
         self._server.server_close()
 
@@ -53,7 +53,7 @@ class MetricsServer:
 
 
 def parse_address(where: str) -> tuple[str, int] | None:
-    """(host, port) of HOST:PORT; None where it is no such thing. InputError for a host that others can reach."""
+    """Return (host, port) for HOST:PORT, or None. Raises InputError for a host that other machines can reach."""
     host, _, port = where.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
@@ -70,8 +70,8 @@ def parse_address(where: str) -> tuple[str, int] | None:
 
 class _Server(ThreadingTCPServer):
     daemon_threads = True
-    allow_reuse_address = os.name == "posix"  # elsewhere it lets two listen on one port
-    timeout = 1.0  # then those that are too slow are cut off
+    allow_reuse_address = os.name == "posix"  # elsewhere it would allow two listeners on one port
+    timeout = 1.0  # then slow connections are cut off
 
     def __init__(self, host: str, port: int, page: Callable[[], bytes]) -> None:
         self.page = page
@@ -99,7 +99,7 @@ class _Server(ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that went away is no news."""
+        """Ignore a scraper that disconnected."""
 
     def _cut_off(self) -> None:
         late = monotonic() - CONNECTION_TIMEOUT_S
@@ -129,4 +129,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: standard error is for people."""
+        """Log nothing, because standard error is for people."""

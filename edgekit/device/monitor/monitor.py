@@ -1,4 +1,4 @@
-"""Is it still right? Watches a model's inputs and answers in use, and says when they stop looking like validation's."""
+"""The monitor: watches a model's inputs and answers, and tells when they stop looking like those of the validation."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ if TYPE_CHECKING:
     from edgekit.runner.errors import RunnerError
 
 CHUNK_BYTES = 2**18
-"""Of samples that wait to be looked at together; looking at many at once costs less."""
+"""Size of samples that are examined together, because examining many at once costs less."""
 RECENT = 256
-"""Samples whose refusals are counted for the verdict."""
+"""Samples whose refusals count for the verdict."""
 MIXED = 4.0
-"""Samples that may be worth one, where ADWIN is still believed."""
+"""How many samples may count as one independent sample before ADWIN is no longer trusted."""
 
 
 class Monitor:
-    """An observer of a model, which knows at any time whether what it sees is what validation saw.
+    """An observer that compares what a model sees and answers with the validation.
 
     Parameters
     ----------
-    manifest
-        That of the bundle.
-    reference
-        What stands in the bundle's `reference.json`.
-    every_s
-        At most one sample is looked at in so many seconds; 0: each one.
-    canary_s
-        The golden vectors are answered in so many seconds, one at a time, between answers; 0: never.
-    false_alarms_per
-        In how many sound samples there may be one false alarm.
+    manifest : Manifest
+        The bundle's manifest.
+    reference : Reference or dict
+        The contents of the bundle's `reference.json`.
+    every_s : float
+        Examine at most one sample in so many seconds; 0 examines all.
+    canary_s : float
+        Answer all golden samples within so many seconds, one at a time between answers; 0 answers none.
+    false_alarms_per : int
+        Accept one false alarm in so many healthy samples.
 
     Raises
     ------
     InputError
-        An option is no number that it can be.
+        An option is out of range.
     BundleError
-        The reference is none of this model.
+        The reference does not belong to this model.
     """
 
     def __init__(
@@ -93,14 +93,17 @@ class Monitor:
 
     @classmethod
     def of(cls, model: Any, every_s: float = 0.0, canary_s: float = 60.0, false_alarms_per: int = 100_000) -> Monitor:
-        """One for an opened bundle, whose canary runs on its interpreter; InputError where it has no reference."""
-        made = cls.of_bundle(model.bundle, every_s, canary_s, false_alarms_per)
-        made.attach(model)
-        return made
+        """Create a monitor for an opened bundle, with a canary. Raises InputError if the bundle has no reference."""
+        monitor = cls.of_bundle(model.bundle, every_s, canary_s, false_alarms_per)
+        monitor.attach(model)
+        return monitor
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, *limits: Any) -> Monitor:
-        """The same for a bundle that is not opened yet, without a canary; `limits` are the last parameters of `of`."""
+        """Create a monitor without a canary for a bundle that is not opened yet.
+
+        `limits` are the last parameters of `of`.
+        """
         manifest = bundle.manifest
         if manifest.reference is None:
             raise InputError(
@@ -115,7 +118,7 @@ class Monitor:
         self._canary_due_s = time.monotonic() + self.canary_s / self._canary.vectors
 
     def answered(self, raw: np.ndarray, outputs: np.ndarray, prediction: Any) -> None:
-        """A sample, the outputs for it, and the answer, which may be None; see `Observer`."""
+        """Take a sample, the outputs for it, and the answer, which may be None; see `Observer`."""
         with self._lock:
             self._recent.append(False)
             if self.every_s and not self._is_due():
@@ -131,47 +134,47 @@ class Monitor:
             self._run_canary()
 
     def observe(self, raws: np.ndarray, outputs: np.ndarray) -> None:
-        """Samples (n, *raw) with their outputs (n, …), oldest first; for speed, or where no model is at hand.
+        """Take samples (n, *raw) with their outputs (n, …), oldest first. It is fast and needs no model.
 
         Raises
         ------
         InputError
-            They are of other shapes than the bundle's.
+            Their shapes are not those of the bundle.
         """
         raws, outputs = np.asarray(raws), np.asarray(outputs)
-        wanted = (self.manifest.raw.shape, self.manifest.output_shape)
-        if raws.shape[1:] != wanted[0] or outputs.shape[1:] != wanted[1] or len(raws) != len(outputs):
+        expected = (self.manifest.raw.shape, self.manifest.output_shape)
+        if raws.shape[1:] != expected[0] or outputs.shape[1:] != expected[1] or len(raws) != len(outputs):
             raise InputError(
                 f"observe: got samples {list(raws.shape)} and outputs {list(outputs.shape)}; needed "
-                f"[n, {', '.join(map(str, wanted[0]))}] and [n, {', '.join(map(str, wanted[1]))}]"
+                f"[n, {', '.join(map(str, expected[0]))}] and [n, {', '.join(map(str, expected[1]))}]"
             )
         with self._lock:
             self._look()
-            for begun in range(0, len(raws), self._chunk):
-                part = slice(begun, begun + self._chunk)
+            for start in range(0, len(raws), self._chunk):
+                part = slice(start, start + self._chunk)
                 self._take(np.stack([self._thin(each) for each in raws[part]]), raws[part], outputs[part], ())
             self._recent.extend([False] * min(len(raws), RECENT))
 
     def refused(self, error: RunnerError) -> None:
-        """A sample that got no answer; see `Observer`."""
+        """Count a sample without an answer; see `Observer`."""
         with self._lock:
-            rejected = isinstance(error, InputError)
-            self._counts["refused" if rejected else "failed"] += 1
+            is_invalid = isinstance(error, InputError)
+            self._counts["refused" if is_invalid else "failed"] += 1
             self._recent.append(True)
             self._why = str(error)[:200]
 
     def dropped(self, count: int) -> None:
-        """Windows of a stream that nobody answered; see `Observer`."""
+        """Count dropped windows of a stream; see `Observer`."""
         with self._lock:
             self._counts["dropped"] += count
 
     def close(self) -> None:
-        """Look at what still waits."""
+        """Examine what is pending."""
         with self._lock:
             self._look()
 
     def canary(self) -> CanaryResult:
-        """Answer all golden vectors now, in this thread; only between two answers of the model.
+        """Answer all golden samples now, in this thread. Call it only between two answers of the model.
 
         Raises
         ------
@@ -184,14 +187,15 @@ class Monitor:
             return self._canary.all()
 
     def canary_one(self) -> None:
-        """Answer the next golden vector alone, where a model is attached; between two answers, as `canary`."""
+        """Answer only the next golden sample, if a model is attached; between two answers, like `canary`."""
         if self._canary is not None:
             self._canary.one()
 
     def sketch(self, look: bool = True) -> dict[str, Any]:
-        """What was seen so far, for JSON: a few kB, to be merged with others, and what `Verdict.of` takes.
+        """Return what was seen so far as JSON values, a few kB.
 
-        `look=False` leaves out the few samples that wait to be looked at, which takes less time.
+        Sketches can be merged, and `Verdict.of` takes one. `look=False` leaves out the few samples that are pending,
+        which takes less time.
         """
         with self._lock:
             if look:
@@ -200,21 +204,21 @@ class Monitor:
 
     @staticmethod
     def merge(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """One sketch of several of the same bundle; InputError where they are none, or of different bundles."""
+        """Merge sketches of the same bundle. Raises InputError if they are none, or of different bundles."""
         return sketch.merge_sketches(sketches)
 
     def verdict(self) -> Verdict:
-        """Is it still right?"""
+        """Return the verdict on everything seen so far."""
         return Verdict.of(self.manifest, self.reference, self.sketch())
 
     def figures(self) -> list[Any]:
-        """Families for the exposition of metrics."""
+        """Return metric families for the exposition."""
         from edgekit.device.monitor.health_metrics import health_families
 
-        return health_families(Verdict.of(self.manifest, self.reference, seen := self.sketch(look=False)), seen)
+        return health_families(Verdict.of(self.manifest, self.reference, sketched := self.sketch(look=False)), sketched)
 
     def _run_canary(self) -> None:
-        """One golden vector, where its time has come: the answer is made, and its outputs are copies."""
+        """Run one golden sample if it is due. The last answer is complete by then, and its outputs are copies."""
         if self._canary is None or not self.canary_s:
             return
         now_s = time.monotonic()
@@ -233,59 +237,59 @@ class Monitor:
         if not self._waiting:
             return
         waiting, self._waiting = self._waiting, []
-        raws, given, answers = zip(*waiting)
-        self._take(thin := np.stack(raws), thin, np.stack(given), answers)
+        raws, outputs, answers = zip(*waiting)
+        self._take(thin := np.stack(raws), thin, np.stack(outputs), answers)
 
-    def _take(self, thin: np.ndarray, raws: np.ndarray, given: np.ndarray, answers: Sequence[Any]) -> None:
-        found = self._of_output(raws, given, answers)
-        values = np.concatenate([self._of_raw(thin), found.values], axis=1)
-        ranks = self._comparison.take(values, found.classes)
+    def _take(self, thin: np.ndarray, raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> None:
+        output_statistics = self._of_output(raws, outputs, answers)
+        values = np.concatenate([self._of_raw(thin), output_statistics.values], axis=1)
+        ranks = self._comparison.take(values, output_statistics.classes)
         self._counts["samples"] += len(values)
         self._sums += values.sum(axis=0)
         bins = (ranks * sketch.BINS).astype(np.int64).clip(0, sketch.BINS - 1)
-        for place in range(bins.shape[1]):
-            self._bins[place] += np.bincount(bins[:, place], minlength=sketch.BINS)
-        if found.classes is not None:
-            self._classes += found.classes.sum(axis=0)
+        for index in range(bins.shape[1]):
+            self._bins[index] += np.bincount(bins[:, index], minlength=sketch.BINS)
+        if output_statistics.classes is not None:
+            self._classes += output_statistics.classes.sum(axis=0)
         if self._confidence is not None:
             self._moves.take(values[:, self._confidence].tolist())
 
     def _sketch(self) -> dict[str, Any]:
-        known, latest = self._comparison, [each for each in self._comparison.latest if each is not None]
+        comparison, latest = self._comparison, [each for each in self._comparison.latest if each is not None]
         statistics: dict[str, Any] = {}
-        for place, name in enumerate(self.reference.names):
-            statistics[name] = {"bins": self._bins[place].tolist(), "sum": _short(self._sums[place])}
+        for index, name in enumerate(self.reference.names):
+            statistics[name] = {"bins": self._bins[index].tolist(), "sum": _short(self._sums[index])}
             if latest:
-                most = max(latest, key=lambda each: each.evidence[:, place].max())
+                strongest = max(latest, key=lambda each: each.evidence[:, index].max())
                 statistics[name]["latest"] = {
-                    "samples": most.n,
-                    "mean": _short(most.values[place]),
-                    "rank": _short(most.ranks[place]),
-                    "spread": _short(most.spreads[place]),
-                    "worth": _short(most.worth[place]),
-                    "evidence": [_short(each) for each in most.evidence[:, place]],
+                    "samples": strongest.n,
+                    "mean": _short(strongest.values[index]),
+                    "rank": _short(strongest.ranks[index]),
+                    "spread": _short(strongest.spreads[index]),
+                    "worth": _short(strongest.worth[index]),
+                    "evidence": [_short(each) for each in strongest.evidence[:, index]],
                 }
-        made: dict[str, Any] = {"format": sketch.FORMAT, "reference": self.reference.digest, "parts": 1}
-        made.update(**self._counts, statistics=statistics)
+        sketched: dict[str, Any] = {"format": sketch.FORMAT, "reference": self.reference.digest, "parts": 1}
+        sketched.update(**self._counts, statistics=statistics)
         if len(self._classes):
-            made["classes"] = dict(zip(outputs.class_labels(self.manifest), self._classes.tolist()))
-            made["classes_latest"] = {}
-            for place, label in enumerate(known.labels if latest else ()):
-                most = max(latest, key=lambda each: each.class_evidence[place])
-                shares = most.classes[place], known.shares[place], most.class_evidence[place]
-                made["classes_latest"][label] = [_short(each) for each in shares]
-        made["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
+            sketched["classes"] = dict(zip(outputs.class_labels(self.manifest), self._classes.tolist()))
+            sketched["classes_latest"] = {}
+            for index, label in enumerate(comparison.labels if latest else ()):
+                strongest = max(latest, key=lambda each: each.class_evidence[index])
+                values = strongest.classes[index], comparison.shares[index], strongest.class_evidence[index]
+                sketched["classes_latest"][label] = [_short(each) for each in values]
+        sketched["recent"] = {"refused": sum(self._recent), "of": len(self._recent), "why": self._why}
         change = self._moves.change
-        if change is not None:  # neighbours that are alike deceive ADWIN
+        if change is not None:  # correlated neighbours deceive ADWIN
             fell = bool(change["since"] < change["before"])
-            made["confidence"] = {**change, "alarm": fell and self._is_mixed(latest)}
-        made["canary"] = self._canary_state()
-        return made
+            sketched["confidence"] = {**change, "alarm": fell and self._is_mixed(latest)}
+        sketched["canary"] = self._canary_state()
+        return sketched
 
     def _is_mixed(self, latest: list[LatestWindow]) -> bool:
-        """Whether the confidences of neighbours are as good as independent, in the largest window there is."""
-        place = self._confidence
-        return bool(latest and place is not None and latest[-1].worth[place] * MIXED > latest[-1].n)
+        """Whether the confidences of neighbours are nearly independent, in the largest window that there is."""
+        index = self._confidence
+        return bool(latest and index is not None and latest[-1].worth[index] * MIXED > latest[-1].n)
 
     def _canary_state(self) -> dict[str, Any] | None:
         canary = self._canary

@@ -1,4 +1,4 @@
-"""Statistics of a model's outputs, by task, and the classes that it answers."""
+"""Statistics of a model's outputs, by task, and the classes that it predicts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ PROJECTIONS = 4
 
 
 class OutputStatistics(NamedTuple):
-    """Statistics (n, names), and for classes how often each is answered in each sample (n, labels), else None."""
+    """Statistics (n, names) of outputs.
+
+    For tasks with classes, `classes` (n, labels) tells how often each was predicted in each sample; otherwise it is
+    None.
+    """
 
     values: np.ndarray
     classes: np.ndarray | None = None
 
 
 def statistic_names(manifest: Manifest) -> list[str]:
-    """What `maker` computes for answers of this task, in its order."""
+    """Return the names of what `make_statistics` computes for this task, in its order."""
     task, labels = manifest.task, manifest.labels
     return {
         "classification": list(CLASSIFICATION_STATISTICS),
@@ -41,52 +45,52 @@ def statistic_names(manifest: Manifest) -> list[str]:
 
 
 def class_labels(manifest: Manifest) -> list[str]:
-    """The labels that answers name and that can be counted, each once; none where the task has no classes."""
+    """Return the distinct labels that can be counted; none if the task has no classes."""
     return list(dict.fromkeys(manifest.labels)) if manifest.task in ("classification", "multi_label") else []
 
 
 def make_statistics(manifest: Manifest) -> Callable[[np.ndarray, np.ndarray, Sequence[Any]], OutputStatistics]:
-    """The function from raw samples (n, …), outputs (n, …) and the answers made of them, or none of these.
+    """Return the function from raw samples (n, …), outputs (n, …) and the answers, if known, to statistics.
 
-    Answers spare it the search for boxes, and the reconstruction's error.
+    Known answers save the search for boxes and the computation of the reconstruction error.
     """
-    made: Any = globals()[f"_{manifest.task}"](manifest)
-    return made
+    function: Any = globals()[f"_{manifest.task}"](manifest)
+    return function
 
 
 def _classification(manifest: Manifest) -> Any:
-    logits, different = manifest.activation == "softmax", class_labels(manifest)
-    places, numbers = np.array([different.index(each) for each in manifest.labels]), np.arange(len(different))
+    is_logits, labels = manifest.activation == "softmax", class_labels(manifest)
+    label_indices, numbers = np.array([labels.index(each) for each in manifest.labels]), np.arange(len(labels))
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
-        shares = outputs.astype(np.float64)
-        if logits:
-            shares = np.exp(shares - shares.max(axis=1, keepdims=True))
-            shares /= shares.sum(axis=1, keepdims=True)
-        ranked = np.sort(shares, axis=1)
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+        probabilities = outputs.astype(np.float64)
+        if is_logits:
+            probabilities = np.exp(probabilities - probabilities.max(axis=1, keepdims=True))
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
+        ranked = np.sort(probabilities, axis=1)
         first = ranked[:, -1]
-        margin = first - ranked[:, -2] if shares.shape[1] > 1 else first
-        entropy = -(shares * np.log(np.maximum(shares, 1e-12))).sum(axis=1)
+        margin = first - ranked[:, -2] if probabilities.shape[1] > 1 else first
+        entropy = -(probabilities * np.log(np.maximum(probabilities, 1e-12))).sum(axis=1)
         return OutputStatistics(
-            np.stack([first, margin, entropy], axis=1), places[outputs.argmax(axis=1)][:, None] == numbers
+            np.stack([first, margin, entropy], axis=1), label_indices[outputs.argmax(axis=1)][:, None] == numbers
         )
 
-    return of
+    return statistics
 
 
 def _multi_label(manifest: Manifest) -> Any:
-    logits = manifest.activation == "sigmoid"
+    is_logits = manifest.activation == "sigmoid"
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
-        shares = outputs.astype(np.float64)
-        shares = 1 / (1 + np.exp(-shares.clip(-500, 500))) if logits else shares
-        said = shares >= 0.5
-        sure = np.maximum(shares, 1 - shares)
-        other = np.maximum(1 - sure, 1e-12)
-        entropy = -(sure * np.log(np.maximum(sure, 1e-12)) + other * np.log(other)).mean(axis=1)
-        return OutputStatistics(np.stack([sure.mean(axis=1), entropy, said.sum(axis=1)], axis=1), said)
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+        probabilities = outputs.astype(np.float64)
+        probabilities = 1 / (1 + np.exp(-probabilities.clip(-500, 500))) if is_logits else probabilities
+        present = probabilities >= 0.5
+        certainty = np.maximum(probabilities, 1 - probabilities)
+        other = np.maximum(1 - certainty, 1e-12)
+        entropy = -(certainty * np.log(np.maximum(certainty, 1e-12)) + other * np.log(other)).mean(axis=1)
+        return OutputStatistics(np.stack([certainty.mean(axis=1), entropy, present.sum(axis=1)], axis=1), present)
 
-    return of
+    return statistics
 
 
 def _regression(manifest: Manifest) -> Any:
@@ -98,7 +102,7 @@ def _anomaly(manifest: Manifest) -> Any:
 
     steps = pipeline(manifest.preprocess)
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         if answers:
             return OutputStatistics(np.array([[each.score] for each in answers]))
         x = steps(raws)
@@ -106,7 +110,7 @@ def _anomaly(manifest: Manifest) -> Any:
         errors = np.square(outputs.astype(np.float64) - x).reshape(len(x), -1).mean(axis=1)
         return OutputStatistics(errors[:, None])
 
-    return of
+    return statistics
 
 
 def _detection(manifest: Manifest) -> Any:
@@ -114,42 +118,44 @@ def _detection(manifest: Manifest) -> Any:
 
     decode = Decoder(manifest.raw.shape[:2], manifest.output_shape[0], BoxOptions(**manifest.boxes or {}))
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         if answers:
-            boxes = [[found.probability for found in each.boxes] for each in answers]
+            boxes = [[box.probability for box in each.boxes] for each in answers]
         else:
             boxes = [[probability(logit) for logit in decode(each).logits.tolist()] for each in outputs]
         return OutputStatistics(np.array([[len(each), each[0] if each else 0.0] for each in boxes], np.float64))
 
-    return of
+    return statistics
 
 
 def _segmentation(manifest: Manifest) -> Any:
     labels = range(min(MAX_SHARES, len(manifest.labels)))
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         cells = outputs.argmax(axis=1)
         return OutputStatistics(np.stack([(cells == label).mean(axis=(1, 2)) for label in labels], axis=1))
 
-    return of
+    return statistics
 
 
 def _embedding(manifest: Manifest) -> Any:
-    places = np.arange(manifest.output_shape[0], dtype=np.uint64)[:, None]
-    mixed = (places * np.uint64(2654435761) + np.arange(1, PROJECTIONS + 1, dtype=np.uint64) * np.uint64(40503)) >> 13
+    positions = np.arange(manifest.output_shape[0], dtype=np.uint64)[:, None]
+    mixed = (
+        positions * np.uint64(2654435761) + np.arange(1, PROJECTIONS + 1, dtype=np.uint64) * np.uint64(40503)
+    ) >> 13
     signs = (mixed & np.uint64(1)).astype(np.float64) * 2 - 1  # fixed, and the same wherever the bundle runs
 
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         vectors = outputs.astype(np.float64)
         norm = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
         return OutputStatistics(np.concatenate([norm, vectors / np.maximum(norm, 1e-12) @ signs], axis=1))
 
-    return of
+    return statistics
 
 
 def _raw(manifest: Manifest) -> Any:
-    def of(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
+    def statistics(raws: np.ndarray, outputs: np.ndarray, answers: Sequence[Any]) -> OutputStatistics:
         flat = outputs.reshape(len(outputs), -1).astype(np.float64)
         return OutputStatistics(np.stack([flat.mean(axis=1), flat.std(axis=1)], axis=1))
 
-    return of
+    return statistics

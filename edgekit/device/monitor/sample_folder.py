@@ -1,10 +1,10 @@
-"""A folder of samples that are kept for the desk: at most so many a day, and so many bytes in all.
+"""A folder of samples kept for the workstation, with limits per day and for the total size.
 
     FOLDER/2026-11-26/0.973100-1795646112123-5f3a77c1.npz    raw, outputs, and about: JSON as uint8
     FOLDER/bundle-3fa94c0d12ab.json                          the bundle that answered: its labels and its raw sample
 
-A file's name begins with its doubt, from 0 to 1. So the folder itself says which sample goes first, and a process that
-was killed leaves nothing to repair. No file but those is ever removed.
+A file's name begins with its uncertainty, from 0 to 1, so the folder itself shows which sample is removed first, and a
+killed process leaves nothing to repair. No other file is ever removed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from edgekit.runner.files import make_folder, write_atomically
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 SAMPLE = re.compile(r"([01]\.\d{6})-(\d+)-[0-9a-f]{8}\.npz")
 TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.\d+\.tmp")
-"""What a killed process was writing."""
+"""Files that a killed process was writing."""
 
 
 class SampleFolder:
-    """The folder, open for writing. Several processes may write into one."""
+    """The folder, opened for writing. Several processes may write to the same one."""
 
     def __init__(self, folder: str | os.PathLike[str], per_day: int, most_bytes: int) -> None:
         if not isinstance(folder, (str, os.PathLike)) or not str(folder):
@@ -43,16 +43,16 @@ class SampleFolder:
 
     @property
     def size_bytes(self) -> int:
-        """Of all samples."""
+        """The size of all samples."""
         return sum(self._days.values())
 
     def least(self, day: str) -> float:
-        """The doubt that a sample of the day has to exceed; -1 while any is welcome."""
-        found = sample_names(self.folder / day)
-        return uncertainty_of(found[0]) if len(found) >= self.per_day else -1.0
+        """Return the uncertainty that a sample of the day must exceed, or -1 while there is room."""
+        names = sample_names(self.folder / day)
+        return uncertainty_of(names[0]) if len(names) >= self.per_day else -1.0
 
     def add(self, day: str, value: float, time_ms: int, data: bytes) -> bool:
-        """Write a sample if it is more doubtful than what it drives out; OSError where the disk does not take it."""
+        """Write a sample if it is more uncertain than what it replaces. Raises OSError if the disk refuses it."""
         folder = self.folder / day
         if value <= self.least(day) or len(data) > self.most_bytes:
             return False
@@ -62,38 +62,38 @@ class SampleFolder:
         self._make()
         make_folder(folder)
         write_atomically(folder / f"{value:.6f}-{max(0, time_ms)}-{os.urandom(4).hex()}.npz", data)
-        self._trim(day, self.per_day)  # another process may have added one in the same moment
+        self._trim(day, self.per_day)  # another process may have added one at the same moment
         self._days[day] = self._bytes(folder)
         return True
 
     def _make(self) -> None:
-        """The folder, where it is missing: at first, or because somebody removed it."""
+        """Create the folder if it is missing, initially or because somebody removed it."""
         if not self.folder.is_dir():
             make_folder(self.folder)
-            self.folder.chmod(0o700)  # pictures and sounds of people: nobody else reads them
+            self.folder.chmod(0o700)  # pictures and sounds of people, which nobody else may read
 
     def _trim(self, day: str, most: int) -> None:
-        """Leave the most doubtful ones of a day."""
+        """Keep only the most uncertain samples of a day."""
         folder = self.folder / day
-        found = sample_names(folder)
-        for name in found[: max(0, len(found) - most)]:
+        names = sample_names(folder)
+        for name in names[: max(0, len(names) - most)]:
             self._remove(folder / name)
 
-    def _evict(self, more: int, value: float, into: str) -> bool:
-        """Make room: the day with the most bytes gives its least doubtful. By no clock, for clocks jump.
+    def _evict(self, new_bytes: int, value: float, target_day: str) -> bool:
+        """Make room by removing the least uncertain sample of the largest day. No clock is used, because clocks jump.
 
-        False where the newcomer itself would be the least doubtful of that day.
+        Returns False if the new sample itself would be the least uncertain of that day.
         """
-        while self.size_bytes + more > self.most_bytes and self._days:
-            day = max(sorted(self._days), key=lambda each: self._days[each] + (more if each == into else 0))
-            found = sample_names(self.folder / day)
-            if found and day == into and value <= uncertainty_of(found[0]):
+        while self.size_bytes + new_bytes > self.most_bytes and self._days:
+            day = max(sorted(self._days), key=lambda each: self._days[each] + (new_bytes if each == target_day else 0))
+            names = sample_names(self.folder / day)
+            if names and day == target_day and value <= uncertainty_of(names[0]):
                 return False
-            if found:
-                self._remove(self.folder / day / found[0])
+            if names:
+                self._remove(self.folder / day / names[0])
             else:
                 self._days.pop(day, None)
-        return self.size_bytes + more <= self.most_bytes
+        return self.size_bytes + new_bytes <= self.most_bytes
 
     def _remove(self, path: Path) -> None:
         folder = path.parent
@@ -106,7 +106,7 @@ class SampleFolder:
                 folder.rmdir()
 
     def _bytes(self, folder: Path) -> int:
-        """Of a day's samples. What a process that is no more was writing is removed."""
+        """Return the size of a day's samples. Partial files of dead processes are removed."""
         total = 0
         with suppress(FileNotFoundError), os.scandir(folder) as entries:
             for entry in entries:
@@ -119,12 +119,12 @@ class SampleFolder:
 
 
 def day_folders(folder: Path) -> list[Path]:
-    """The folders of days, the earliest first."""
+    """Return the folders of the days, the earliest first."""
     return sorted(each for each in folder.iterdir() if DAY.fullmatch(each.name) and each.is_dir())
 
 
 def sample_names(day: Path) -> list[str]:
-    """The samples of a day, the least doubtful first."""
+    """Return the samples of a day, the least uncertain first."""
     try:
         return sorted(name for name in os.listdir(day) if SAMPLE.fullmatch(name))
     except FileNotFoundError:
@@ -132,12 +132,12 @@ def sample_names(day: Path) -> list[str]:
 
 
 def uncertainty_of(name: str) -> float:
-    """Of a sample, by its file's name."""
+    """Return a sample's uncertainty from its file name."""
     return float(name[:8])
 
 
 def _is_running(process: int) -> bool:
-    if sys.platform == "win32":  # where this would send it Ctrl-C
+    if sys.platform == "win32":  # where os.kill would send it Ctrl-C
         return True
     try:
         os.kill(process, 0)

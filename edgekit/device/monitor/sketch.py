@@ -1,4 +1,4 @@
-"""What a monitor has seen, as JSON of a few kB that can be merged with that of other devices or other days."""
+"""Sketches: what a monitor has seen, as a few kB of JSON that can be merged across devices or days."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 BINS = 16
-"""Of the histogram of ranks: each holds a sixteenth of the reference."""
+"""Bins of the histogram of ranks. Each holds a sixteenth of the reference."""
 MALFORMED_ERRORS = (LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
-"""What a sketch that was edited raises."""
+"""What a sketch that was edited may raise."""
 COUNTS = ("samples", "refused", "failed", "dropped")
 
 
 def check_sketch(sketch: Mapping[str, Any], reference: Reference) -> None:
-    """InputError unless it is a sketch of this reference's statistics."""
+    """Raise InputError unless it is a sketch of this reference's statistics."""
     try:
-        fits = sketch["format"] == FORMAT and sketch["reference"] == reference.digest
-        fits = fits and list(sketch["statistics"]) == reference.names
+        matches = sketch["format"] == FORMAT and sketch["reference"] == reference.digest
+        matches = matches and list(sketch["statistics"]) == reference.names
     except (KeyError, TypeError):
-        fits = False
-    if not fits:
+        matches = False
+    if not matches:
         raise InputError("sketch: got none of this bundle; give one of `Monitor.sketch` of the same bundle")
 
 
 def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One of several of the same bundle: counts are added, and of the latest windows the strangest are kept.
+    """Merge sketches of the same bundle: counts are added, and the strongest of the latest windows are kept.
 
-    Their evidence is corrected for having been chosen among so many.
+    Their evidence is corrected for having been selected among several.
     """
     if not sketches:
         raise InputError("sketches: got none; give at least one")
@@ -42,13 +42,13 @@ def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if any(each["reference"] != first["reference"] for each in sketches):
             raise InputError("sketches: got those of different bundles; merge those of one bundle alone")
         parts = sum(each["parts"] for each in sketches)
-        chosen = log10(parts / min(each["parts"] for each in sketches))
+        selection = log10(parts / min(each["parts"] for each in sketches))
         merged: dict[str, Any] = {"format": FORMAT, "reference": first["reference"], "parts": parts}
         merged |= {name: sum(each[name] for each in sketches) for name in COUNTS}
         merged["statistics"] = {
-            name: _statistic([each["statistics"][name] for each in sketches], chosen) for name in first["statistics"]
+            name: _statistic([each["statistics"][name] for each in sketches], selection) for name in first["statistics"]
         }
-        _add_classes(merged, sketches, chosen)
+        _add_classes(merged, sketches, selection)
         merged["recent"] = _recent([each["recent"] for each in sketches])
         changes = [each["confidence"] for each in sketches if each.get("confidence")]
         merged["confidence"] = max(changes, key=lambda each: abs(each["before"] - each["since"]), default=None)
@@ -59,31 +59,31 @@ def merge_sketches(sketches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _statistic(parts: Sequence[Mapping[str, Any]], chosen: float) -> dict[str, Any]:
+def _statistic(parts: Sequence[Mapping[str, Any]], selection: float) -> dict[str, Any]:
     bins = [sum(each) for each in zip(*(part["bins"] for part in parts))]
-    found: dict[str, Any] = {"bins": bins, "sum": sum(part["sum"] for part in parts)}
+    merged: dict[str, Any] = {"bins": bins, "sum": sum(part["sum"] for part in parts)}
     latest = [part["latest"] for part in parts if part.get("latest")]
     if latest:
-        most = max(latest, key=lambda each: max(each["evidence"]))
-        found["latest"] = {**most, "evidence": [max(0.0, each - chosen) for each in most["evidence"]]}
-    return found
+        strongest = max(latest, key=lambda each: max(each["evidence"]))
+        merged["latest"] = {**strongest, "evidence": [max(0.0, each - selection) for each in strongest["evidence"]]}
+    return merged
 
 
-def _add_classes(merged: dict[str, Any], sketches: Sequence[Mapping[str, Any]], chosen: float) -> None:
+def _add_classes(merged: dict[str, Any], sketches: Sequence[Mapping[str, Any]], selection: float) -> None:
     if sketches[0].get("classes") is None:
         return
     merged["classes"] = {name: sum(each["classes"][name] for each in sketches) for name in sketches[0]["classes"]}
     latest: dict[str, list[float]] = {}
     for sketch in sketches:
         for label, (here, there, evidence) in sketch["classes_latest"].items():
-            if label not in latest or evidence - chosen > latest[label][2]:
-                latest[label] = [here, there, max(0.0, evidence - chosen)]
+            if label not in latest or evidence - selection > latest[label][2]:
+                latest[label] = [here, there, max(0.0, evidence - selection)]
     merged["classes_latest"] = latest
 
 
 def _recent(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    most = max(parts, key=lambda each: each["refused"] / max(1, each["of"]))
-    return dict(most)
+    worst = max(parts, key=lambda each: each["refused"] / max(1, each["of"]))
+    return dict(worst)
 
 
 def _canary(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

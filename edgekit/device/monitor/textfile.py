@@ -1,7 +1,7 @@
-"""A file of metrics for the textfile collector of Prometheus's node-exporter, written anew every few seconds.
+"""A metrics file for the textfile collector of Prometheus's node-exporter, rewritten every few seconds.
 
-A thread writes it, so no answer ever waits for a disk. A reader finds the file before or the one after, never half of
-one. Of several that write one file, the last one wins.
+A thread writes it, so no answer ever waits for a disk. A reader sees the previous file or the new one, never half of
+one. If several processes write the same file, the last one wins.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from threading import Event, Thread
 from edgekit.runner.errors import InputError
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long the end waits for a disk that hangs."""
+"""How long closing waits for a disk that hangs."""
 _NUMBERS = itertools.count()
 
 
 class Textfile:
-    """Writes what `page` gives until it is closed, and then once more; InputError where there is no such folder."""
+    """Writes what `page` returns until it is closed, and then once more. Raises InputError if the folder is missing."""
 
     def __init__(
         self, path: Path, page: Callable[[], bytes], every_s: float, on_problem: Callable[[str], object]
@@ -32,7 +32,7 @@ class Textfile:
             raise InputError(f"metrics: {why}; use a file in one that the textfile collector reads")
         self.where = str(path)
         self._path, self._page, self._every_s, self._on_problem = path.absolute(), page, every_s, on_problem
-        # files.write_atomically makes each write durable, which wears flash cards out; and a process may have several
+        # write_atomically would wear out flash cards, as it syncs each write; and a process may have several files
         name = f".{zlib.crc32(os.fsencode(path.name)):08x}.{os.getpid()}.{next(_NUMBERS)}.tmp"
         self._temporary = self._path.with_name(name)
         self._failing = False
@@ -41,20 +41,20 @@ class Textfile:
         self._thread.start()
 
     def close(self) -> None:
-        """Write the last figures and end; a disk that hangs is left behind."""
+        """Write the last values and end. A disk that hangs is not waited for."""
         self._ending.set()
-        with suppress(RuntimeError):  # called by the thread itself, which collects garbage as all do
+        with suppress(RuntimeError):  # called by the thread itself during garbage collection
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _run(self) -> None:
-        ended = False
-        while not ended:
+        is_ending = False
+        while not is_ending:
             self._write()
-            ended = self._ending.wait(self._every_s)
+            is_ending = self._ending.wait(self._every_s)
         self._write()
 
     def _write(self) -> None:
-        """One warning for a disk that is full or gone, until it works again."""
+        """Write the file. Failures are reported once, until it works again."""
         try:
             try:
                 self._temporary.write_bytes(self._page())
@@ -63,9 +63,9 @@ class Textfile:
                 with suppress(OSError):
                     self._temporary.unlink()
             self._failing = False
-        except Exception as error:  # whatever it is, inference goes on, and this tries again
-            before, self._failing = self._failing, True
-            if not before:
+        except Exception as error:  # whatever went wrong, inference goes on and this tries again
+            was_failing, self._failing = self._failing, True
+            if not was_failing:
                 why = getattr(error, "strerror", None) or error
                 with suppress(Exception):  # a warning may be an error here
                     self._on_problem(f"metrics: {self._path} is not written ({why}); it is tried again meanwhile")

@@ -1,4 +1,4 @@
-"""Is it still right? One word, a reason in words, and the findings that it rests on."""
+"""The verdict of a monitor: one level, a reason in words, and the findings that it rests on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from edgekit.runner.bundle.manifest import Manifest
 
 REFUSAL_ALARM = 0.05, 8
-"""Share, and number, of the last samples from which on refusals are an alarm."""
+"""Fraction and number of the last samples from which refusals are an alarm."""
 LEVELS = ("early", "sound", "doubtful", "wrong")
 
 
 @dataclass(frozen=True)
 class DriftFinding:
-    """`evidence` is −log10 of the p-value, corrected for all tests and all looks; an `alarm` from 1 on.
+    """A statistic compared with the validation.
 
-    `here` is the mean of the window, `there` the middle half of the reference; of a class, shares of all answers.
+    `evidence` is −log10 of the p-value, corrected for all tests and windows; from 1 on it is an `alarm`. `here` is the
+    mean of the window, `there` the middle half of the reference. For a class, both are fractions of all answers.
     """
 
     statistic: str
@@ -36,7 +37,10 @@ class DriftFinding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`level` is early (fewer than 64 samples), sound, doubtful or wrong: the golden vectors are not answered."""
+    """A monitor's verdict.
+
+    `level` is "early" (fewer than 64 samples), "sound", "doubtful", or "wrong" if golden samples are not reproduced.
+    """
 
     level: str
     reason: str
@@ -50,31 +54,31 @@ class Verdict:
         return LEVELS.index(self.level) - 1
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the verdict for JSON."""
         return {**vars(self), "findings": [dict(vars(each)) for each in self.findings]}
 
     @classmethod
     def of(cls, manifest: Manifest, reference: Reference | Mapping[str, Any], sketch: Mapping[str, Any]) -> Verdict:
-        """What a sketch says, one of `Monitor.sketch` or of `Monitor.merge`.
+        """Derive the verdict from a sketch, which comes from `Monitor.sketch` or `Monitor.merge`.
 
         Raises
         ------
         InputError
-            The sketch is none of this bundle.
+            The sketch does not belong to this bundle.
         """
         from edgekit.device.monitor.reference import Reference, parse_reference
         from edgekit.device.monitor.sketch import MALFORMED_ERRORS, check_sketch
 
-        known = reference if isinstance(reference, Reference) else parse_reference(reference, manifest)
-        check_sketch(sketch, known)
+        parsed = reference if isinstance(reference, Reference) else parse_reference(reference, manifest)
+        check_sketch(sketch, parsed)
         try:
-            return cls._of(known, sketch)
+            return cls._of(parsed, sketch)
         except MALFORMED_ERRORS as error:
             raise InputError(f"sketch: it was edited or cut short ({type(error).__name__}: {error})") from None
 
     @classmethod
-    def _of(cls, known: Reference, sketch: Mapping[str, Any]) -> Verdict:
-        findings = [*_statistics(known, sketch), *_classes(known, sketch)]
+    def _of(cls, reference: Reference, sketch: Mapping[str, Any]) -> Verdict:
+        findings = [*_statistics(reference, sketch), *_classes(reference, sketch)]
         findings += [each for each in (_confidence(sketch), _refused(sketch)) if each is not None]
         findings.sort(key=lambda each: (-each.alarm, -each.evidence))
         samples, canary = int(sketch["samples"]), sketch.get("canary")
@@ -94,31 +98,31 @@ class Verdict:
 
 
 def _statistics(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFinding]:
-    found, last = [], reference.quantiles.shape[1] - 1
-    for place, name in enumerate(reference.names):
+    findings, last = [], reference.quantiles.shape[1] - 1
+    for index, name in enumerate(reference.names):
         latest = sketch["statistics"][name].get("latest")
         if latest is None:
             continue
-        there = tuple(reference.quantiles[place, [last // 4, last - last // 4]].tolist())
+        there = tuple(reference.quantiles[index, [last // 4, last - last // 4]].tolist())
         location, spread = latest["evidence"]
         evidence = max(location, spread)
         moved = location >= min(spread, ALARM)
         more = latest["rank"] > 0.5 if moved else latest["spread"] > 0.5
         text = describe_statistic(name, moved, bool(more), latest["mean"], there)
-        found.append(DriftFinding(name, evidence, evidence >= ALARM, latest["mean"], there, text))
-    return found
+        findings.append(DriftFinding(name, evidence, evidence >= ALARM, latest["mean"], there, text))
+    return findings
 
 
 def _classes(reference: Reference, sketch: Mapping[str, Any]) -> list[DriftFinding]:
-    found = []
+    findings = []
     for label, (here, there, evidence) in (sketch.get("classes_latest") or {}).items():
         text = describe_class(label, here, there)
-        found.append(DriftFinding(f"class:{label}", evidence, evidence >= ALARM, here, (there, there), text))
-    return found
+        findings.append(DriftFinding(f"class:{label}", evidence, evidence >= ALARM, here, (there, there), text))
+    return findings
 
 
 def _confidence(sketch: Mapping[str, Any]) -> DriftFinding | None:
-    """A change that ADWIN found, which knows nothing of validation."""
+    """Return the finding for a change detected by ADWIN, which knows nothing of the validation."""
     change = sketch.get("confidence")
     if change is None:
         return None

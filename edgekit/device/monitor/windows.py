@@ -52,12 +52,12 @@ class Window(NamedTuple):
 
     @property
     def means(self) -> np.ndarray:
-        """Of all columns."""
+        """Means of all columns."""
         return self.sums / self.n
 
     @property
     def past(self) -> Past:
-        """What later windows keep of it."""
+        """What later windows need of it."""
         return Past(self.means, self.squares[0] / (self.n - 1))
 
 
@@ -69,7 +69,7 @@ class Past(NamedTuple):
 
 
 def first_window(rows: np.ndarray, series: int, alone: int) -> Window:
-    """A window of samples (32, columns), the first `series` of which are looked at for likeness."""
+    """Return a window of samples (32, columns). The first `series` columns are examined for correlation."""
     squares, batches = [], rows[:, :series]
     while len(batches) > BATCHES:
         squares.append(_squares(batches, alone))
@@ -78,7 +78,7 @@ def first_window(rows: np.ndarray, series: int, alone: int) -> Window:
 
 
 def join_windows(one: Window, other: Window) -> Window:
-    """A window of both, one behind the other (Chan, Golub and LeVeque 1979)."""
+    """Join two consecutive windows (Chan, Golub and LeVeque 1979)."""
     series, alone = one.batches.shape[1], one.alone
     apart = _together(np.square((one.means - other.means)[:series]), alone)
     pairs = enumerate(zip(one.squares, other.squares))
@@ -88,35 +88,37 @@ def join_windows(one: Window, other: Window) -> Window:
 
 
 def inflation(window: Window, history: Sequence[Past]) -> np.ndarray:
-    """By how much fewer samples the window is worth, for each series (alone + 1,); from 1 to n.
+    """Return by which factor fewer samples the window is worth, for each series (alone + 1,), from 1 to n.
 
-    `history` is of windows of this length before this one, oldest first. A series that stands still counts as the one
-    whose neighbours are most alike.
+    `history` holds earlier windows of this length, oldest first. A constant series gets the factor of the most
+    correlated one.
     """
     squares = np.stack([*window.squares, _squares(_pair_means(window.batches), window.alone)])
     sizes = 2.0 ** np.arange(len(squares))[:, None]
     counts = window.n / sizes
     variances = squares / (counts - 1)
-    known = np.maximum(variances[0], STILL)
-    ratios = sizes * variances / known / (1 + SPARE * (2 / (counts - 1)) ** 0.5)
+    known_variances = np.maximum(variances[0], STILL)
+    ratios = sizes * variances / known_variances / (1 + SPARE * (2 / (counts - 1)) ** 0.5)
     largest = np.maximum(1, ratios.max(axis=0))
     grows = ratios[-1].clip(1, window.n) ** (1 + np.log(counts[-1]) / np.log(sizes[-1]))
     largest = np.maximum(largest, grows)
     if len(history) >= LEAST:
         learnt = np.ones(window.alone + 1)
-        means, known = (np.stack(each) for each in zip(*history, window.past))
+        means, known_variances = (np.stack(each) for each in zip(*history, window.past))
         for lag in LAGS[: len(means).bit_length() - 2]:
             steps = np.square(means[lag:] - means[:-lag])[:, : window.batches.shape[1]]
             alone = np.concatenate([steps[:, : window.alone], steps[:, window.alone :].sum(axis=1)[:, None]], axis=1)
-            alone /= np.maximum((known[lag:] + known[:-lag]) / 2, STILL)
+            alone /= np.maximum((known_variances[lag:] + known_variances[:-lag]) / 2, STILL)
             alone.sort(axis=0)
             median = alone[len(alone) // 2] / (2 * MEDIAN)
             learnt = np.maximum(learnt, median * window.n / SPARE_HISTORY)
         largest = np.maximum(largest, np.maximum(learnt, learnt.max() / (1 + SHARED / len(means) ** 0.5)))
     varies = variances[0] > STILL
-    most = largest[varies].max() if varies.any() else window.n  # what stands still tells nothing: the others do
-    found: np.ndarray = np.minimum(np.where(varies, largest, np.maximum(largest, most)), window.n)
-    return found
+    most = (
+        largest[varies].max() if varies.any() else window.n
+    )  # a constant series carries no information, so the others decide
+    factors: np.ndarray = np.minimum(np.where(varies, largest, np.maximum(largest, most)), window.n)
+    return factors
 
 
 def _squares(values: np.ndarray, alone: int) -> np.ndarray:

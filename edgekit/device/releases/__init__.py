@@ -1,15 +1,17 @@
-"""Releases on a device: received by digest, proven here, tried, then confirmed or taken back. Standard library alone.
+"""Releases on a device: received by digest, validated here, put on probation, then confirmed or rolled back.
 
-    incoming/<sha256>    what has arrived of a file; its size is the offset to go on from
-    store/<sha256>       whole files, their digests checked
+Only the standard library is needed. The files in a home are:
+
+    incoming/<sha256>    what has arrived of a file; its size is the offset at which sending continues
+    store/<sha256>       complete files with checked digests
     releases/<n>/        bundle.edge.zip, install.json, proof.json; then confirmed.json or failed.json
     current              the only pointer, a link to a release
-    trial.json           there exactly while `current` is not confirmed: release, from, tries
-    floor.json           by name the highest epoch and counter that were confirmed; made again of what the releases say
-    trust/               a policy; where it is there, everything that it does not trust is refused
+    trial.json           exists exactly while `current` is on probation: release, from, tries
+    floor.json           by name the highest epoch and counter that were confirmed; rebuilt from the releases
+    trust/               a policy; if it exists, everything that it does not trust is refused
 
-Each change is one rename, and the folder is then synced. `transitions.recover` begins every command, under the lock,
-and puts right what any kill has left.
+Each change is one rename, after which the folder is synced. Every command begins with `transitions.recover`, under the
+lock, which repairs whatever a killed command has left.
 """
 
 import sys

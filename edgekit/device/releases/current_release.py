@@ -1,4 +1,4 @@
-"""Which release a program is to use, read so that nothing can be put in its place, and whether it is still that."""
+"""Which release a program should use, read so that nothing can be substituted, and whether it is still current."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.runner import device_home
 from edgekit.runner.errors import ReleaseError, RunnerError, TrustError
 
 PROBATION_VARIABLE = "EDGERUN_RELEASE"
-"""The release on trial that `boot` and `watch` have started a program with."""
+"""Names the release on probation with which `boot` and `watch` started a program."""
 READ_ATTEMPTS = 3
 CHANGED_MESSAGE = "its digest is not the one that was installed; receive and install it again"
 
@@ -29,27 +29,27 @@ class Release(NamedTuple):
 
     @classmethod
     def at(cls, home: Home, number: int) -> Release:
-        """That of a number."""
+        """Return the release with this number."""
         return cls(str(home.root), number, records.bundle_digest(home, number))
 
     @property
     def path(self) -> str:
-        """Its bundle."""
+        """The path of its bundle."""
         return str(Home(self.root).release(self.number) / records.BUNDLE)
 
     def environment(self) -> dict[str, str]:
-        """That of a program to which `load("current")` gives this release, be it on trial."""
+        """Return the environment of a program in which `load("current")` returns this release, even on probation."""
         return {**os.environ, device_home.HOME_VARIABLE: self.root, PROBATION_VARIABLE: str(self.number)}
 
     def changed(self) -> bool:
-        """Whether `load("current")` would give another release by now."""
+        """Whether `load("current")` would return another release by now."""
         try:
             return find_release(Home(self.root)) != self
         except ReleaseError:
             return True
 
     def read(self) -> bytes:
-        """The bundle's bytes: of the installed digest, and trusted where there is a policy.
+        """Return the bundle's bytes, which have the installed digest and are trusted if there is a policy.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Release(NamedTuple):
 
 
 def find_release(home: Home | None = None) -> Release:
-    """The confirmed release, or that on trial for a program that `boot` or `watch` has started with it."""
+    """Return the confirmed release, or the one on probation for a program that `boot` or `watch` started with it."""
     home = home or find_home()
     for _ in range(READ_ATTEMPTS):
         number = _find_once(home) if home.exists() else None
@@ -73,21 +73,21 @@ def find_release(home: Home | None = None) -> Release:
 
 
 def _find_once(home: Home) -> int | None:
-    """None also where a command turns to another release between two of these reads."""
-    now = records.current_number(home)
-    if now is None or _is_usable(home, now):
-        return now
-    origin = records.previous_release(home, now)
+    """Return the release's number, or None, also if a command switches releases between two of these reads."""
+    current = records.current_number(home)
+    if current is None or _is_usable(home, current):
+        return current
+    origin = records.previous_release(home, current)
     return origin if origin is not None and _is_usable(home, origin) else None
 
 
 def _is_usable(home: Home, number: int) -> bool:
-    known = os.environ.get(PROBATION_VARIABLE) == str(number) or records.is_confirmed(home, number)
-    return known and not records.has_failed(home, number)
+    is_allowed = os.environ.get(PROBATION_VARIABLE) == str(number) or records.is_confirmed(home, number)
+    return is_allowed and not records.has_failed(home, number)
 
 
 def read_checked(path: str, sha256: str) -> bytes:
-    """A file's bytes, which have the digest: those that were hashed, whatever happens to the path meanwhile."""
+    """Return a file's bytes after checking their digest, whatever happens to the path in the meantime."""
     with _opened(path) as stream:
         data = stream.read()
     if hashlib.sha256(data).hexdigest() != sha256:
@@ -96,7 +96,7 @@ def read_checked(path: str, sha256: str) -> bytes:
 
 
 def check_file(path: str, sha256: str) -> None:
-    """TrustError where `read_checked` has one; the file is never in memory as a whole."""
+    """Raise TrustError like `read_checked`, without reading the whole file into memory."""
     with _opened(path) as stream:
         if file_digest(stream.fileno()) != sha256:
             raise TrustError(f"{path}: {CHANGED_MESSAGE}")
@@ -112,43 +112,43 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def file_digest(handle: int) -> str:
-    """Sha256 of an open file, from its beginning."""
-    found = hashlib.sha256()
-    at = 0
-    while data := os.pread(handle, 1 << 20, at):
-        found.update(data)
-        at += len(data)
-    return found.hexdigest()
+    """Return the SHA-256 of an open file, from its beginning."""
+    hasher = hashlib.sha256()
+    offset = 0
+    while data := os.pread(handle, 1 << 20, offset):
+        hasher.update(data)
+        offset += len(data)
+    return hasher.hexdigest()
 
 
 def check_trust(
     home: Home, number: int, floors: dict[str, dict[str, int]] | None, sha256: str, name: str | None = None
 ) -> dict[str, Any] | None:
-    """What the policies say of a release, the home's own last; None where there is none, neither here nor the device's.
+    """Return what the policies say about a release, the home's own last, or None without any policy.
 
-    `floors` are the least versions to take; None: it was taken before, and an older one may be gone back to. `sha256`
-    is of the bytes that are to be used, `name` that in their manifest.
+    `floors` are the minimum versions. None means that the release was admitted before, so that rolling back to an older
+    one is possible. `sha256` is that of the bytes to be used, and `name` the name in their manifest.
 
     Raises
     ------
     TrustError
         A policy does not trust it.
     """
-    found: dict[str, Any] | None = None
+    verdict: dict[str, Any] | None = None
     for each in map(Home, device_home.homes_with_policy(str(home.root))):
-        trust = importlib.import_module("edgekit.device.trust")  # whoever has no policy never loads it
+        trust = importlib.import_module("edgekit.device.trust")  # not imported on devices without a policy
         bundle = home.release(number) / records.BUNDLE
         each.exists()
-        least = floors if each.root == home.root else records.checked_version_floors(each)
-        said = trust.check(bundle, each.trust, least, clock_floor(each), sha256=sha256)._asdict()
+        minimum = floors if each.root == home.root else records.checked_version_floors(each)
+        trusted = trust.check(bundle, each.trust, minimum, clock_floor(each), sha256=sha256)._asdict()
         if name is not None:
-            trust.check_name(said["name"], name, bundle)
-        found = {**said, "signers": list(said["signers"])}
-    return found
+            trust.check_name(trusted["name"], name, bundle)
+        verdict = {**trusted, "signers": list(trusted["signers"])}
+    return verdict
 
 
 def refusal_reason(home: Home, number: int | None = None) -> str:
-    """Why a release, by default the current one, loads no more; empty where it does, or none is current."""
+    """Return why a release, by default the current one, cannot be loaded, or "" if it can or none is current."""
     number = records.current_number(home) if number is None else number
     try:
         if number is not None:
@@ -157,19 +157,20 @@ def refusal_reason(home: Home, number: int | None = None) -> str:
             check_trust(home, number, None, release.sha256)
     except RunnerError as error:
         return f"release {number}: {error}"
-    except OSError as error:  # of what the policy has seen, as on a full disk
+    except OSError as error:  # for example if the policy's history cannot be written to a full disk
         return f"release {number}: {error.strerror} ({error.filename})"
     return ""
 
 
 def clock_floor(home: Home) -> float:
-    """Seconds since 1970 that a right clock has passed: the newest time in a statement that was trusted here."""
-    told = [(records.trust_record(home, each) or {}).get("statement_time") for each in records.release_numbers(home)]
+    """Return a time in seconds since 1970 that has certainly passed: the newest in a statement trusted here."""
+    times = [(records.trust_record(home, each) or {}).get("statement_time") for each in records.release_numbers(home)]
     return max(
-        (float(each) for each in told if isinstance(each, (int, float)) and 0 < each < records.COUNT_LIMIT), default=0.0
+        (float(each) for each in times if isinstance(each, (int, float)) and 0 < each < records.COUNT_LIMIT),
+        default=0.0,
     )
 
 
 def statement_name(bundle: str) -> str:
-    """The name of a bundle's statement beside it; signatures have this name with .sig, .sig.2 and so on behind it."""
+    """Return the file name of a bundle's statement. Signatures have this name with .sig, .sig.2 and so on appended."""
     return f"{bundle}.intoto.json"

@@ -1,4 +1,4 @@
-"""The folder that holds a device's releases: where it is, who may write there, and one command in it at a time."""
+"""The folder that holds a device's releases: where it is, who may write to it, and one command at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from edgekit.runner.files import make_folder, sync_folder
 LOCK_TIMEOUT_S = 30.0
 POLL_S = 0.02
 READABLE = 0o755
-"""Mode of what lies in a home."""
+"""Mode of the folders in a home."""
 
 
 class Home:
-    """Paths below the root, which `locate` finds."""
+    """Paths below the root, which `find_home` determines."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -30,13 +30,13 @@ class Home:
         self.trial, self.floor = self.root / "trial.json", self.root / "floor.json"
 
     def release(self, number: int) -> Path:
-        """The folder of a release."""
+        """Return the folder of a release."""
         return self.releases / str(number)
 
     def exists(self) -> bool:
-        """Whether anything was ever received here; TrustError where others could have written it.
+        """Whether anything was ever received here. Raises TrustError if other users could have written it.
 
-        Reading what root's home holds, or that of the owner of /var/lib/edge, is everybody's right.
+        Anybody may read what root's home holds, or that of the owner of /var/lib/edge.
         """
         root = str(self.root)
         if not device_home.exists(root):
@@ -48,26 +48,26 @@ class Home:
             if device_home.exists(str(folder)):
                 _check(folder, owners)
         for path in (self.trial, self.floor, *self.releases.glob("[0-9]*"), *self.releases.glob("[0-9]*/*")):
-            with suppress(FileNotFoundError):  # another command moves or removes it
+            with suppress(FileNotFoundError):  # another command moved or removed it
                 _check_unwritable(path, os.lstat(path))
         return True
 
     def is_mine(self) -> bool:
-        """Whether this user may change what is there; others read it."""
+        """Whether this user may change the home; others may only read it."""
         return os.lstat(self.root).st_uid == os.geteuid()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone in here. The root must be there.
+        """Hold the lock of the home, whose root must exist.
 
         Raises
         ------
         ReleaseError
             There is no such folder.
         ResourceError
-            Another command has been at work for half a minute.
+            Another command has held the lock for half a minute.
         TrustError
-            Others can write here.
+            Other users can write to the home.
         """
         if not self.exists():
             raise ReleaseError(f"{self.root}: no such folder; `edgerun receive` makes it, --home names another")
@@ -88,15 +88,15 @@ class Home:
             os.close(handle)
 
 
-def find_home(given: str | None = None) -> Home:
-    """The folder that was named, else $EDGERUN_HOME, else /var/lib/edge where it exists, else ~/.edge."""
-    return Home(device_home.find_home(given))
+def find_home(folder: str | None = None) -> Home:
+    """Return the given folder, else $EDGERUN_HOME, else /var/lib/edge if it exists, else ~/.edge."""
+    return Home(device_home.find_home(folder))
 
 
 def create_home(home: Home) -> None:
-    """Make the root and the folders in it; TrustError where others can write.
+    """Create the root and its folders. Raises TrustError if other users can write there.
 
-    Its mode decides who reads it all: /var/lib/edge is for every user, any other home for this user alone.
+    The root's mode decides who may read: /var/lib/edge is for every user, any other home only for this one.
     """
     if not device_home.exists(str(home.root)):
         make_folder(home.root.parent)
@@ -109,7 +109,7 @@ def create_home(home: Home) -> None:
 
 
 def try_lock(handle: int) -> bool:
-    """Whether the lock of an open file was free; then it is this process's."""
+    """Try to lock an open file. Returns whether this process holds the lock now."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -118,23 +118,23 @@ def try_lock(handle: int) -> bool:
 
 
 def _check(folder: Path, owners: set[int]) -> None:
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode):
         raise TrustError(f"{folder}: is a link or a file; releases lie in a folder, name one of your own with --home")
-    if found.st_uid not in owners:
-        raise TrustError(f"{folder}: belongs to user {found.st_uid}, this is user {os.geteuid()}; run as its owner")
-    _check_unwritable(folder, found)
+    if status.st_uid not in owners:
+        raise TrustError(f"{folder}: belongs to user {status.st_uid}, this is user {os.geteuid()}; run as its owner")
+    _check_unwritable(folder, status)
 
 
-def _check_unwritable(path: Path, found: os.stat_result) -> None:
-    if found.st_mode & device_home.OTHERS_MAY_WRITE and not stat.S_ISLNK(found.st_mode):
-        mode, fix = f"{found.st_mode & 0o777:o}", "700" if stat.S_ISDIR(found.st_mode) else "go-w"
+def _check_unwritable(path: Path, status: os.stat_result) -> None:
+    if status.st_mode & device_home.OTHERS_MAY_WRITE and not stat.S_ISLNK(status.st_mode):
+        mode, fix = f"{status.st_mode & 0o777:o}", "700" if stat.S_ISDIR(status.st_mode) else "go-w"
         raise TrustError(f"{path}: others can write there (mode {mode}); look inside, then `chmod {fix} {path}`")
 
 
 def _check_above(root: Path) -> None:
     for above in Path(os.path.realpath(root)).parents:
-        found = os.stat(above)
-        shared = found.st_mode & device_home.OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX
-        if shared or found.st_uid not in (0, os.geteuid()):
+        status = os.stat(above)
+        is_writable_by_others = status.st_mode & device_home.OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX
+        if is_writable_by_others or status.st_uid not in (0, os.geteuid()):
             raise TrustError(f"{root}: others can replace it, for they can write {above}; put it elsewhere with --home")

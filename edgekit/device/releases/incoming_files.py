@@ -1,4 +1,4 @@
-"""A file that arrives in pieces, over lines that are cut: appended to, checked when whole, then never changed."""
+"""Files that arrive in pieces over unreliable connections: appended, checked when complete, then never changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgekit.runner.files import sync_folder
 
 PIECE_BYTES = 1 << 16
 LARGEST_BYTES = 2**31 - 1
-"""Of a bundle."""
+"""Largest size of a bundle."""
 OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 
 
@@ -33,31 +33,39 @@ def receive_file(
     resend: bool = False,
     restart: bool = False,
 ) -> None:
-    """Append a stream to what has arrived of a file, and put it into the store when it is whole.
+    """Append a stream to what has arrived of a file, and move it into the store when it is complete.
 
     Parameters
     ----------
-    on_offset
-        Called with the bytes that are safe on the disk and whether the file is in the store: at the end, also behind
-        an error of the offset, and every `acknowledge` bytes.
-    offset
-        Where the stream begins; None: where the last one ended.
-    size
-        Bytes of the whole file. Without it the file is held against its digest where the stream ends.
-    resend
-        The stream is the whole file, whatever has arrived of it.
-    restart
+    home : Home
+        Where the file goes.
+    sha256 : str
+        The digest of the complete file.
+    stream : binary file
+        The bytes.
+    on_offset : callable
+        Called with the number of bytes that are safe on the disk, and whether the file is in the store: at the end,
+        also after an error about the offset, and every `acknowledge` bytes.
+    offset : int, optional
+        Where the stream begins. By default, where the last one ended.
+    size : int, optional
+        Size of the complete file. Without it, the file is checked when the stream ends.
+    acknowledge : int
+        Report the offset every so many bytes.
+    resend : bool
+        The stream is the complete file, whatever has already arrived.
+    restart : bool
         Remove what has arrived first.
 
     Raises
     ------
     InputError
-        The stream begins elsewhere, another command appends to the file, or there are more bytes than `size`, or than
-        a bundle may have.
+        The stream begins elsewhere, another command appends to the file, or there are more bytes than `size` or
+        than a bundle may have.
     ResourceError
         There is no room for `size` bytes.
     TrustError
-        There are `size` bytes or more with another digest; they are removed.
+        There are at least `size` bytes with another digest; they are removed.
     """
     if size is not None and size > LARGEST_BYTES:
         raise InputError(
@@ -77,47 +85,47 @@ def receive_file(
     handle = os.open(path, OPEN, 0o600)
     sync_folder(home.incoming)
     try:
-        at = os.fstat(handle).st_size
-        if offset is not None and offset != at:
-            on_offset(at, False)
-            raise InputError(f"{sha256}: got offset {offset}; {at} bytes are here, so send from there")
-        _check_room(home, sha256, 0 if size is None else size - at)
+        position = os.fstat(handle).st_size
+        if offset is not None and offset != position:
+            on_offset(position, False)
+            raise InputError(f"{sha256}: got offset {offset}; {position} bytes are here, so send from there")
+        _check_room(home, sha256, 0 if size is None else size - position)
         if resend:
-            stream.seek(at)
-        told, most = at, LARGEST_BYTES if size is None else size
-        while at < most or size is None:
-            data = stream.read1(PIECE_BYTES)  # what is there, without waiting for more
+            stream.seek(position)
+        reported, max_bytes = position, LARGEST_BYTES if size is None else size
+        while position < max_bytes or size is None:
+            data = stream.read1(PIECE_BYTES)  # what has arrived, without waiting for more
             if not data:
                 break
-            at = _append(handle, path, data, at, most)
-            if acknowledge and at - told >= acknowledge:
+            position = _append(handle, path, data, position, max_bytes)
+            if acknowledge and position - reported >= acknowledge:
                 os.fsync(handle)
-                on_offset(at, False)
-                told = at
+                on_offset(position, False)
+                reported = position
         os.fsync(handle)
-        on_offset(at, _store(home, handle, path, sha256, size is not None and at >= size))
+        on_offset(position, _store(home, handle, path, sha256, size is not None and position >= size))
     finally:
         os.close(handle)
 
 
-def _append(handle: int, path: Path, data: bytes, at: int, most: int) -> int:
-    """Write all of it, unless another command has written meanwhile; the new size."""
-    if at + len(data) > most:
-        raise InputError(f"{path.name}: there are more than {most} bytes; send the right file with --restart")
-    fcntl.flock(handle, fcntl.LOCK_EX)  # of the file: others may go on while this one waits for a line that is cut
+def _append(handle: int, path: Path, data: bytes, position: int, max_bytes: int) -> int:
+    """Write all data, unless another command has written meanwhile. Returns the new size."""
+    if position + len(data) > max_bytes:
+        raise InputError(f"{path.name}: there are more than {max_bytes} bytes; send the right file with --restart")
+    fcntl.flock(handle, fcntl.LOCK_EX)  # locks only the file, so that others may go on while this one waits
     try:
-        if os.fstat(handle).st_size != at or not _is_at(handle, path):
+        if os.fstat(handle).st_size != position or not _is_at(handle, path):
             raise InputError(f"{path.name}: another command appends to it; ask for the offset, and go on from there")
         view = memoryview(data)
         while view:
             view = view[os.write(handle, view) :]
     finally:
         fcntl.flock(handle, fcntl.LOCK_UN)
-    return at + len(data)
+    return position + len(data)
 
 
-def _store(home: Home, handle: int, path: Path, sha256: str, at_its_end: bool) -> bool:
-    """Move a whole file into the store; False where it is none yet. TrustError, and no file, where it never will be."""
+def _store(home: Home, handle: int, path: Path, sha256: str, is_at_end: bool) -> bool:
+    """Move a complete file into the store. Returns False if it is incomplete. Raises TrustError if it is wrong."""
     fcntl.flock(handle, fcntl.LOCK_EX)
     if not _is_at(handle, path):  # another command was faster
         return (home.store / sha256).exists()
@@ -127,22 +135,24 @@ def _store(home: Home, handle: int, path: Path, sha256: str, at_its_end: bool) -
         sync_folder(home.store)
         sync_folder(home.incoming)
         return True
-    if at_its_end:
+    if is_at_end:
         path.unlink()
         sync_folder(home.incoming)
         raise TrustError(f"{sha256}: what came has another digest, and was removed; send the file again")
     return False
 
 
-def _check_room(home: Home, sha256: str, wanted: int) -> None:
-    found = os.statvfs(home.root)
-    free = found.f_bavail * found.f_frsize
-    if wanted > free and found.f_blocks:  # a tmpfs without a limit has none
-        raise ResourceError(f"{sha256}: {wanted} bytes are to come, {free} are free in {home.root}; use `edgerun gc`")
+def _check_room(home: Home, sha256: str, needed_bytes: int) -> None:
+    file_system = os.statvfs(home.root)
+    free_bytes = file_system.f_bavail * file_system.f_frsize
+    if needed_bytes > free_bytes and file_system.f_blocks:  # a tmpfs without a limit has none
+        raise ResourceError(
+            f"{sha256}: {needed_bytes} bytes are to come, {free_bytes} are free in {home.root}; use `edgerun gc`"
+        )
 
 
 def is_stored(home: Home, sha256: str) -> bool:
-    """Whether a whole file is in the store; one that was damaged there is removed."""
+    """Whether a complete file is in the store. A damaged one is removed."""
     path = home.store / sha256
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -165,19 +175,19 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def received_bytes(home: Home) -> dict[str, int]:
-    """How much has arrived of each file that is not whole."""
-    return {path.name: found.st_size for path, found in regular_files(home.incoming)}
+    """Return how much has arrived of each incomplete file."""
+    return {path.name: status.st_size for path, status in regular_files(home.incoming)}
 
 
 def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Those of the store, or what has arrived of files; links and folders are none."""
+    """Yield the regular files in a folder with their status. Links and folders are skipped."""
     for path in sorted(folder.glob("*")):
         with suppress(FileNotFoundError):  # another command moves or removes it
-            if stat.S_ISREG((found := path.lstat()).st_mode):
-                yield path, found
+            if stat.S_ISREG((status := path.lstat()).st_mode):
+                yield path, status
 
 
 def modification_times_ns(home: Home) -> dict[str, int]:
-    """When each file that is here was last written, by its name: a later one differs, whatever the clock says."""
-    every = [*regular_files(home.store), *regular_files(home.incoming)]
-    return {f"{path.parent.name}/{path.name}": found.st_mtime_ns for path, found in every}
+    """Return when each file was last written, by name. Later writes differ, whatever the clock says."""
+    all_files = [*regular_files(home.store), *regular_files(home.incoming)]
+    return {f"{path.parent.name}/{path.name}": status.st_mtime_ns for path, status in all_files}

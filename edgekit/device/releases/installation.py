@@ -1,4 +1,4 @@
-"""From a file in the store to a release on trial: built aside, admitted, proven here, then turned to."""
+"""From a file in the store to a release on probation: built aside, admitted, validated here, then made current."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class BundleFiles(NamedTuple):
-    """A bundle in the store with its statement and the signatures of that, by their digests."""
+    """The digests of a bundle in the store, its statement and the statement's signatures."""
 
     sha256: str
     statement: str | None = None
     signatures: tuple[str, ...] = ()
 
     def files(self) -> dict[str, str]:
-        """By their names in the release's folder."""
+        """Return the digests by their file names in the release's folder."""
         files, statement = {records.BUNDLE: self.sha256}, current_release.statement_name(records.BUNDLE)
         if self.statement:
             files[statement] = self.statement
-        for place, sha256 in enumerate(self.signatures):
-            files[f"{statement}.sig" + (f".{place + 1}" if place else "")] = sha256
+        for index, sha256 in enumerate(self.signatures):
+            files[f"{statement}.sig" + (f".{index + 1}" if index else "")] = sha256
         return files
 
 
 def store_bundle(home: Home, path: Path) -> BundleFiles:
-    """Take a bundle off this disk into the store, with the statement and the signatures that lie beside it."""
+    """Copy a bundle from this disk into the store, with the statement and signatures next to it."""
     statement = path.with_name(current_release.statement_name(path.name))
     if not statement.exists():
         return BundleFiles(_store_file(home, path))
@@ -64,49 +64,49 @@ def _store_file(home: Home, path: Path) -> str:
 
 def install(
     home: Home,
-    wanted: BundleFiles,
+    bundle_files: BundleFiles,
     tries: int = records.TRIES,
     limits: ValidationLimits = DEFAULT,
     interpreter: str | None = None,
     on_progress: Callable[[str], object] = lambda line: None,
 ) -> int:
-    """Put a bundle on trial; the release's number.
+    """Start the probation of a bundle and return the release's number.
 
-    Nothing happens where it is current already, loads, and brings no statement or signature that is new.
+    Nothing happens if the bundle is current already, loads, and brings no new statement or signature.
 
     Raises
     ------
     ReleaseError
-        It is not in the store, or another release is on trial.
+        It is not in the store, or another release is on probation.
     TrustError
         A file has another digest, or the policy does not trust it.
     SelftestError, BackendError, BundleError
-        It does not work here; the current release stays.
+        It does not work here. The current release stays.
     """
-    files = wanted.files()
+    files = bundle_files.files()
     with home.locked():
         transitions.recover(home)
-        now = records.current_number(home)
+        current = records.current_number(home)
         if (
-            now is not None
-            and files.items() <= records.installed_files(home, now).items()
+            current is not None
+            and files.items() <= records.installed_files(home, current).items()
             and not current_release.refusal_reason(home)
         ):
-            return now
+            return current
         _check_no_probation(home)
         number = _build(home, files)
         handle = os.open(home.release(number), os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_SH)  # `gc` leaves it alone
+        fcntl.flock(handle, fcntl.LOCK_SH)  # keeps `gc` from removing it
     try:
         on_progress(f"release {number}: proving it on this device")
-        report = ValidationProcess(home, number, limits, interpreter).wait()  # others may work meanwhile
+        report = ValidationProcess(home, number, limits, interpreter).wait()  # other commands may run meanwhile
         with home.locked():
             transitions.recover(home)
-            if number != records.current_number(home):  # else another command was faster
+            if number != records.current_number(home):  # otherwise another command was faster
                 _check_unused(home, number)
                 _record_validation(home, number, report)
                 _check_no_probation(home)
-                _admit(home, number, report["name"])  # by the policy and the versions of this moment
+                _admit(home, number, report["name"])  # by the policy and versions as they are now
                 transitions.start_probation(home, number, tries)
     finally:
         os.close(handle)
@@ -114,26 +114,27 @@ def install(
 
 
 def _check_no_probation(home: Home) -> None:
-    running = records.read_probation(home)
-    if running is not None:
-        number = running.release
+    probation = records.read_probation(home)
+    if probation is not None:
+        number = probation.release
         raise ReleaseError(f"release {number} is on trial; first `edgerun confirm` or `edgerun rollback`")
 
 
 def _check_unused(home: Home, number: int) -> None:
     if records.is_confirmed(home, number) or records.has_failed(home, number):
-        now = records.current_number(home)
+        current = records.current_number(home)
         raise ReleaseError(
-            f"release {number}: another command has tried it meanwhile, release {now} is current; look at the status"
+            f"release {number}: another command has tried it meanwhile, release {current} is current; "
+            "look at the status"
         )
 
 
 def _build(home: Home, files: dict[str, str]) -> int:
-    """A release that is admitted; one that was built before a kill is taken up again."""
+    """Build an admitted release, or reuse one that was built before a command was killed."""
     _check_stored(home, files)
     for number in reversed(records.release_numbers(home)):
-        unused = not records.has_failed(home, number) and not records.is_confirmed(home, number)
-        if unused and records.installed_files(home, number) == files and _is_intact(home, number):
+        is_unused = not records.has_failed(home, number) and not records.is_confirmed(home, number)
+        if is_unused and records.installed_files(home, number) == files and _is_intact(home, number):
             _admit(home, number)
             return number
     number = max(records.release_numbers(home), default=0) + 1
@@ -151,13 +152,13 @@ def _build(home: Home, files: dict[str, str]) -> int:
 
 
 def _check_stored(home: Home, files: dict[str, str]) -> None:
-    """Every file is there and has its digest."""
+    """Check that every file is in the store with the right digest."""
     for sha256 in files.values():
         path = home.store / sha256
         if not SHA256.fullmatch(sha256) or not path.is_file():
             raise ReleaseError(f"{sha256}: is not in the store; use `edgerun receive {sha256}` first")
         if not incoming_files.is_stored(home, sha256):
-            raise TrustError(f"{sha256}: its digest is another by now, so it was removed; receive it again")
+            raise TrustError(f"{sha256}: the digest has changed, so it was removed; receive it again")
 
 
 def _is_intact(home: Home, number: int) -> bool:
@@ -169,9 +170,9 @@ def _is_intact(home: Home, number: int) -> bool:
 
 
 def _admit(home: Home, number: int, name: str | None = None) -> None:
-    """Hold a release against the policy, and note what that says of it. `name` is that of its bundle, once it is known.
+    """Check a release against the policy and record the result. `name` is the bundle's, once it is known.
 
-    What is refused has not failed: it may be trusted when the device has its `ssh-keygen`, or a newer policy.
+    A refused release has not failed, because the device may get `ssh-keygen` or a newer policy later.
     """
     floors = records.checked_version_floors(home) if homes_with_policy(str(home.root)) else {}
     trusted = current_release.check_trust(home, number, floors, records.bundle_digest(home, number), name)
@@ -182,18 +183,20 @@ def _admit(home: Home, number: int, name: str | None = None) -> None:
 
 
 def _record_validation(home: Home, number: int, report: dict[str, Any]) -> None:
-    """Write down how the proof went; the error where it does not work here.
+    """Record the result of the validation, and raise an error if the release does not work here.
 
-    An interpreter that is missing is no fault of the bundle: it has not failed.
+    A missing interpreter is not the bundle's fault, so the release has not failed then.
     """
     folder = home.release(number)
     if not folder.is_dir():
         raise ReleaseError(f"release {number}: was removed meanwhile; install it again")
     name = report.get("kind", "")
-    kind = MissingInterpreterError if name == MissingInterpreterError.__name__ else getattr(errors, name, SelftestError)
-    if kind is not MissingInterpreterError:
+    error_class = (
+        MissingInterpreterError if name == MissingInterpreterError.__name__ else getattr(errors, name, SelftestError)
+    )
+    if error_class is not MissingInterpreterError:
         records.write_record(folder / records.PROOF, {**report, "at": time.time()})
         if report["problem"]:
             transitions.mark_failed(home, number, report["problem"])
     if report["problem"]:
-        raise kind(f"release {number}: {report['problem']}; it was not installed")
+        raise error_class(f"release {number}: {report['problem']}; it was not installed")

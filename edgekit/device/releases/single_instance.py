@@ -1,7 +1,7 @@
-"""One `watch` at a time, and no program of an earlier one: two of a kind would fight for a port or a camera.
+"""Only one `watch` at a time, and no program left from an earlier one: two would compete for a port or a camera.
 
-The lock of `.watch` is the watching process's own. That of `.program` is inherited by the program and by what this
-starts, so it lasts as long as they do, also where the watch is killed.
+The lock of `.watch` belongs to the watching process. That of `.program` is inherited by the program and its children,
+so it lasts as long as they do, even if the watch is killed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from edgekit.runner.errors import BackendError, ResourceError
 
 BUSY_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 STOP_S = 10.0
-"""Which a program has after SIGTERM."""
+"""How long a program has after SIGTERM."""
 
 
-def claim_watch(home: Home, say: Callable[[str], object]) -> int:
-    """Be the only watch of a home until this process ends; the descriptor that programs inherit, or ResourceError."""
+def claim_watch(home: Home, report: Callable[[str], object]) -> int:
+    """Become the only watch of a home until this process ends. Returns the descriptor for programs to inherit.
+
+    Raises ResourceError if another watch is running.
+    """
     path = home.root / ".watch"
     if not try_lock(_open_lock(path)):
         raise ResourceError(
@@ -34,7 +37,7 @@ def claim_watch(home: Home, say: Callable[[str], object]) -> int:
     path = home.root / ".program"
     handle = _open_lock(path)
     if not try_lock(handle):
-        say(f"ending the program that an earlier watch has left ({_describe_holders(path)})")
+        report(f"ending the program that an earlier watch has left ({_describe_holders(path)})")
         if not (_end_holders(path, handle, signal.SIGTERM) or _end_holders(path, handle, signal.SIGKILL)):
             raise ResourceError(
                 f"{home.root}: the program of an earlier watch still runs ({_describe_holders(path)}); end it"
@@ -43,45 +46,48 @@ def claim_watch(home: Home, say: Callable[[str], object]) -> int:
 
 
 def start_program(
-    words: Sequence[str], environment: Mapping[str, str], inherited: Collection[int]
+    arguments: Sequence[str], environment: Mapping[str, str], inherited: Collection[int]
 ) -> subprocess.Popen[bytes]:
-    """A program in a session of its own; BackendError where it is to blame, ResourceError for want of processes."""
+    """Start a program in a session of its own.
+
+    Raises BackendError if it cannot start, ResourceError if the system is full.
+    """
     try:
-        return subprocess.Popen(words, env=environment, start_new_session=True, pass_fds=inherited)
+        return subprocess.Popen(arguments, env=environment, start_new_session=True, pass_fds=inherited)
     except OSError as error:
-        kind = ResourceError if error.errno in BUSY_ERRORS else BackendError
-        raise kind(f"{words[0]}: cannot be started: {error.strerror}") from None
+        error_class = ResourceError if error.errno in BUSY_ERRORS else BackendError
+        raise error_class(f"{arguments[0]}: cannot be started: {error.strerror}") from None
 
 
 def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
-def _end_holders(path: Path, handle: int, by: int) -> bool:
-    """Whether the lock is free within the time that a program has to stop."""
+def _end_holders(path: Path, handle: int, signal_number: int) -> bool:
+    """Signal the processes that hold a lock. Returns whether it is free within the time that a program has to stop."""
     groups = set()
     for number in _holders(path):
         with suppress(ProcessLookupError):
             groups.add(os.getpgid(number))
     for group in groups - {os.getpgrp()}:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, by)
-    until = time.monotonic() + STOP_S
-    while not (free := try_lock(handle)) and time.monotonic() < until:
+            os.killpg(group, signal_number)
+    deadline = time.monotonic() + STOP_S
+    while not (is_free := try_lock(handle)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    return free
+    return is_free
 
 
 def _holders(path: Path) -> list[int]:
-    """Processes in which the lock of a file is held, as far as the kernel shows them."""
-    found, real = [], os.path.realpath(path)
+    """Return the processes that hold the lock of a file, as far as the kernel shows them."""
+    processes, real = [], os.path.realpath(path)
     for each in glob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):
             if os.readlink(each) == real and "FLOCK" in Path(each.replace("/fd/", "/fdinfo/")).read_text(
                 encoding="utf-8"
             ):
-                found.append(int(each.split("/")[2]))
-    return found
+                processes.append(int(each.split("/")[2]))
+    return processes
 
 
 def _describe_holders(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Everything that a device says of its releases, for people and for programs."""
+"""The state of a device's releases, for people and for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgekit.runner.files import READ_ONLY_ERRORS
 
 
 def print_summary(home: Home, as_json: bool) -> None:
-    """Print what there is, on the disk as it was put right; as it lies there where this user can write nothing."""
+    """Print the state after recovery, or the state as it is if this user cannot write."""
     try:
         if home.exists() and home.is_mine():
             change_and_print(home, as_json, lambda home: None)
@@ -26,7 +26,7 @@ def print_summary(home: Home, as_json: bool) -> None:
 
 
 def change_and_print(home: Home, as_json: bool, step: Callable[[Home], object]) -> None:
-    """Do one step under the lock, and print what there is then."""
+    """Make one change under the lock, and print the state after it."""
     with home.locked():
         transitions.recover(home)
         step(home)
@@ -34,13 +34,13 @@ def change_and_print(home: Home, as_json: bool, step: Callable[[Home], object]) 
 
 
 def _print(home: Home, as_json: bool) -> None:
-    found = summary(home)
-    print(json.dumps(found, sort_keys=True) if as_json else "\n".join(summary_lines(found)))
+    state = summary(home)
+    print(json.dumps(state, sort_keys=True) if as_json else "\n".join(summary_lines(state)))
 
 
 def summary(home: Home) -> dict[str, Any]:
-    """For JSON. Asks for the lock where the home is there. `refused` says why nothing loads the current release."""
-    now, running, refused = (
+    """Return the state for JSON. The caller holds the lock if the home exists. `refused` says why nothing loads."""
+    current, probation, refusal = (
         records.current_number(home),
         records.read_probation(home),
         current_release.refusal_reason(home),
@@ -49,12 +49,12 @@ def summary(home: Home) -> dict[str, Any]:
     releases = [_release(home, number) for number in records.release_numbers(home)]
     return {
         "home": str(home.root),
-        "state": "none" if now is None else "trial" if running else "confirmed",
-        **({"refused": refused} if refused else {}),
-        "current": now,
-        "back": None if now is None else records.previous_release(home, now),
-        "tries": running.tries if running else None,
-        "outages": running.outages if running else None,
+        "state": "none" if current is None else "trial" if probation else "confirmed",
+        **({"refused": refusal} if refusal else {}),
+        "current": current,
+        "back": None if current is None else records.previous_release(home, current),
+        "tries": probation.tries if probation else None,
+        "outages": probation.outages if probation else None,
         "signed": bool(policies),
         "policies": policies,
         "floor": records.version_floors(home),
@@ -80,21 +80,21 @@ def _release(home: Home, number: int) -> dict[str, Any]:
     }
 
 
-def summary_lines(found: dict[str, Any]) -> list[str]:
-    """The same for people: what others wrote orders no terminal about."""
-    names = {each["release"]: f"{each['name']} {each['version']} {each['target']}" for each in found["releases"]}
-    if found["current"] is None:
-        told = [f"no release in {found['home']}"]
+def summary_lines(state: dict[str, Any]) -> list[str]:
+    """Return the state as text. Control characters from untrusted files are replaced."""
+    names = {each["release"]: f"{each['name']} {each['version']} {each['target']}" for each in state["releases"]}
+    if state["current"] is None:
+        lines = [f"no release in {state['home']}"]
     else:
-        tries = f", tries left: {found['tries']}" if found["state"] == "trial" else ""
-        number, name = found["current"], names[found["current"]]
-        told = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
-    if "refused" in found:
-        told.append(f"refused, so nothing loads it: {found['refused']}")
-    if found["back"] is not None:
-        told.append(f"goes back to release {found['back']} ({names[found['back']]})")
-    if found["signed"]:
-        told.append(f"signed mode: what the policy in {', '.join(found['policies'])} does not trust is refused")
-    told += [f"release {each['release']} failed: {each['why']}" for each in found["releases"] if each["why"]]
-    told += [f"{sha256}: {size:,} bytes have arrived" for sha256, size in found["incoming"].items()]
-    return ["".join(each if each.isprintable() else " " for each in line) for line in told]
+        tries = f", tries left: {state['tries']}" if state["state"] == "trial" else ""
+        number, name = state["current"], names[state["current"]]
+        lines = [f"release {number} ({name}): {'on trial' if tries else 'confirmed'}{tries}"]
+    if "refused" in state:
+        lines.append(f"refused, so nothing loads it: {state['refused']}")
+    if state["back"] is not None:
+        lines.append(f"goes back to release {state['back']} ({names[state['back']]})")
+    if state["signed"]:
+        lines.append(f"signed mode: what the policy in {', '.join(state['policies'])} does not trust is refused")
+    lines += [f"release {each['release']} failed: {each['why']}" for each in state["releases"] if each["why"]]
+    lines += [f"{sha256}: {size:,} bytes have arrived" for sha256, size in state["incoming"].items()]
+    return ["".join(each if each.isprintable() else " " for each in line) for line in lines]

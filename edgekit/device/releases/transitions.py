@@ -1,7 +1,7 @@
-"""From one state to the next, each by one rename. All but `boot_id` ask for the lock.
+"""Transitions between states, each by one rename. All but `boot_id` require the lock.
 
-A release is confirmed from the moment at which its confirmed.json is there, and taken back from that of its
-failed.json. What follows from these, `recover` can do as well.
+A release is confirmed from the moment its confirmed.json exists, and rolled back from the moment its failed.json
+exists. `recover` can complete everything that follows from these.
 """
 
 from __future__ import annotations
@@ -18,44 +18,46 @@ from edgekit.runner.errors import ReleaseError, TrustError
 from edgekit.runner.files import sync_folder
 
 MAX_OUTAGES = 5
-"""How often a try is given back because the machine went down meanwhile: a release may be what takes it down."""
+"""How often an attempt is refunded because the machine went down: the release itself may be what crashes it."""
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEMPORARY = ".*.tmp"
 
 
 def recover(home: Home) -> None:
-    """Finish or undo what a kill has cut short; changes nothing where nothing was."""
+    """Finish or undo what a killed command has left. Changes nothing otherwise."""
     leftovers = [home.root.glob(TEMPORARY), home.releases.glob(TEMPORARY), home.releases.glob(f"[0-9]*/{TEMPORARY}")]
     leftovers.append(home.trust.glob(TEMPORARY))
-    for left in [path for some in leftovers for path in some]:
-        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
-    now, running = records.current_number(home), records.read_probation(home)
-    if now is None or records.has_failed(home, now):
-        _point_current_to(home, rollback_target(home, now))
-    elif records.is_confirmed(home, now):
+    for path in [path for some in leftovers for path in some]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    current, probation = records.current_number(home), records.read_probation(home)
+    if current is None or records.has_failed(home, current):
+        _point_current_to(home, rollback_target(home, current))
+    elif records.is_confirmed(home, current):
         raise_version_floor(home)
-    elif running is None or running.release != now:  # only where somebody removed a file by hand
-        origin = rollback_target(home, now)
+    elif probation is None or probation.release != current:  # only if somebody removed a file by hand
+        origin = rollback_target(home, current)
         if origin is None:
-            running = Probation(now, None, 1)
-            records.write_probation(home, running)
+            probation = Probation(current, None, 1)
+            records.write_probation(home, probation)
         else:
             _point_current_to(home, origin)
-    if running and (running.release != records.current_number(home) or records.is_confirmed(home, running.release)):
+    if probation and (
+        probation.release != records.current_number(home) or records.is_confirmed(home, probation.release)
+    ):
         remove_file(home.trial)
 
 
 def start_probation(home: Home, number: int, tries: int) -> None:
-    """Turn to a proven release; the trial is written first, so that it is never current without one."""
+    """Make a validated release current. The probation is written first, so that it is never current without one."""
     records.write_probation(home, Probation(number, records.current_number(home), tries))
     _point_current_to(home, number)
 
 
 def begin_attempt(home: Home, boot: str) -> int:
-    """The release to start. On trial, a try is spent before anything starts; without one left it goes back.
+    """Return the release to start. On probation, an attempt is spent first; without one left, it is rolled back.
 
-    A try that ended because the machine went down, by `boot`, is given back. Where the disk takes no more, a try cannot
-    be counted: the confirmed release is started then.
+    An attempt that ended because the machine went down, judging by `boot`, is refunded. If the disk is full, an attempt
+    cannot be counted, so the confirmed release is started instead.
     """
     try:
         recover(home)
@@ -69,110 +71,117 @@ def begin_attempt(home: Home, boot: str) -> int:
 
 
 def release_without_attempt(home: Home) -> int | None:
-    """The release to start where nothing can be written: a confirmed one, for which no try is counted."""
-    now = records.current_number(home)
-    if now is None or records.read_probation(home) or records.has_failed(home, now):
-        return rollback_target(home, now)
-    return now
+    """Return the release to start if nothing can be written: a confirmed one, which needs no attempt."""
+    current = records.current_number(home)
+    if current is None or records.read_probation(home) or records.has_failed(home, current):
+        return rollback_target(home, current)
+    return current
 
 
 def _spend_attempt(home: Home, boot: str) -> None:
-    running = records.read_probation(home)
-    if running is None:
+    probation = records.read_probation(home)
+    if probation is None:
         return
-    tries, outages = running.tries, running.outages or 0
-    if running.running and running.boot != boot and outages < MAX_OUTAGES:
+    tries, outages = probation.tries, probation.outages or 0
+    if probation.running and probation.boot != boot and outages < MAX_OUTAGES:
         tries, outages = tries + 1, outages + 1
     if tries > 0:
-        records.write_probation(home, running._replace(tries=tries - 1, boot=boot, running=True, outages=outages))
+        records.write_probation(home, probation._replace(tries=tries - 1, boot=boot, running=True, outages=outages))
     else:
         fail_current(home, "no try was left: it was started, and never confirmed")
 
 
 def end_attempt(home: Home, *, give_back: bool) -> None:
-    """A try has ended; `give_back`: it says nothing against the release, as where somebody stopped the service."""
-    running = records.read_probation(home)
-    if running and running.running:
-        records.write_probation(home, running._replace(tries=running.tries + give_back, running=False))
+    """End an attempt. `give_back` refunds it, for example if somebody stopped the service."""
+    probation = records.read_probation(home)
+    if probation and probation.running:
+        records.write_probation(home, probation._replace(tries=probation.tries + give_back, running=False))
 
 
 def confirm(home: Home, number: int | None = None) -> int:
-    """The current release, which `number` may name, is the one to keep. It may be so already."""
-    now, running = _current_or_error(home), records.read_probation(home)
-    if number not in (None, now):
-        raise ReleaseError(f"release {number}: is not current, release {now} is")
-    if running is not None:
-        records.write_record(home.release(now) / CONFIRMED, {"from": running.origin, "at": time.time()})
+    """Confirm the current release, which `number` may name. It may be confirmed already."""
+    current, probation = _current_or_error(home), records.read_probation(home)
+    if number not in (None, current):
+        raise ReleaseError(f"release {number}: is not current, release {current} is")
+    if probation is not None:
+        records.write_record(home.release(current) / CONFIRMED, {"from": probation.origin, "at": time.time()})
         raise_version_floor(home)
         remove_file(home.trial)
-    return now
+    return current
 
 
-def rollback_target(home: Home, now: int | None) -> int | None:
-    """The release to turn to from one: that before it, or the newest confirmed one that loads.
+def rollback_target(home: Home, current: int | None) -> int | None:
+    """Return the release to roll back to: the previous one, or the newest confirmed one that loads.
 
-    That before it also where none loads; None where nothing was confirmed.
+    If none loads, it is the previous one. None if nothing was ever confirmed.
     """
-    before = None if now is None else records.previous_release(home, now)
-    known = [each for each in (before, *records.confirmed_releases(home)) if each not in (None, now)]
-    return next((each for each in known if not current_release.refusal_reason(home, each)), known[0] if known else None)
+    previous = None if current is None else records.previous_release(home, current)
+    candidates = [each for each in (previous, *records.confirmed_releases(home)) if each not in (None, current)]
+    return next(
+        (each for each in candidates if not current_release.refusal_reason(home, each)),
+        candidates[0] if candidates else None,
+    )
 
 
 def fail_current(home: Home, why: str) -> int | None:
-    """Take the current release back and note why; the one that is current then, None where it was the first."""
-    now = _current_or_error(home)
+    """Mark the current release as failed and roll back. Returns the release that is current then, or None."""
+    current = _current_or_error(home)
     if (
-        records.previous_release(home, now) is None
+        records.previous_release(home, current) is None
         and records.read_probation(home) is None
-        and not records.was_first(home, now)
+        and not records.was_first(home, current)
     ):
-        raise ReleaseError(f"release {now}: the one before it was removed; install the bundle that you want")
-    origin = rollback_target(home, now)
-    mark_failed(home, now, why)
+        raise ReleaseError(f"release {current}: the one before it was removed; install the bundle that you want")
+    origin = rollback_target(home, current)
+    mark_failed(home, current, why)
     _point_current_to(home, origin)
     remove_file(home.trial)
     return origin
 
 
 def roll_back(home: Home, why: str, number: int | None = None) -> None:
-    """The same where `number` is current; nothing where that has been taken back already, so it may be asked twice.
+    """Roll back if `number` is current, or do nothing if it was rolled back already, so that it may be repeated.
 
     Raises
     ------
     TrustError
-        A confirmed release would be left, which loads, for one that does not.
+        It would replace a confirmed release, which loads, by one that does not.
     """
-    now = records.current_number(home)
-    if number is None or number == now:
-        if now is not None and records.read_probation(home) is None and not current_release.refusal_reason(home):
-            _check_loads(home, now, records.previous_release(home, now))
+    current_number = records.current_number(home)
+    if number is None or number == current_number:
+        if (
+            current_number is not None
+            and records.read_probation(home) is None
+            and not current_release.refusal_reason(home)
+        ):
+            _check_loads(home, current_number, records.previous_release(home, current_number))
         fail_current(home, why)
     elif not records.has_failed(home, number):
         raise ReleaseError(f"release {number}: is not current, release {_current_or_error(home)} is")
 
 
-def _check_loads(home: Home, now: int, before: int | None) -> None:
-    reason = "" if before is None else current_release.refusal_reason(home, before)
+def _check_loads(home: Home, current: int, previous: int | None) -> None:
+    reason = "" if previous is None else current_release.refusal_reason(home, previous)
     if reason:
         raise TrustError(
-            f"release {now} stays: the one before would not load ({reason}); install the bundle that you want"
+            f"release {current} stays: the one before would not load ({reason}); install the bundle that you want"
         )
 
 
 def mark_failed(home: Home, number: int, why: str) -> None:
-    """Note that a release is not to be used, and why."""
+    """Record that a release must not be used, and why."""
     records.write_record(home.release(number) / FAILED, {"why": why, "at": time.time()})
 
 
 def raise_version_floor(home: Home) -> None:
-    """No older version of a signed bundle than any that was confirmed is taken from now on."""
+    """From now on, refuse versions of a signed bundle that are older than any confirmed one."""
     floors = records.version_floors(home)
     if floors != records.read_record(home.floor) and not records.floors_are_lost(home):
         records.write_record(home.floor, floors)
 
 
 def boot_id() -> str:
-    """Which start of the machine this is; empty where the kernel does not say."""
+    """Return the kernel's ID of this boot, or "" if it provides none."""
     try:
         return Path(BOOT_ID).read_text(encoding="ascii").strip()
     except OSError:
@@ -180,17 +189,17 @@ def boot_id() -> str:
 
 
 def remove_file(path: Path) -> None:
-    """A file that may be there."""
+    """Remove a file if it exists."""
     if path.exists():
         path.unlink()
         sync_folder(path.parent)
 
 
 def _current_or_error(home: Home) -> int:
-    now = records.current_number(home)
-    if now is None:
+    current = records.current_number(home)
+    if current is None:
         raise ReleaseError(f"{home.root}: no release is current; install one first")
-    return now
+    return current
 
 
 def _point_current_to(home: Home, number: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Whether a release works here: its golden vectors and its latency, in a process that can be ended."""
+"""Validate a release on this device: its self-test and its latency, in a process that can be ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.device.releases.home import Home
 
 MIN_MEMORY_MB = 256
 MEMORY_FRACTION = 0.75
-"""Of the memory that is available, which a proof may use where nobody says otherwise."""
+"""Fraction of the available memory that a validation may use by default."""
 MAX_PROBLEM_LENGTH = 400
 REASONS = {
     signal.SIGXCPU: "used more than {cpu_s:g} s of the processor",
@@ -28,7 +28,10 @@ REASONS = {
 
 
 class ValidationLimits(NamedTuple):
-    """What a proof may use. `memory_mb` None: three quarters of what is available; `latency_ms` None: the budget's."""
+    """What a validation may use.
+
+    By default `memory_mb` is three quarters of the available memory, and `latency_ms` is the bundle's budget.
+    """
 
     memory_mb: int | None = None
     cpu_s: float = 120.0
@@ -40,7 +43,7 @@ DEFAULT = ValidationLimits()
 
 
 class ValidationProcess:
-    """A proof that runs; `report` until it has ended, or `wait`."""
+    """A running validation. Poll `report` until it has ended, or call `wait`."""
 
     def __init__(self, home: Home, number: int, limits: ValidationLimits, interpreter: str | None = None) -> None:
         if limits.memory_mb is None:
@@ -49,44 +52,46 @@ class ValidationProcess:
         self._limits = limits
         self._deadline = time.monotonic() + limits.wall_s
         path = str(home.release(number) / records.BUNDLE)
-        asked = {
+        request = {
             **limits._asdict(),
             "path": path,
             "sha256": records.bundle_digest(home, number),
             "interpreter": interpreter,
         }
-        self._answer, self._said = _scratch(), _scratch()
+        self._answer, self._stderr = _scratch(), _scratch()
         self._process = processes.start_function(
-            "edgekit.device.releases.worker:main", [json.dumps(asked)], stdout=self._answer, stderr=self._said
+            "edgekit.device.releases.worker:main", [json.dumps(request)], stdout=self._answer, stderr=self._stderr
         )
 
     def report(self) -> dict[str, Any] | None:
-        """None while it runs; then what the worker found. `problem` is empty where the release works here."""
-        late = time.monotonic() > self._deadline
-        if not late and not processes.has_ended(self._process):
+        """Return None while it runs, then the worker's report. `problem` is "" if the release works here."""
+        is_late = time.monotonic() > self._deadline
+        if not is_late and not processes.has_ended(self._process):
             return None
         code = processes.end_process(self._process)
-        answer, said = self._text(self._answer), self._text(self._said)
+        answer, stderr = self._text(self._answer), self._text(self._stderr)
         with suppress(ValueError):
-            found = dict(json.loads(answer))
-            return {**found, "problem": _line(found["problem"])}
-        if late or -code in REASONS:
-            number = signal.SIGALRM if late else signal.Signals(-code)
+            result = dict(json.loads(answer))
+            return {**result, "problem": _line(result["problem"])}
+        if is_late or -code in REASONS:
+            number = signal.SIGALRM if is_late else signal.Signals(-code)
             return {"problem": REASONS[number].format(**self._limits._asdict())}
         if code < 0:
-            name, most = processes.signal_name(-code), self._limits.memory_mb
-            return {"problem": f"crashed ({name}); the model is broken, or needs more than the {most} MB it may use"}
-        last = "".join(said.strip().splitlines()[-1:])[:300]
+            name, memory_mb = processes.signal_name(-code), self._limits.memory_mb
+            return {
+                "problem": f"crashed ({name}); the model is broken, or needs more than the {memory_mb} MB it may use"
+            }
+        last = "".join(stderr.strip().splitlines()[-1:])[:300]
         return {"problem": f"ended with exit code {code}: {last or 'it said nothing'}"}
 
     def wait(self) -> dict[str, Any]:
-        """The report."""
-        while (found := self.report()) is None:
+        """Wait for the report."""
+        while (report := self.report()) is None:
             processes.has_ended(self._process, processes.POLL_S)
-        return found
+        return report
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End the process, whatever it is doing."""
         processes.end_process(self._process)
 
     @staticmethod
@@ -97,7 +102,7 @@ class ValidationProcess:
 
 
 def _line(text: str) -> str:
-    """In one line, the middle of a long one left out."""
+    """Return a text in one line, with the middle of a long one left out."""
     text = " ".join(text.split())
     return (
         text
@@ -107,7 +112,7 @@ def _line(text: str) -> str:
 
 
 def _scratch() -> IO[bytes]:
-    """A file without a name: in memory where the kernel has such, so that a full disk is no fault of the bundle."""
+    """Return an unnamed file, in memory if the kernel supports that, so that a full disk does not fail the bundle."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("proof"), "w+b")
     return tempfile.TemporaryFile()

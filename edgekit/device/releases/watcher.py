@@ -1,7 +1,7 @@
-"""Runs a program on the current release and looks after that: starts, checks, confirms, takes back, follows.
+"""Run a program with the current release and look after it: start, check, confirm, roll back, follow changes.
 
-On trial a release has to start the program, keep it running and give its golden answers in time. What else the program
-does is its own; one that knows better calls `edgerun rollback`.
+During probation a release must start the program, keep it running and reproduce its golden answers in time. What else
+the program does is its own concern; it may call `edgerun rollback` itself.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from edgekit.runner.errors import ReleaseError, ResourceError, RunnerError, Trus
 LOOK_S = 0.1
 WAIT_S = 1.0
 FAILURES_IN_A_ROW = 2
-"""In a row: what else runs on a device can keep one proof from its end."""
+"""Failures in a row before a rollback, because other work on the device can make a single validation fail."""
 LONGEST_PAUSE_S = 30.0
 STOPPED, CHANGED, ENDED, FAILED, WAITING = "stopped", "changed", "ended", "failed", "waiting"
 
 
 class WatchOptions(NamedTuple):
-    """`every_s`: between two checks; `confirm_after_s`: how long a release on trial has to be healthy."""
+    """`every_s` is the time between two checks, `confirm_after_s` how long a release on probation must be healthy."""
 
     command: tuple[str, ...] = ()
     confirm_after_s: float = 60.0
@@ -40,57 +40,57 @@ class WatchOptions(NamedTuple):
 
 
 class Watcher:
-    """`run` until SIGTERM, SIGINT, SIGHUP, or the program's own end."""
+    """Call `run`, which lasts until SIGTERM, SIGINT, SIGHUP, or the program's own end."""
 
-    def __init__(self, home: Home, options: WatchOptions, say: Callable[[str], object]) -> None:
-        self._home, self._options, self._say = home, options, say
+    def __init__(self, home: Home, options: WatchOptions, report: Callable[[str], object]) -> None:
+        self._home, self._options, self._report = home, options, report
         self._notifier = SystemdNotifier()
         self._stopping, self._pause_s = False, 0.0
         self._waits_for = ""
         self._inherited: list[int] = []
 
     def run(self) -> None:
-        """Comes back where it was stopped, or where the program of a confirmed release ended by itself with code 0.
+        """Return when stopped, or when the program of a confirmed release exits with code 0.
 
-        It waits where no release is current, as when the first one was taken back; where the policy refuses the current
-        one; and where the device lacks what a start needs.
+        It waits while no release is current (for example after the first one was rolled back), while the policy refuses
+        the current one, and while the device lacks what a start needs.
 
         Raises
         ------
         TrustError
-            Others can write in the home.
+            Other users can write to the home.
         ResourceError
-            Another watch is at work.
+            Another watch is running.
         """
         for which in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if which != signal.SIGHUP or signal.getsignal(which) != signal.SIG_IGN:  # as under nohup
+            if which != signal.SIGHUP or signal.getsignal(which) != signal.SIG_IGN:  # ignored under nohup
                 signal.signal(which, self._stop)
         while not self._stopping:
             number = self._begin()
             if number is None:
                 self._wait(WAIT_S)
                 continue
-            attempt = Attempt(self._home, number, self._options, self._say, self._notifier)
+            attempt = Attempt(self._home, number, self._options, self._report, self._notifier)
             try:
-                how = attempt.run(lambda: self._stopping, self._inherited)
+                outcome = attempt.run(lambda: self._stopping, self._inherited)
                 self._waits_for = ""
             except (ResourceError, TrustError) as error:
-                how = WAITING
+                outcome = WAITING
                 self._hold(f"release {number}: {error}", f"release {number}: {error.lasting}")
             finally:
                 attempt.close()
-            if how in (STOPPED, ENDED):
+            if outcome in (STOPPED, ENDED):
                 break
-            quick = how == FAILED and time.monotonic() - attempt.begun < LONGEST_PAUSE_S
-            quick = quick or how == WAITING
-            self._pause_s = min(LONGEST_PAUSE_S, max(0.5, 2 * self._pause_s)) if quick else 0.0
+            is_quick = outcome == FAILED and time.monotonic() - attempt.started < LONGEST_PAUSE_S
+            is_quick = is_quick or outcome == WAITING
+            self._pause_s = min(LONGEST_PAUSE_S, max(0.5, 2 * self._pause_s)) if is_quick else 0.0
             self._wait(self._pause_s)
         self._notifier.send("STOPPING=1")
 
     def _begin(self) -> int | None:
-        """The release to start, a try of it spent; None where there is none, or nothing can be started now."""
+        """Spend an attempt and return the release to start, or None if nothing can be started now."""
         if not self._inherited and self._home.exists():
-            self._inherited = [single_instance.claim_watch(self._home, self._say)]
+            self._inherited = [single_instance.claim_watch(self._home, self._report)]
         try:
             with self._home.locked():
                 return transitions.begin_attempt(self._home, transitions.boot_id())
@@ -101,15 +101,15 @@ class Watcher:
         return None
 
     def _hold(self, why: str, reason: str) -> None:
-        """Say why nothing is started now, once for each reason; `why` may name the time as well."""
+        """Report why nothing is started now, once for each reason. `why` may contain a time; `reason` does not."""
         if reason != self._waits_for:
-            self._say(f"{why}; waiting")
+            self._report(f"{why}; waiting")
             self._notifier.send("READY=1", f"STATUS=waiting: {why}")
         self._waits_for = reason
 
     def _wait(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._stopping:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self._stopping:
             self._notifier.beat()
             time.sleep(LOOK_S)
 
@@ -118,23 +118,26 @@ class Watcher:
 
 
 class Attempt:
-    """One start of a release, from its program's first moment to its end."""
+    """One start of a release, from the first moment of its program to its end."""
 
     def __init__(
-        self, home: Home, number: int, options: WatchOptions, say: Callable[[str], object], notifier: SystemdNotifier
+        self, home: Home, number: int, options: WatchOptions, report: Callable[[str], object], notifier: SystemdNotifier
     ) -> None:
-        self.home, self.number, self.options, self.say, self.notifier = home, number, options, say, notifier
-        self.begun = time.monotonic()
-        self.next_check = self.begun
+        self.home, self.number, self.options, self.report, self.notifier = home, number, options, report, notifier
+        self.started = time.monotonic()
+        self.next_check = self.started
         self.failures = 0
         self.passed_at: float | None = None
         self.proof: ValidationProcess | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self.current, running = records.current_number(home), records.read_probation(home)
-        self.on_trial = running is not None and running.release == number
+        self.is_on_probation = running is not None and running.release == number
 
     def run(self, stopping: Callable[[], bool], inherited: Collection[int]) -> str:
-        """How it ended. TrustError or ResourceError where it was not started, and this says nothing against it."""
+        """Return how it ended.
+
+        Raises TrustError or ResourceError if it was not started for reasons outside the release.
+        """
         self.notifier.beat()
         try:
             self._start(inherited)
@@ -154,7 +157,7 @@ class Attempt:
                     return ENDED
                 return self._failed(f"the program {_exit_text(code)}{'' if code else ' before it was confirmed'}")
             if records.current_number(self.home) != self.current:
-                self.say(f"release {self.current} is no longer current")
+                self.report(f"release {self.current} is no longer current")
                 return CHANGED
             reason = ""
             with self._patient():
@@ -164,14 +167,14 @@ class Attempt:
             time.sleep(LOOK_S)
 
     def close(self) -> None:
-        """End the program, gently first, and a proof that runs."""
+        """End the program, gently at first, and a running validation."""
         if self.proof is not None:
             self.proof.close()
         if self.process is not None:
             if self.process.returncode is None and not processes.has_ended(self.process):
                 self.process.terminate()
-                until = time.monotonic() + single_instance.STOP_S
-                while not processes.has_ended(self.process, LOOK_S) and time.monotonic() < until:
+                deadline = time.monotonic() + single_instance.STOP_S
+                while not processes.has_ended(self.process, LOOK_S) and time.monotonic() < deadline:
                     self.notifier.beat()
             processes.end_process(self.process)
 
@@ -182,15 +185,15 @@ class Attempt:
         if self.options.command:
             words = [word.replace("{bundle}", release.path) for word in self.options.command]
             self.process = single_instance.start_program(words, release.environment(), inherited)
-        if not self.on_trial:
+        if not self.is_on_probation:
             self.notifier.send("READY=1")
 
     def _is_its_fault(self, error: RunnerError) -> bool:
-        """Whether a release is to be blamed for an error at its start; not where no other would be started either."""
+        """Whether an error at the start is the release's fault, and not one that any other release would have too."""
         if not isinstance(error, (ResourceError, TrustError)):
             return True
-        running = records.read_probation(self.home)
-        if isinstance(error, ResourceError) or not self.on_trial or running is None:
+        probation = records.read_probation(self.home)
+        if isinstance(error, ResourceError) or not self.is_on_probation or probation is None:
             return False
         release = current_release.Release.at(self.home, self.number)
         try:
@@ -198,13 +201,13 @@ class Attempt:
         except TrustError:
             return True
         try:
-            current_release.Release.at(self.home, running.origin or 0).read()
+            current_release.Release.at(self.home, probation.origin or 0).read()
         except RunnerError:
             return False
         return True
 
     def _check(self) -> str:
-        """Begin or end a proof where it is time; what is wrong with a release on trial, else empty."""
+        """Start or end a validation if it is time. Returns what is wrong with a release on probation, or ""."""
         if self.proof is None:
             if time.monotonic() >= self.next_check:
                 self.proof = ValidationProcess(self.home, self.number, self.options.limits, self.options.interpreter)
@@ -212,19 +215,19 @@ class Attempt:
         report = self.proof.report()
         if report is None:
             return ""
-        self.proof, first = None, self.passed_at is None
+        self.proof, is_first = None, self.passed_at is None
         if report["problem"]:
             return self._check_failed(report)
         self.failures, self.passed_at = 0, time.monotonic()
-        if first:
+        if is_first:
             self.notifier.send("READY=1")
             self._tell("answers as recorded")
-        if not self.on_trial:
+        if not self.is_on_probation:
             self.next_check = time.monotonic() + self.options.every_s
-        elif time.monotonic() - self.begun >= self.options.confirm_after_s:
+        elif time.monotonic() - self.started >= self.options.confirm_after_s:
             self._confirm()
         else:
-            self.next_check = max(time.monotonic(), self.begun + self.options.confirm_after_s)
+            self.next_check = max(time.monotonic(), self.started + self.options.confirm_after_s)
         return ""
 
     def _check_failed(self, report: dict[str, Any]) -> str:
@@ -232,8 +235,8 @@ class Attempt:
         self.next_check = (
             time.monotonic() if self.failures < FAILURES_IN_A_ROW else time.monotonic() + self.options.every_s
         )
-        self.say(f"release {self.number}: {report['problem']}")
-        if self.failures < FAILURES_IN_A_ROW or not self.on_trial:
+        self.report(f"release {self.number}: {report['problem']}")
+        if self.failures < FAILURES_IN_A_ROW or not self.is_on_probation:
             return ""
         self._go_back(report["problem"])
         return report["problem"]
@@ -244,7 +247,7 @@ class Attempt:
             transitions.recover(self.home)
             if records.current_number(self.home) == self.number:
                 transitions.confirm(self.home)
-        self.on_trial = False
+        self.is_on_probation = False
         self._tell("confirmed")
 
     def _go_back(self, why: str) -> None:
@@ -252,23 +255,23 @@ class Attempt:
             transitions.recover(self.home)
             if records.current_number(self.home) == self.number and records.read_probation(self.home):
                 origin = transitions.fail_current(self.home, why)
-                self.say(f"release {self.number} was taken back; current is {origin or 'none'}")
+                self.report(f"release {self.number} was taken back; current is {origin or 'none'}")
 
     def _failed(self, why: str) -> str:
-        """The try is spent; the next one begins, or the way back."""
-        self.say(f"release {self.number}: {why}")
+        """End the attempt as failed. The next one follows, or the rollback."""
+        self.report(f"release {self.number}: {why}")
         with self._patient(), self.home.locked():
-            running = records.read_probation(self.home)
-            if running and running.release == self.number == records.current_number(self.home):
-                if running.tries == 0:
+            probation = records.read_probation(self.home)
+            if probation and probation.release == self.number == records.current_number(self.home):
+                if probation.tries == 0:
                     transitions.fail_current(self.home, why)
                 else:
                     transitions.end_attempt(self.home, give_back=False)
         return FAILED
 
     def _over(self, how: str) -> str:
-        """It ended for a reason that says nothing against the release."""
-        self.close()  # the lock may take a while
+        """End the attempt for a reason that does not count against the release."""
+        self.close()  # closed first, because waiting for the lock may take a while
         with self._patient(), self.home.locked():
             if records.current_number(self.home) == self.number:
                 transitions.end_attempt(self.home, give_back=True)
@@ -276,16 +279,16 @@ class Attempt:
 
     @contextmanager
     def _patient(self) -> Iterator[None]:
-        """What another command or a device without room keeps from being done is told, and tried again later."""
+        """Report what another command or a full device prevents, and try it again later."""
         try:
             yield
         except (ResourceError, OSError) as error:
-            self.say(f"release {self.number}: {_text(error)}")
+            self.report(f"release {self.number}: {_text(error)}")
             self.next_check = time.monotonic() + LONGEST_PAUSE_S
 
     def _tell(self, what: str) -> None:
-        line = f"release {self.number}{' on trial' if self.on_trial else ''}: {what}"
-        self.say(line)
+        line = f"release {self.number}{' on trial' if self.is_on_probation else ''}: {what}"
+        self.report(line)
         self.notifier.send(f"STATUS={line}")
 
 

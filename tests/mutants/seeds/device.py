@@ -112,8 +112,8 @@ DEVICE = (
     Seed(
         "choice-outlives-its-interpreters",
         "device/autotune/choice_cache.py",
-        "sound = sound and all(",
-        "sound = sound or all(",
+        "is_valid = is_valid and all(",
+        "is_valid = is_valid or all(",
         "after an update of an interpreter the old measurement is followed",
         ("tests/device/autotune/test_autotune.py",),
     ),

@@ -36,8 +36,8 @@ RELEASES = (
     Seed(
         "try-spent-after-the-start",
         "device/releases/transitions.py",
-        "running._replace(tries=tries - 1, boot=boot",
-        "running._replace(tries=tries, boot=boot",
+        "probation._replace(tries=tries - 1, boot=boot",
+        "probation._replace(tries=tries, boot=boot",
         "a release that takes the machine down is started for ever",
         ("tests/device/releases/test_boot.py",),
     ),
