@@ -21,7 +21,7 @@ from tests.reference.make import ALL, IGNORE, file_name, prepare, sanitize, tags
 from tests.reference.strict import SANITIZER, strict
 
 REFERENCE = ROOT / "tests" / "reference"
-MOST_BYTES = 14_000
+MOST_BYTES = 24_000
 
 Cell = Any
 
@@ -76,7 +76,7 @@ class TestReference:
         ("quantize", "layers in the sensitivity table: 6"),
         ("convert", "✓ missing without a reason: nothing"),
         ("field", "camera-7-september: look at the inputs, and 2 more steps"),
-        ("bundle", "4 golden vectors answered as recorded: 1 ≥ 1"),
+        ("bundle", "4 golden answers reproduced: 1 ≥ 1"),
     ],
 )
 def test_the_sanitizer_leaves_what_is_deterministic(stage: str, text: str) -> None:
@@ -92,8 +92,8 @@ def test_nbval_fails_on_an_output_that_is_altered_or_lost(tiny_run: FinishedRun,
     cells = {cell.id: cell for cell in notebook.cells}
     cells["parameters"].source = re.sub(r'(config: str = )"[^"]*"', rf'\1"{TINY}"', cells["parameters"].source)
     altered = cells["checks"].outputs[0]
-    assert "4 golden vectors" in altered.text
-    altered.text = altered.text.replace("4 golden vectors", "5 golden vectors", 1)
+    assert "4 golden answers" in altered.text
+    altered.text = altered.text.replace("4 golden answers", "5 golden answers", 1)
     lost = next(cell for cell in notebook.cells if cell.id != "checks" and texts(cell) and IGNORE not in tags(cell))
     lost.outputs = []
     nbformat.write(notebook, tmp_path / "tampered.ipynb")

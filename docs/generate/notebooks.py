@@ -15,7 +15,8 @@ from nbconvert import MarkdownExporter
 from nbformat import NotebookNode, from_dict
 from traitlets.config import Config
 
-PRIORITY = ["text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/html", "text/plain"]
+PRIORITY = ["text/html", "text/markdown", "image/svg+xml", "image/png", "image/jpeg", "text/plain"]
+"""HTML first, because a stage has its options as a table that is folded away only there."""
 HINT = "make docs runs configs/digits.yaml first; `edgekit run configs/digits.yaml` makes such a run"
 _ALT = re.compile(r"!\[(?:png|svg|jpeg)\]")
 _NOTEBOOK = re.compile(r"\]\((?:\./)?(\d\d_[a-z]+)\.ipynb(#[^)]*)?\)")

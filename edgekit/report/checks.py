@@ -19,7 +19,7 @@ def at_least(what: str, value: float, limit: float, fix: str) -> None:
     _check(
         value >= limit,
         f"{what}: {value:.4g} ≥ {limit:.4g}",
-        f"{what}: got {value:.4g}, wanted at least {limit:.4g}; {fix}",
+        f"{what}: got {value:.4g}, expected at least {limit:.4g}; {fix}",
     )
 
 
@@ -28,7 +28,7 @@ def at_most(what: str, value: float, limit: float, fix: str) -> None:
     _check(
         value <= limit,
         f"{what}: {value:.4g} ≤ {limit:.4g}",
-        f"{what}: got {value:.4g}, wanted at most {limit:.4g}; {fix}",
+        f"{what}: got {value:.4g}, expected at most {limit:.4g}; {fix}",
     )
 
 
@@ -43,7 +43,7 @@ def holds(what: str, condition: bool, fix: str) -> None:
     _check(condition, what, f"does not hold: {what}; {fix}")
 
 
-def whole(artifact: Artifact) -> None:
+def files_match(artifact: Artifact) -> None:
     """Every file of the artifact is as it was sealed, else TrustError."""
     verify(artifact)
     print(f"✓ {artifact.stage}: {len(artifact.files)} files match their sha256")
@@ -69,9 +69,7 @@ def budget_possible(budget: Budget, samples: int, task: str = "classification") 
     """Say whether `samples` validation samples can show the budget met; a note, for a network may also gain."""
     kind = tasks.named(task)
     if not kind.AT_MOST_ONE:
-        print(
-            f"✓ {kind.METRIC} of {samples} validation samples: how sure a drop is, the bootstrap says of each network"
-        )
+        print(f"✓ {kind.METRIC} of {samples} validation samples: the bootstrap bounds the drop of each network")
     elif accuracy_drop.can_meet(samples, budget.accuracy_confidence, budget.accuracy_drop_pp):
         sure = f"{100 * budget.accuracy_confidence:g} % confidence"
         print(f"✓ {samples} validation samples can show a drop of {budget.accuracy_drop_pp:g} pp or less at {sure}")
@@ -106,7 +104,7 @@ def decisions_follow(benchmark: Artifact) -> None:
         elif decision["candidates"] and "in_the_tie" in decision["candidates"][0]:
             tie = [(row["bytes"], row["name"]) for row in decision["candidates"] if row["in_the_tie"]]
             summary = f"{what}: {chosen}, {decision['rule']}" + (f" of {len(tie)}" if len(tie) > 1 else "")
-            holds(summary, chosen == min(tie)[1], "this is a fault of edgekit, please report it")
+            holds(summary, chosen == min(tie)[1], "please report this: it is a fault of edgekit")
 
 
 NONE_MET = "no variant meets the budget; "
@@ -152,11 +150,11 @@ def _over(nearest: NearestMiss, budget: Limits) -> list[str]:
 
 
 IF_SEEN = {
-    "baseline": "Trained on validation samples, it makes every drop on validation look larger than it is: "
+    "baseline": "Because it was trained on validation samples, every drop on validation looks larger than it is: "
     "set data.validation_from to test, or give validation samples that it has not seen",
-    "teacher": "It was chosen by an accuracy that it does not have: set data.validation_from to test, or name another "
+    "teacher": "It was chosen for an accuracy that it does not have: set data.validation_from to test, or name another "
     "teacher",
-    "rival": "Most likely it was trained on the samples that validation is taken from: go by its accuracy on test "
+    "rival": "It was most likely trained on the samples that validation is taken from, so use its accuracy on test "
     "alone",
 }
 """What follows from it, by what the model is in the run."""
@@ -170,10 +168,10 @@ def seen_message(found: SeenValidation) -> str:
     )
     test = f"Fisher's exact test, p = {found['p_value']:.2g}, level {100 * found['level']:g} %"
     if not found["known"]:
-        return f"{found['name']}: {rates}; nothing says that it was trained on validation samples ({test})"
+        return f"{found['name']}: {rates}; no evidence that it was trained on validation samples ({test})"
     role = found.get("role", "baseline")
     called = found["name"] if role == "baseline" else f"the {role} {found['name']}"
-    return f"{called} seems to know validation: {rates}, more than chance explains ({test}). {IF_SEEN[role]}"
+    return f"{called} seems to know validation: {rates}, more than chance can explain ({test}). {IF_SEEN[role]}"
 
 
 def short_seen_message(seen: SeenValidation) -> str:

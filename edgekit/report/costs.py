@@ -81,11 +81,11 @@ def _row(name: str, unit: Unit, walk: Estimate | None, saved: Estimate | None) -
 
 def _text(answer: Answer, calls: float | None, low: float | None, high: float | None) -> str:
     if answer == "unknown":
-        return "unknown: what the run has cost is not known"
+        return "unknown, because the cost of the run is not known"
     if answer == "never":
-        return "never: a call takes no less than one of the baseline"
+        return "never, because a call takes no less than one of the baseline"
     if answer == "perhaps never":
-        return f"perhaps never, at best after {rounded(low)} calls: the interval of what a call saves holds zero"
+        return f"perhaps never, at best after {rounded(low)} calls, because the interval of the saving contains zero"
     days = f"{_three(calls / DAY_CALLS)} days" if calls and calls >= DAY_CALLS else "less than a day"
     return f"after {rounded(calls)} calls ({rounded(low)} to {rounded(high)}), {days} at one a second"
 
@@ -107,15 +107,17 @@ def _walk(chain: Sequence[Artifact], measured: CallCosts, prices: Prices | None)
     unknown = [stage for stage, seconds in took.items() if seconds is None]
     cpu_s = None if unknown else float(sum(seconds for seconds in took.values() if seconds is not None))
     joules = None if cpu_s is None else _by_cpu(cpu_s, measured["calls"])
-    notes = [f"sealed by an edgekit that did not record it: {', '.join(unknown)}"] if unknown else []
+    notes = [f"not recorded by the version of edgekit that made: {', '.join(unknown)}"] if unknown else []
     if joules is not None:
-        notes.append("its energy is estimated: its CPU-seconds times the joules of one in the calls of the benchmark")
+        notes.append(
+            "its energy is an estimate: its CPU-seconds times the joules per CPU-second of the benchmark's calls"
+        )
     if prices and prices["per_kwh"] is not None and not measured["energy"]:
-        notes.append(f"money is without energy, which is unknown: {measured['energy_unknown']}")
+        notes.append(f"the money does not include energy, which is unknown: {measured['energy_unknown']}")
     lost = cpu_s is not None and joules is None and measured["energy"] is not None
     if lost:
         notes.append(
-            "its energy is unknown: what other processes took hides that of some calls; measure when it is quiet"
+            "its energy is unknown, because other processes used too much; measure again when the machine is quiet"
         )
     half = lost and prices is not None and prices["per_kwh"] is not None  # a call's money has energy in it
     money = None if cpu_s is None or half else _money(_exactly(cpu_s), joules, prices)
@@ -178,7 +180,7 @@ def worth(cost: Cost) -> list[str]:
     spent += [f"{_three(walk['money']['value'])} {currency}"] if walk["money"] else []
     said = [f"The run has cost {', '.join(spent)}{''.join(f'; {note}' for note in walk['notes'])}."]
     if not cost["break_even"]:
-        return [*said, "Nothing ships, so no call pays for it."]
+        return [*said, "Nothing ships, so no call pays it back."]
     for row in cost["break_even"]:
         unit = currency if row["unit"] == "money" else row["unit"]
         said.append(f"{row['name']}, in {unit}: {row['text']}.")

@@ -53,7 +53,7 @@ def student_and_teacher(profile: Artifact, data: Data, config: DistillConfig) ->
 def softened(outputs: Tensor, data: Data, temperatures: Sequence[float], most: int = 4) -> Table:
     """The most probable classes of the first sample of `outputs` (N, classes), and their shares at each temperature."""
     if data.task != "classification":
-        return Table(("classes",), [("none: the outputs of this task are not softened together",)])
+        return Table(("classes",), [("none: the outputs of this task are not softened",)])
     order = outputs[0].argsort(descending=True).tolist()[:most]
     shares = [(outputs[0] / temperature).softmax(dim=0).tolist() for temperature in dict.fromkeys(temperatures)]
     rows = [(data.classes[place], *(percent(share[place]) for share in shares)) for place in order]

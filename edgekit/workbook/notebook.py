@@ -26,7 +26,7 @@ from edgekit.runner.native_stderr import quiet_native
 from edgekit.workbook import state
 from edgekit.workbook.attempts import ENDED, last_begun
 from edgekit.workbook.plan import Plan, workbook_folder
-from edgekit.workbook.stage import COMMAND, FORCE
+from edgekit.workbook.stage import COMMAND, FORCE, declared_parameters
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,18 @@ class Step:
 
 
 def steps(plan: Plan, out: Path) -> list[Step]:
-    """The notebooks of a plan; every parameter is explicit, so an executed copy shows what it ran with."""
+    """The notebooks of a plan, in order.
+
+    Every parameter of a notebook's parameters cell is passed explicitly, so that an executed copy shows what it ran
+    with. The other options reach the stage through `config` and `settings`.
+    """
     common = {"config": str(plan.path), "out": str(out.resolve()), "settings": plan.settings}
-    return [
-        Step(number, stage, {**common, **plan.scalars(stage)}, plan.run.cell_limit_s, len(plan.pipeline))
-        for number, stage in enumerate(plan.pipeline, 1)
-    ]
+    listed = []
+    for number, stage in enumerate(plan.pipeline, 1):
+        declared = declared_parameters(workbook_folder("notebooks") / notebook_name(stage))
+        values = {name: value for name, value in plan.scalars(stage).items() if name in declared}
+        listed.append(Step(number, stage, {**common, **values}, plan.run.cell_limit_s, len(plan.pipeline)))
+    return listed
 
 
 def execute(

@@ -6,12 +6,13 @@ A notebook run by hand, by plain papermill or by `edgekit run` goes through `ope
 from __future__ import annotations
 
 import ast
+import html
 import importlib
 import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +38,7 @@ from edgekit.workbook.config_file import (
     shared_options,
     stage_config,
 )
-from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, load_plan, make_importable
+from edgekit.workbook.plan import DEFAULT_CONFIG, Plan, load_plan, make_importable, workbook_folder
 
 COMMON_PARAMETERS = ("config", "out", "settings")
 PAPERMILLS_CELL = "# Parameters\n"
@@ -45,31 +46,71 @@ _COMMON_DEFAULTS = {"config": "configs/digits.yaml", "out": "artifacts", "settin
 
 
 def read_parameters(stage: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters in a notebook's `globals()`; ConfigError for one that the stage does not have."""
+    """Read the parameters of a stage from the names in a notebook.
+
+    Parameters
+    ----------
+    stage
+        Name of the stage.
+    namespace
+        `globals()` of the notebook, or a mapping of names to values.
+
+    Raises
+    ------
+    ConfigError
+        A parameter is not an option of the stage, or one of the common ones is not a string.
+    """
     allowed = [*COMMON_PARAMETERS, *own_fields(stage_config(stage))]
-    meant = _assigned_as_parameters(namespace.get("In"))
-    found = {
+    assigned = _assigned_as_parameters(namespace.get("In"))
+    values = {
         name: value
         for name, value in namespace.items()
-        if not name.startswith("_") and (is_scalar(value) or name in (meant or ()))
+        if not name.startswith("_") and (is_scalar(value) or name in (assigned or ()))
     }
-    if meant is not None:
-        found = {name: value for name, value in found.items() if name in meant or name in allowed}
-    refuse_secrets(found)
-    for name in found:
+    if assigned is not None:
+        values = {name: value for name, value in values.items() if name in assigned or name in allowed}
+    refuse_secrets(values)
+    for name in values:
         if name not in allowed:
             raise ConfigError(f"{name}: stage {stage} has no such parameter, {suggest(name, allowed)}")
     for name in COMMON_PARAMETERS:
-        if not isinstance(found.setdefault(name, _COMMON_DEFAULTS[name]), str):
-            raise ConfigError(f"{name}: got {found[name]!r}; give a string")
-    return found
+        if not isinstance(values.setdefault(name, _COMMON_DEFAULTS[name]), str):
+            raise ConfigError(f"{name}: got {values[name]!r}; give a string")
+    return values
+
+
+def refuse_unknown_parameters(namespace: Mapping[str, Any], allowed: Sequence[str]) -> None:
+    """Refuse what papermill passed to a notebook without a stage, if the notebook does not have such a parameter.
+
+    Parameters
+    ----------
+    namespace
+        `globals()` of the notebook.
+    allowed
+        Names of the parameters that the notebook has.
+
+    Raises
+    ------
+    ConfigError
+        A name was passed that is not in `allowed`.
+    """
+    for name in sorted(injected(namespace.get("In")) - set(allowed)):
+        raise ConfigError(f"{name}: this notebook has no such parameter, {suggest(name, allowed)}")
+
+
+def declared_parameters(notebook: Path) -> set[str]:
+    """Names of the parameters in a notebook's `parameters` cell; no names if the notebook has no such cell."""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if "parameters" in cell["metadata"].get("tags", ()):
+            return _assigned("".join(cell["source"]))
+    return set()
 
 
 def _assigned_as_parameters(history: Any) -> set[str] | None:
     """Names assigned in the cells that hold parameters, by IPython's history; None outside of a notebook.
 
-    These are the cells run before the stage was first opened, and any that assigns `config`. What later cells assign
-    is the notebook's own business, so a notebook can be run again from any cell.
+    These are the cells that ran before the stage was first opened, and later ones that assign `config`. Names that
+    other cells assign are ignored, so that a notebook can be run again from any cell.
     """
     if not isinstance(history, list):
         return None
@@ -84,7 +125,7 @@ def _assigned_as_parameters(history: Any) -> set[str] | None:
 
 
 def injected(history: Any) -> set[str]:
-    """Names in the cell that papermill adds for what it is told: `papermill -p ratio 0.5`."""
+    """Names in the cell that papermill adds for the parameters that it was given, as in `papermill -p ratio 0.5`."""
     cells = [source for source in history or () if source.lstrip().startswith(PAPERMILLS_CELL)]
     return set().union(*(_assigned(source) for source in cells))
 
@@ -100,25 +141,30 @@ def _assigned(source: str) -> set[str]:
 
 
 def overrides(stage: str, scalars: dict[str, Any], plan: Plan, explicit: set[str]) -> dict[str, Any]:
-    """The parameters that win over the config; says where the two differ, and which is taken.
+    """The parameters that win over the config. Where the two differ, a line is printed that says which is used.
 
-    One that was passed to papermill (`explicit`) wins even if it equals the workbook's default.
+    A parameter that still has the value of the workbook's own parameters cell follows the config, unless it was passed
+    to papermill (`explicit`). An option that this cell does not have was added by the user, so it always wins.
     """
-    untouched = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
+    default = load_plan(DEFAULT_CONFIG).scalars(stage) if DEFAULT_CONFIG.is_file() else {}
+    unmodified = declared_parameters(workbook_folder("notebooks") / notebook_name(stage)) - explicit
     configured = plan.scalars(stage)
-    found = {}
+    winning = {}
     for name, value in scalars.items():
         here = f"{stage}.{name} is {value} in this cell and {configured.get(name)} in {plan.path.name}"
-        if name in configured and (value, type(value)) == (configured[name], type(configured[name])):
+        if name in configured and _same(value, configured[name]):
             continue
-        unmodified = name in untouched and (value, type(value)) == (untouched[name], type(untouched[name]))
-        if unmodified and name not in explicit:
+        if name in unmodified and name in default and _same(value, default[name]):
             print(f'{here}: the config wins, because the cell is unmodified (or force it with settings = "…")')
             continue
         if name in configured:
             print(f"{here}: the cell wins")
-        found[name] = value
-    return found
+        winning[name] = value
+    return winning
+
+
+def _same(a: object, b: object) -> bool:
+    return type(a) is type(b) and a == b
 
 
 telemetry.off()  # in a kernel this is the first of edgekit that is imported
@@ -195,14 +241,54 @@ class OpenStage:
         print(f"{self.name}: done in {result.took['seconds']:.1f} s, sealed as {result.digest[:12]}")
         return result
 
-    def _repr_markdown_(self) -> str:
-        mine = {name: getattr(self.config, name) for name in own_fields(type(self.config))}
-        rows = "\n".join(f"| `{self.name}.{name}` | {_show(value)} |" for name, value in mine.items())
+    def options(self) -> list[tuple[str, str, str, str]]:
+        """Every option of the stage: its name, the value in force, its default if that is another one, its meaning."""
+        rows = []
+        for name in own_fields(type(self.config)):
+            field, value = type(self.config).model_fields[name], getattr(self.config, name)
+            default = value if field.is_required() else field.get_default(call_default_factory=True)
+            rows.append((name, _show(value), "" if value == default else _show(default), field.description or ""))
+        return rows
+
+    @property
+    def _headline(self) -> tuple[tuple[str, str], ...]:
         run = self.plan.run
         return (
-            f"**{self.name}** of run **{run.name}** · reads `{self.source.stage}/` · writes `{self.out.name}/` · "
-            f"seed {run.seed} · device {run.device}\n\n| option | value |\n|---|---|\n{rows}"
+            ("stage", self.name),
+            ("run", run.name),
+            ("reads", f"{self.source.stage}/"),
+            ("writes", f"{self.out.name}/"),
+            ("seed", str(run.seed)),
+            ("device", run.device),
         )
+
+    def _repr_html_(self) -> str:
+        """For a notebook: what is open, and all options in a table that is folded away."""
+        headline = " · ".join(f"{name} <strong>{html.escape(value)}</strong>" for name, value in self._headline)
+        left = 'td style="text-align:left"'  # Jupyter aligns the cells of a table to the right
+        rows = "".join(
+            f"<tr><{left}><code>{name}</code></td><{left}><code>{html.escape(value)}</code>"
+            f"{f' (default <code>{html.escape(default)}</code>)' if default else ''}</td>"
+            f"<{left}>{html.escape(meaning)}</td></tr>"
+            for name, value, default, meaning in self.options()
+        )
+        how = (
+            "To change an option, add a line for it to the parameters cell, pass it to papermill with <code>-p</code>, "
+            f'or write <code>settings = "{self.name}.OPTION=VALUE"</code>.'
+        )
+        headings = "".join(f"<{left}>{name}</td>" for name in ("option", "value in force", "what it does"))
+        return (
+            f"<p>{headline}</p><details><summary>All options of {self.name}</summary><p>{how}</p><table><thead><tr>"
+            f"{headings}</tr></thead><tbody>{rows}</tbody></table>"
+            "</details>"
+        )
+
+    def _repr_markdown_(self) -> str:
+        """For the page of a report, which shows no HTML of a notebook's own."""
+        headline = " · ".join(f"{name} **{value}**" for name, value in self._headline)
+        rows = [(name, value.replace("|", "\\|")) for name, value, _, _ in self.options()]
+        table = "\n".join(f"| `{name}` | `{value}` |" for name, value in rows)
+        return f"{headline}\n\n| option | value in force |\n|---|---|\n{table}"
 
     def __repr__(self) -> str:
         return f"<{self.name} of run {self.plan.run.name}, reads {self.source.stage}>"
@@ -211,8 +297,9 @@ class OpenStage:
 def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
     """Open a stage with the parameters of a notebook.
 
-    A parameter that differs from the workbook's own default wins over the config; one left at that default follows
-    the config. Where cell and config differ, that is printed.
+    A parameter wins over the config if it was passed to papermill, or if its value is not the one that the workbook's
+    parameters cell came with. One that was left alone follows the config. Where cell and config differ, a line is
+    printed that says which of them is used.
 
     Parameters
     ----------
@@ -238,8 +325,8 @@ def open_stage(stage: str, parameters: Mapping[str, Any]) -> OpenStage:
             f"{plan.path.name} has no distill section, so this run trains, prunes and tunes nothing: continue with "
             f"{notebook_name(after)}, or name distill.student"
         )
-    told = overrides(stage, scalars, plan, injected(parameters.get("In")))
-    section = {**plan.section(stage), **beside(plan.path, told)}
+    winning = overrides(stage, scalars, plan, injected(parameters.get("In")))
+    section = {**plan.section(stage), **beside(plan.path, winning)}
     options = parse_stage(stage, section, for_stage(stage, plan.run, shared_options(plan.run)))
     options.agree()
     plan = replace(plan, stages={**plan.stages, stage: options})
@@ -322,4 +409,4 @@ def _source(stage: str, plan: Plan, data: Data, folder: Path) -> Artifact:
 
 
 def _show(value: Any) -> str:
-    return f"`{json.dumps(value, default=lambda section: section.model_dump())}`"
+    return json.dumps(value, default=lambda section: section.model_dump(), ensure_ascii=False)

@@ -56,7 +56,8 @@ def prepare(stage: str, plan: Plan) -> Any:
     notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in notebook.cells:
         if "parameters" in tags(cell) and stage not in SIDE:
-            cell.source = set_parameters(cell.source, {"config": CONFIG, **plan.scalars(stage)})
+            values = {name: value for name, value in plan.scalars(stage).items() if f"\n{name}: " in cell.source}
+            cell.source = set_parameters(cell.source, {"config": CONFIG, **values})
     return notebook
 
 
@@ -94,7 +95,7 @@ def sanitize(text: str, patterns: list[tuple[str, str]]) -> str:
 
 
 def main() -> None:
-    """Execute the walk from scratch, and 00 and 08, and write nine references."""
+    """Execute the pipeline from scratch, and notebooks 00 and 08, and write nine references."""
     patterns = get_sanitize_patterns((HERE / "sanitize.cfg").read_text())
     plan = load_plan(HERE.parent.parent / CONFIG)
     with tempfile.TemporaryDirectory() as fresh:

@@ -17,9 +17,9 @@ def test_at_least_and_at_most_raise_on_the_wrong_side(capsys: pytest.CaptureFixt
     checks.at_least("accuracy", 0.9, 0.9, "train longer")
     checks.at_most("drop", 1.0, 1.0, "prune less")
     assert capsys.readouterr().out.splitlines() == ["✓ accuracy: 0.9 ≥ 0.9", "✓ drop: 1 ≤ 1"]
-    with pytest.raises(StageError, match="accuracy: got 0.8, wanted at least 0.9; train longer"):
+    with pytest.raises(StageError, match="accuracy: got 0.8, expected at least 0.9; train longer"):
         checks.at_least("accuracy", 0.8, 0.9, "train longer")
-    with pytest.raises(StageError, match="drop: got 2, wanted at most 1; prune less"):
+    with pytest.raises(StageError, match="drop: got 2, expected at most 1; prune less"):
         checks.at_most("drop", 2.0, 1.0, "prune less")
 
 
@@ -44,10 +44,10 @@ def seal(folder: Path, metrics: dict[str, object]) -> artifacts.Artifact:
 
 def test_whole_names_the_file_that_changed(tmp_path: Path) -> None:
     sealed = seal(tmp_path, {})
-    checks.whole(sealed)
+    checks.files_match(sealed)
     (sealed.path / "file").write_text("y")
     with pytest.raises(TrustError, match="file"):
-        checks.whole(sealed)
+        checks.files_match(sealed)
 
 
 BUDGET = {"accuracy_drop_pp": 1.0, "latency_p50_ms": 0.4, "size_bytes": 800}

@@ -86,14 +86,14 @@ def test_an_interval_that_holds_zero_promises_nothing() -> None:
 def test_nothing_saved_is_never_worth_it() -> None:
     (row,) = built({"value": -0.002, "low": -0.003, "high": -0.001})["break_even"]
     assert (row["answer"], row["calls"], row["calls_low"], row["calls_high"]) == ("never", None, None, None)
-    assert row["text"] == "never: a call takes no less than one of the baseline"
+    assert row["text"] == "never, because a call takes no less than one of the baseline"
 
 
 def test_a_stage_that_recorded_nothing_leaves_the_answer_unknown() -> None:
     found = built(about(0.003), EUROS, cpu_seconds=None)
     assert found["walk"]["cpu_s"] is None and found["walk"]["unknown"] == ["profile"]
     assert {row["answer"] for row in found["break_even"]} == {"unknown"}
-    assert "did not record it: profile" in found["walk"]["notes"][0]
+    assert "not recorded by the version of edgekit that made: profile" in found["walk"]["notes"][0]
 
 
 def test_nothing_that_ships_has_no_break_even() -> None:
@@ -115,13 +115,13 @@ def test_money_is_processor_time_and_energy_at_their_prices() -> None:
     assert found["walk"]["joules"]["value"] == pytest.approx(3000)
     assert found["walk"]["money"] is not None
     assert found["walk"]["money"]["value"] == pytest.approx(300 * 1e-4 + 3000 * 1e-7)
-    assert any("estimated" in note for note in found["walk"]["notes"])
+    assert any("is an estimate" in note for note in found["walk"]["notes"])
 
 
 def test_money_without_energy_says_so() -> None:
     found = built(about(0.003), EUROS)
     assert found["calls"][1]["money"]["value"] == pytest.approx(0.001 * 1e-4)
-    assert "money is without energy, which is unknown: nothing shows it" in found["walk"]["notes"]
+    assert "the money does not include energy, which is unknown: nothing shows it" in found["walk"]["notes"]
     only_energy = costs.prices_of({"per_kwh": 0.3, "currency": "EUR"})
     found = built(about(0.003), only_energy)
     assert "money" not in found["calls"][1]
@@ -134,7 +134,7 @@ def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money
     benchmark = artifact("benchmark", {"cost": found, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0)
     cost = costs.build(benchmark, [benchmark], EUROS)
     assert cost is not None and cost["walk"]["joules"] is None and cost["walk"]["money"] is None
-    assert any("what other processes took hides" in note for note in cost["walk"]["notes"])
+    assert any("because other processes used too much" in note for note in cost["walk"]["notes"])
     answers = {row["unit"]: row["answer"] for row in cost["break_even"]}
     assert answers == {"CPU-seconds": "after", "joules": "unknown", "money": "unknown"}
 
@@ -184,9 +184,9 @@ def test_the_table_has_a_column_for_what_is_known_and_the_sentences_an_answer_fo
     ]
     assert [column.heading for column in call_costs.columns(plain)] == heads[:3]
     said = costs.worth(known)
-    assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is estimated")
+    assert said[0].startswith("The run has cost 300 CPU-seconds, about 3 kJ, 0.0303 EUR; its energy is an estimate")
     assert [line.partition(":")[0] for line in said[1:]] == ["mine, in CPU-seconds", "mine, in joules", "mine, in EUR"]
-    assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays for it."
+    assert costs.worth(built(about(0.003), won=False))[-1] == "Nothing ships, so no call pays it back."
 
 
 def test_the_figure_is_drawn_where_there_is_an_answer() -> None:

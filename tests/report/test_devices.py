@@ -45,7 +45,7 @@ def test_notebook_and_page_show_the_same_rows_the_fastest_first() -> None:
     assert shown.columns[1:4] == ("p50, ms here", "p50, ms on door-1", "p50, ms on door-2, decides")
     assert shown.rows[0] == ("small", "0.044", "0.5 (0.49–0.51)", "1 (0.98–1.02)", "1.00 (0.98–1.02)")
     assert [row[0] for row in shown.rows] == ["small", "large"]
-    assert "the slowest device of class pi4, door-2: " in shown.title and "disturbed: it was throttled" in shown.title
+    assert "the slowest device of class pi4, door-2: " in shown.title and "noisy: it was throttled" in shown.title
 
 
 def test_where_this_machine_decided_the_notebook_says_so_and_the_page_nothing() -> None:

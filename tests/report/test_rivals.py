@@ -40,14 +40,13 @@ def test_notebook_and_page_show_the_same_table() -> None:
          "2× (1.9–2.1)"],
         ["other.onnx", "91.00\u00a0%", "96,000", "0.5", "0.625", "–", "–", "–", "–"],
     ]  # fmt: skip
-    assert set(grid.columns) - grid.numeric == {"rival", "the winner"}
+    assert set(grid.columns) - grid.numeric == {"reference model", "winner"}
 
 
 def test_without_a_rival_there_is_no_table_on_the_page_and_the_notebook_says_so() -> None:
     assert variants.rivals_grid(cast("Any", {"rivals": []})) is None
-    assert (
-        variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": []}))).title == "the config names no rival"
-    )
+    empty = variants.rivals_table(cast("Any", SimpleNamespace(metrics={"rivals": []})))
+    assert empty.title == "the config names no reference model (benchmark.rivals)"
 
 
 def test_the_console_says_it_in_one_line_where_a_variant_won() -> None:

@@ -79,16 +79,16 @@ def test_a_session_stands_with_its_cold_start_and_its_sum() -> None:
     assert ["of which before the first answer", "555", "78.9%"] in rows
     assert ["all parts", "696", "99.0%"] in rows
     assert ["measured from outside", "703", ""] in rows
-    assert ["a call with stamps, of one without", "0.87×", "0.25–2.04"] in rows
+    assert ["a call with timestamps, relative to one without", "0.87×", "0.25–2.04"] in rows
     assert profile.session_grid({}) is None
 
 
 def test_what_was_seen_beside_the_measurement_stands_with_what_disturbs() -> None:
     grid = machine.noise_grid(cast("Any", {"conditions": {"seen": SEEN}}))
     rows = {line.cells[0]: (*line.cells[1:], line.kind) for line in grid.lines}
-    assert rows["a piece of work that is always the same, ms"] == ("0.884", "", "")
-    assert rows["taken by other processes"][0] == "87.0%" and rows["taken by other processes"][2] == "out"
-    assert rows["held back by heat or low voltage"] == ("no", "", "")
+    assert rows["time of a fixed piece of work, ms"] == ("0.884", "", "")
+    assert rows["CPU time of other processes"][0] == "87.0%" and rows["CPU time of other processes"][2] == "out"
+    assert rows["throttled by heat or low voltage"] == ("no", "", "")
     assert "clock of the fastest core, MHz" not in rows  # what a machine does not show is left out
 
 
@@ -97,7 +97,7 @@ def test_the_machine_stands_with_its_interpreters_and_what_stayed_open() -> None
     found = {"conditions": {**conditions, "disturbed": ["noise"], "stayed_open": ["a and b"], "seen": SEEN}}
     assert machine.facts(cast("Any", found)) == [
         ("host", "pi"), ("processor", "Cortex-A72"), ("new condition", "3"), ("interpreters", "litert 2.3.0"),
-        ("disturbed", "noise"), ("stayed open", "a and b"),
+        ("noise", "noise"), ("stayed open", "a and b"),
     ]  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_loads_stand_with_their_rates_and_their_failures(driven: Row) -> None:
     section = loads.section(cast("Any", {"loads": driven}), confidence=0.99)
     assert section is not None
     rates, latencies, throughput = section["grids"]
-    rested_on = "met in 3 further trials; short: 1 of 600 s; disturbed: noise"
+    rested_on = "met in 3 further trials; short: 1 of 600 s; noisy: noise"
     assert lines(rates) == [[WINNER, "1,500", "3.75", "3", rested_on]]
     server = [WINNER, "server, Poisson", "0.5", "0.9", "0.95", "0.99 (0.91–1.31)", "within"]
     assert lines(latencies)[1] == server and len(lines(latencies)) == 2
@@ -186,7 +186,7 @@ def test_every_boundary_stands_at_its_worst(tmp_path: Path) -> None:
         ["tflite-int8", "torch-fp32", "2", "0.05", "20.0", "0.9900", "95.00\u00a0%", "worse"]
     ]
     [answer] = lines(conversion.ends_grid(artifact))
-    assert answer[:3] == ["scores → answer", "pruned", "40"] and answer[3].startswith("60.00\u00a0% right")
+    assert answer[:3] == ["scores → answer", "pruned", "40"] and answer[3].startswith("accuracy 60.00\u00a0%")
 
 
 def test_what_ships_stands_with_what_the_converter_left_behind(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_labels_alone_may_be_asked_for_whatever_was_kept(tmp_path: Path) -> None
     assert asked.metrics["tuning"] == {"loss": None, "options": None, "teacher": None, "reason": "tune_with is labels"}
     assert learnt(asked) == learnt(tuned("prune", tmp_path / "alone", None))
     assert asked.key != tuned("prune", tmp_path / "taught", "soft_targets").key
-    assert "fine-tuned by labels alone: tune_with is labels" in repr(pruning.table(asked))
+    assert "fine-tuned with labels alone: tune_with is labels" in repr(pruning.table(asked))
 
 
 def test_a_shape_from_new_weights_learns_as_the_student_did_whatever_tunes_the_rest(tmp_path: Path) -> None:

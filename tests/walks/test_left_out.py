@@ -40,7 +40,7 @@ def test_the_run_goes_on_and_tells_what_was_left_out(out: Path) -> None:
     for name in HALVES:
         assert f"Left out: {name}: baseline: " in said
         assert name in page.read_text() and name in notebook.read_text()
-    assert "variants that failed to convert, or gave other answers" in page.read_text()
+    assert "variants that could not be converted, or gave other answers" in page.read_text()
     digest = artifacts.load(out / "tiny" / "convert").digest
 
     again = run_edgekit("run", str(TINY), "--out", str(out), *SETTINGS, *ASKED_TOO_MUCH)

@@ -14,7 +14,8 @@ from edgekit.core.errors import ConversionError, EdgekitError, ResourceError, St
 from edgekit.workbook import attempts
 from edgekit.workbook import notebook as execution
 from edgekit.workbook.plan import load_plan
-from tests.conftest import TINY
+from edgekit.workbook.stage import declared_parameters, open_stage
+from tests.conftest import TINY, FinishedRun
 from tests.faults.tree import gone
 
 pytestmark = pytest.mark.processes
@@ -35,10 +36,10 @@ def execute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> Path:
     source = tmp_path / "source"
     source.mkdir()
     notebook(source, code)
+    step = execution.steps(load_plan(TINY), tmp_path)[0]
     monkeypatch.setattr(execution, "workbook_folder", lambda name: source)
     folder = tmp_path / "run"
     folder.mkdir()
-    step = execution.steps(load_plan(TINY), tmp_path)[0]
     execution.execute(
         execution.Step(step.number, step.stage, {"config": str(TINY)}, cell_limit_s=4),
         folder,
@@ -98,15 +99,24 @@ def test_status_says_of_a_cell_that_took_too_long_what_the_run_said(
     assert said.startswith("cell 2: not finished after 4 s, so its kernel was stopped (")
 
 
-def test_steps_name_every_option_of_every_stage(tmp_path: Path) -> None:
-    plan = load_plan(TINY, ["prune.ratio=0.25"])
+def test_steps_name_every_parameter_of_every_notebook(tmp_path: Path) -> None:
+    plan = load_plan(TINY, ["prune.ratio=0.25", "prune.sparsity_steps=1"])
     steps = execution.steps(plan, tmp_path)
     assert [step.notebook for step in steps][::6] == ["01_profile.ipynb", "07_bundle.ipynb"]
     prune = steps[2].parameters
     assert prune["ratio"] == 0.25
-    assert prune["settings"] == "prune.ratio=0.25"
+    assert prune["settings"] == "prune.ratio=0.25 prune.sparsity_steps=1"
     assert prune["out"] == str(tmp_path)
-    assert set(plan.scalars("prune")) < set(prune)
+    for step in steps:
+        assert set(step.parameters) == declared_parameters(step.source) and len(step.parameters) <= 12
+
+
+def test_an_option_that_no_notebook_names_reaches_its_stage_through_the_settings(
+    tiny_run: FinishedRun, tmp_path: Path
+) -> None:
+    step = execution.steps(load_plan(TINY, ["prune.sparsity_steps=7"]), tiny_run.out)[2]
+    assert "sparsity_steps" not in step.parameters
+    assert open_stage("prune", step.parameters).config.sparsity_steps == 7  # type: ignore[attr-defined]
 
 
 def test_openmp_threads_of_a_kernel_sleep_while_they_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import importlib
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,20 @@ import yaml
 
 from edgekit.core import artifacts, lock
 from edgekit.core.errors import ConfigError, DataError, ResourceError, StageError
+from edgekit.core.run_folder import notebook_name
 from edgekit.runner import load as load_bundle
+from edgekit.workbook.config_file import own_fields, stage_config
 from edgekit.workbook.plan import DEFAULT_CONFIG, load_plan
-from edgekit.workbook.stage import find_config, open_stage, run_folder
+from edgekit.workbook.stage import (
+    declared_parameters,
+    find_config,
+    open_stage,
+    refuse_unknown_parameters,
+    run_folder,
+)
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
+
+DEFAULTS = load_plan(DEFAULT_CONFIG).scalars("prune")
 
 
 def parameters(out: Path, **more: object) -> dict[str, object]:
@@ -58,16 +69,55 @@ def test_a_changed_parameter_wins_over_the_config_and_says_so(
 def test_a_parameter_left_as_it_came_follows_the_config(
     tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    untouched = load_plan(DEFAULT_CONFIG).scalars("prune")
+    declared = declared_parameters(ROOT / "notebooks" / notebook_name("prune"))
+    untouched = {name: value for name, value in DEFAULTS.items() if name in declared}
     stage = open_stage("prune", {**parameters(tiny_run.out), **untouched})
     assert stage.config == load_plan(TINY).stages["prune"]
     assert "prune.ratio is 0.5 in this cell and 0.3 in tiny.yaml: the config wins" in capsys.readouterr().out
 
 
+def test_an_option_that_the_parameters_cell_does_not_have_wins_even_at_its_default(
+    tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the user can have written it, so it is not taken for a value that was left alone."""
+    steps = DEFAULTS["sparsity_steps"]
+    assert load_plan(TINY).scalars("prune")["sparsity_steps"] != steps
+    stage = open_stage("prune", parameters(tiny_run.out, sparsity_steps=steps))
+    assert stage.config.sparsity_steps == steps  # type: ignore[attr-defined]
+    assert "the cell wins" in capsys.readouterr().out
+
+
+def test_every_option_of_the_stage_is_in_the_folded_table_with_its_value(tiny_run: FinishedRun) -> None:
+    stage = open_stage("prune", parameters(tiny_run.out, ratio=0.4, settings="prune.importance=lamp"))
+    config = stage_config("prune")
+    rows = {name: (value, default, meaning) for name, value, default, meaning in stage.options()}
+    assert list(rows) == own_fields(config)
+    assert rows["ratio"][:2] == ("0.4", "0.5") and rows["importance"][:2] == ('"lamp"', '"l2"')
+    assert rows["sparsity"][2] == config.model_fields["sparsity"].description
+    page = stage._repr_html_()
+    assert page.count("<details>") == 1 and page.index("<summary>All options of prune") < page.index("<table>")
+    assert all(f"><code>{name}</code></td>" in page for name in rows)
+    assert "<code>0.4</code> (default <code>0.5</code>)" in page
+    assert "<" not in stage._repr_markdown_() and "| `ratio` | `0.4` |" in stage._repr_markdown_()
+
+
+def test_values_of_a_config_are_no_html_in_that_table(tiny_run: FinishedRun) -> None:
+    stage = open_stage("convert", parameters(tiny_run.out))
+    config = stage.config.model_copy(update={"reference_preprocess": "<script>x</script>"})
+    assert "<script>" not in replace(stage, config=config)._repr_html_()
+
+
+def test_a_notebook_without_a_stage_refuses_a_parameter_that_it_does_not_have() -> None:
+    cells = ["study: str = ''", "# Parameters\nstuddy = 'x'\ntake = 3\n"]
+    with pytest.raises(ConfigError, match='studdy: this notebook has no such parameter, did you mean "study"?'):
+        refuse_unknown_parameters({"study": "", "studdy": "x", "In": cells}, ["study", "take"])
+    refuse_unknown_parameters({"study": "", "other": "a name of the notebook's own", "In": cells[:1]}, ["study"])
+
+
 def test_a_parameter_that_papermill_was_told_of_wins_even_at_its_default(
     tiny_run: FinishedRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ratio = load_plan(DEFAULT_CONFIG).scalars("prune")["ratio"]
+    ratio = DEFAULTS["ratio"]
     cells = ["config: str = '…'\nratio: float = 0.5", f"# Parameters\nratio = {ratio}\n"]
     stage = open_stage("prune", {**parameters(tiny_run.out, ratio=ratio), "In": cells})
     assert stage.config.ratio == ratio  # type: ignore[attr-defined]

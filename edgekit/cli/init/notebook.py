@@ -11,20 +11,21 @@ Cell = tuple[str, str, str]
 
 TITLE = """# {name} · a first look
 
-**Question.** What is in these data, and what does one call of a plain network cost on them?
+**Question.** What is in these data, and what does one call of a plain network on them cost?
 
 *Reads* the data and the network that `{name}.yaml` names: {words}. *Writes* `artifacts/{name}/profile/` beside that \
 config: a baseline, trained here, and where its time goes.
 
-`edgekit init` wrote this notebook and the config. Both are yours to change. Run a cell with Shift-Enter, edit the \
-config, and run the notebook again from the top."""
+`edgekit init` wrote this notebook and the config, and you may change both. Run a cell with Shift-Enter. After a \
+change of the config, run the notebook again from the top."""
 PARAMETERS = """config: str = {config}  # the run: data, model, preprocess, budget
 out: str = "artifacts"  # folder that holds the runs
-settings: str = ""  # more options, each as after --set, a space between two"""
+settings: str = ""  # any other options of the config, each written as after --set, with spaces between"""
 OPEN_TEXT = """Opening the stage checks the config and reads the data. The data is split into four disjoint parts. The \
 test part stays closed until the end of a run, so that no decision rests on it.
 
-The strip shows the seven stages of a run. This notebook is the first."""
+The strip shows the seven stages of a run, of which this notebook runs the first. Below it, *All options* unfolds a \
+table of the options of this stage with their values."""
 OPEN = """from pathlib import Path
 
 from edgekit.core import tasks
@@ -40,10 +41,10 @@ display(pipeline.figure(pipeline.steps_so_far(stage.source, stage.plan.pipeline)
 stage"""
 SAMPLES_TEXT = """## The data
 
-Some samples of the train split, before any preprocessing. Look for what should not be there: wrong labels, empty \
-samples, a detail that gives the answer away."""
-COUNT_TEXT = """A rare class is learned badly and measured worse. With ten validation samples, each is a tenth of its \
-accuracy."""
+These are samples of the train split, before any preprocessing. Look for what should not be there: wrong labels, \
+empty samples, or a detail that gives the answer away."""
+COUNT_TEXT = """A rare class is learned badly and measured worse. If a class has only ten validation samples, each of \
+them is a tenth of its accuracy."""
 COUNT = """task = tasks.named(stage.data.task)
 always, saying = task.constant_answer(stage.data.validation.y)
 print(f"{task.SAID}; {saying} would give {always:.1%}")
@@ -51,12 +52,12 @@ display(samples.splits_table(stage.data))
 samples.notes_table(stage.data)"""
 RUN_TEXT = """## Profile
 
-This trains the baseline for `profile.epochs`. Then it measures accuracy on the validation split, size, and where the \
-time of one call goes. The accuracy should be well above that of always giving the same answer. If it is not, look \
-at the samples again, then train longer.
+The next cell trains the baseline for `profile.epochs`. It then measures the accuracy on the validation split, the \
+size, and where the time of one call goes. The accuracy should be well above that of always giving the same answer. \
+If it is not, look at the samples again, then train longer.
 
-A line under the diagnosis says what disturbed the measurement. A sealed result is reused if nothing it depends on \
-has changed."""
+A line under the diagnosis says whether the measurement was noisy. If nothing that the result depends on has changed, \
+the sealed result is reused."""
 RUN = """artifact = stage.run()
 display(profile.table(artifact))
 print(artifact.metrics["diagnosis"]["text"])
@@ -64,13 +65,13 @@ print(machine.disturbance_text(artifact))
 profile.steps_table(artifact)"""
 NEXT_TEXT = """## Next
 
-The whole run distils a smaller student, prunes it and quantizes it. It converts everything to TFLite, \
-OpenVINO and ONNX, measures all of it together, and packs the winners. `edgekit run` starts from what this notebook \
-has made.
+A full run distils a smaller student, prunes it and quantizes it. It then converts everything to TFLite, \
+OpenVINO and ONNX, measures all files together, and packs the winners. `edgekit run` starts from the baseline that \
+this notebook has made.
 
-Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to your device's limits. Then, in the config's \
-folder:"""
-NEXT = """checks.whole(artifact)
+Set `budget.latency_p50_ms` and `budget.size_bytes` in the config to the limits of your device. Then run these \
+commands in the folder of the config:"""
+NEXT = """checks.files_match(artifact)
 checks.budget_possible(stage.plan.run.budget, len(stage.data.validation), stage.data.task)
 print(f"edgekit run {stage.plan.path.name} --dry-run    # the plan, checked")
 print(f"edgekit run {stage.plan.path.name}              # everything, to a report.html in {stage.folder}")"""

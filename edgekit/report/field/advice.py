@@ -40,12 +40,12 @@ class Step:
 def steps(report: Report, against: Comparison | None = None) -> list[Step]:
     """All that apply, the first to be done first; one that says `nothing` where none does."""
     found = [step for rule in RULES for step in rule(report, against)]
-    return found or [Step("nothing", "no rule found a reason to act", "read the next report in a week")]
+    return found or [Step("nothing", "no rule gives a reason to act", "read the next report in a week")]
 
 
 def _silent(report: Report, against: Comparison | None) -> Iterator[Step]:
     if not report.answered:
-        yield Step("look at the device", "it answered nothing", "run `edgerun selftest` and `edgerun doctor` there")
+        yield Step("look at the device", "it gave no answer", "run `edgerun selftest` and `edgerun doctor` there")
 
 
 def _failed(report: Report, against: Comparison | None) -> Iterator[Step]:
@@ -58,19 +58,19 @@ def _failed(report: Report, against: Comparison | None) -> Iterator[Step]:
 def _canary(report: Report, against: Comparison | None) -> Iterator[Step]:
     canary = (report.verdict or {}).get("canary")
     if isinstance(canary, dict) and canary.get("ok") is False:
-        why = f"golden vectors are not answered as recorded ({canary.get('reason')}): it is not the inputs"
+        why = f"the golden answers differ ({canary.get('reason')}), so the inputs are not the cause"
         yield Step("another interpreter", why, "run `edgerun selftest` there; install the version of the report before")
 
 
 def _hot(report: Report, against: Comparison | None) -> Iterator[Step]:
     hottest_c = report.temperature_c
     if report.throttled:
-        why = "the processor throttled, or was short of voltage"
+        why = "the processor throttled or had too little voltage"
     elif hottest_c is not None and hottest_c >= HOT_C:
-        why = f"it was {hottest_c:.0f} °C hot, and boards lower their clock from {HOT_C:.0f} °C on"
+        why = f"it reached {hottest_c:.0f} °C, and boards lower their clock from {HOT_C:.0f} °C on"
     else:
         return
-    yield Step("look at the device", why, "cool it, and give it a supply that is strong enough; then measure again")
+    yield Step("look at the device", why, "cool it and give it a strong enough power supply, then measure again")
 
 
 def _invalid(report: Report, against: Comparison | None) -> Iterator[Step]:
@@ -94,7 +94,7 @@ def _drifted(report: Report, against: Comparison | None) -> Iterator[Step]:
         if looked_at and "int8" in str(report.bundle.get("variant")):
             yield Step(
                 "recalibrate",
-                "the ranges of int8 were set on samples that looked otherwise",
+                "the int8 ranges were set on samples that looked different",
                 "add samples kept by `--keep` to the training data, then `edgekit run --from quantize`",
             )
     if outputs:
@@ -115,17 +115,17 @@ def _slow(report: Report, against: Comparison | None) -> Iterator[Step]:
             yield Step("another interpreter", f"the model takes {execute.shown} as long; {was}", how)
         elif not HARDWARE & against.changed.keys():
             why = f"the model takes {execute.shown} as long with the same interpreter"
-            how = "`edgerun bench` names what disturbs: processes, governor, clock"
+            how = "run `edgerun bench`, which names the cause: other processes, the governor or the clock"
             yield Step("look at the device", why, how)
     if (before := against.part("preprocess")) and before.said == "slower" and not HARDWARE & against.changed.keys():
         why = f"preprocess takes {before.shown} as long"
-        yield Step("look at the inputs", why, "see whether files became larger, or another rate")
+        yield Step("look at the inputs", why, "see whether files became larger or have another rate")
 
 
 def _dropped(report: Report, against: Comparison | None) -> Iterator[Step]:
     dropped = report.content["dropped"]
     if report.asked and dropped > LATE * report.asked:
-        why = f"{dropped:,} of {report.asked:,} windows came faster than answers"
+        why = f"{dropped:,} of {report.asked:,} windows came too fast to be answered"
         yield Step("look at the device", why, "use a longer --hop, or a faster variant: `edgerun bench --compare`")
 
 

@@ -121,7 +121,7 @@ def _latency_in_words(found: Comparison) -> str:
         return "Latency is not compared: one of the reports has no answer."
     first = f"An answer took {milliseconds(whole.a_ms)} ms then and {milliseconds(whole.b_ms)} ms now, at p50: "
     if whole.low is None:
-        return f"{first}{times(whole.ratio)}, and too few answers to say more."
+        return f"{first}{times(whole.ratio)}, with too few answers for an interval."
     moved = [each for each in found.parts if each.percentile == "p50" and each.said in ("slower", "faster")]
     which = ", ".join(f"{WORDS.get(each.part, each.part)} is {each.said}, {each.shown}" for each in moved)
     return f"{first}{which or NO_DIFFERENCE}."
@@ -130,16 +130,16 @@ def _latency_in_words(found: Comparison) -> str:
 def _machine_in_words(a: Report, b: Report) -> list[str]:
     words = []
     if a.temperature_c is not None and b.temperature_c is not None:
-        words.append(f"At the hottest {a.temperature_c:.0f} °C then, {b.temperature_c:.0f} °C now.")
+        words.append(f"The highest temperature was {a.temperature_c:.0f} °C then and is {b.temperature_c:.0f} °C now.")
     if b.throttled:
-        words.append("The processor throttled, or was short of voltage, now" + (" and then." if a.throttled else "."))
+        words.append("The processor throttled or had too little voltage now" + (" and then." if a.throttled else "."))
     elif a.throttled:
-        words.append("The processor throttled, or was short of voltage, then and not now.")
+        words.append("The processor throttled or had too little voltage then, but not now.")
     return words
 
 
 def _drift_in_words(report: Report) -> list[str]:
     verdict = report.verdict
     if verdict is None:
-        return ["Whether it is still right nobody watched: `edgerun predict --watch` does."]
+        return ["No monitor was attached, so nobody knows whether it is still right: see `edgerun predict --watch`."]
     return [f"Health now: {verdict.get('level')}. {str(verdict.get('reason') or '').strip()}".strip()]

@@ -157,7 +157,7 @@ def findings_table(found: History) -> Table:
     ]
     if not rows:
         return Table(
-            ("statistic",), (), "no monitor was attached, or it found too few samples: see `edgerun predict --watch`"
+            ("statistic",), (), "no monitor was attached, or it saw too few samples: see `edgerun predict --watch`"
         )
     return Table(("statistic", "evidence", "", "in words"), rows)
 
@@ -308,7 +308,7 @@ def _ratios(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     axes.set_yticks(range(len(rows)), [row["part"] for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("time now / time then, at p50 (◆: surely not 1)")
+    axes.set_xlabel("time now / time then, at p50 (◆: significantly different from 1)")
     axes.set_title("By part")
 
 

@@ -32,8 +32,8 @@ class Percentile:
 
     def __str__(self) -> str:
         if self.low_ms is None or self.high_ms is None:
-            return f"{self.value_ms:.4g} ms; too few answers for an interval"
-        return f"{self.value_ms:.4g} ms, surely between {self.low_ms:.4g} and {self.high_ms:.4g} ms"
+            return f"{self.value_ms:.4g} ms, too few answers for an interval"
+        return f"{self.value_ms:.4g} ms, with 99 % confidence between {self.low_ms:.4g} and {self.high_ms:.4g} ms"
 
 
 @dataclass(frozen=True)

@@ -299,7 +299,7 @@ def draw_importances(
     """A panel for each objective, a bar for each option, None without a row.
 
     `rows` by title and option have `share`, `low` and `high` as fractions; an option without a row in any panel is
-    left out there, and "cannot be told" stands in its place.
+    left out there, and "unknown" stands in its place.
     """
     shown = [name for name in options if any(name in rows.get(title, {}) for title in titles)][:MOST_OPTIONS]
     panels = [title for title in titles if rows.get(title)]
@@ -364,7 +364,7 @@ def draw_parallel(axes: Sequence[Mapping[str, Any]], lines: Sequence[Mapping[str
 
 def _bar(axes: Axes, place: int, row: Mapping[str, float] | None) -> None:
     if row is None:
-        axes.text(0.02, place, "cannot be told", va="center", fontsize=7.5, color="#555555", style="italic")
+        axes.text(0.02, place, "unknown", va="center", fontsize=7.5, color="#555555", style="italic")
         return
     axes.barh(place, row["share"], height=0.62, color=DARK)
     axes.plot([row["low"], row["high"]], [place, place], color="#333333", linewidth=1.6)
@@ -407,7 +407,7 @@ def growth(study: Study) -> Figure | None:
             axes.plot(ends, shares, "o", color=DARK, markersize=4)
             wrong = [place for place, row in enumerate(batches) if row["disturbed"]]
             axes.plot([ends[place] for place in wrong], [shares[place] for place in wrong], "s", color=ACCENT,
-                      markersize=9, fillstyle="none", label="measured while disturbed")  # fmt: skip
+                      markersize=9, fillstyle="none", label="noisy measurement")  # fmt: skip
             if wrong:
                 axes.legend(loc="lower right", fontsize=8)
             axes.set_xlim(0, 1.03 * max(ends))
@@ -449,9 +449,9 @@ def cost(study: Study) -> Figure | None:
         for axes in (left, right):
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.12)
-        left.set(xlabel="trials that came to the rung")
+        left.set(xlabel="trials that reached the fidelity")
         right.set(xlabel=f"work of the trials that ended there, {unit}")
-        left.set_title("What the rungs sifted out")
+        left.set_title("How each fidelity sorted out trials")
         right.set_title("and what they cost")
         for state, look in ENDINGS.items():
             if state == "went on" or any(row.ended.get(state) for row in rungs):

@@ -78,9 +78,9 @@ def of(study: Study) -> Importances:
 def few_words(complete: int, few: Mapping[str, int]) -> str:
     """Of which options too few trials are complete, and how many are needed."""
     if complete < LEAST:
-        return f"Too few trials to tell what each option did: {complete} complete, and {LEAST} are the least."
+        return f"Too few trials to tell what each option did: {complete} complete, and at least {LEAST} are needed."
     which = ", ".join(f"{key} ({count} complete)" for key, count in few.items())
-    return f"Too few trials to tell what these did: {which}; {LEAST} are the least."
+    return f"Too few trials to tell what these did: {which}; at least {LEAST} are needed."
 
 
 def _group(study: Study, objective: Objective, keys: Sequence[str], trials: Sequence[TrialRow]) -> list[Importance]:

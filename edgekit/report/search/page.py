@@ -22,14 +22,16 @@ from edgekit.runner.files import write_atomically
 PAGE = "search.html"
 END = "</html>\n"
 CAPTIONS = {
-    "front": "Left and up is better, or left and down. A trial on the front is best in all objectives together, so in "
-    "one pair it may lie behind others. Lines are intervals; one that reaches into the grey is not surely inside.",
+    "front": "Up and to the left is better, or down and to the left. A trial is on the front because of all "
+    "objectives together, so it may lie behind others in one panel. Lines are confidence intervals; a trial whose "
+    "interval reaches into the grey does not meet the budget significantly.",
     "importances": "By functional ANOVA over the complete trials. Options that act together explain more than their "
-    "sum; a sampler that stays near good trials shows less of the poor ones.",
-    "parallel": "A line is a trial. ↑: higher is better, ↓: lower is. A line that passes below an axis has no such "
-    "option; one that ends before the objectives never got there.",
-    "growth": "The front’s hypervolume, as a share of the last: a long flat end says that more trials add little.",
-    "cost": "Left, how many trials came to each rung and what became of them; right, where the work went.",
+    "sum. A sampler that stays near good trials tries fewer of the poor values, so these options look less important.",
+    "parallel": "Each line is a trial. ↑: higher is better, ↓: lower is better. A line that passes below an axis "
+    "has no such option, and one that ends before the objectives is of a trial that was not completed.",
+    "growth": "The hypervolume of the front, as a share of its last value. A long flat end means that more trials add "
+    "little.",
+    "cost": "Left: how many trials reached each fidelity, and what became of them. Right: where the work went.",
 }
 
 
@@ -123,7 +125,7 @@ def pictures(study: Study, found: Importances) -> dict[str, Picture]:
         "importances": (figures.importances(study, found), _largest(found)),
         "parallel": (figures.parallel(study, found), f"{len(study.trials)} trials through their options"),
         "growth": (figures.growth(study), f"Hypervolume of the front after {len(study.row['batches'])} batches"),
-        "cost": (figures.cost(study), f"Trials and work by rung: {words.cost(study)}"),
+        "cost": (figures.cost(study), f"Trials and work by fidelity: {words.cost(study)}"),
     }
     return {name: picture(figure, alt, CAPTIONS[name]) for name, (figure, alt) in drawn.items() if figure is not None}
 

@@ -67,7 +67,7 @@ def trials_grid(study: Study) -> Grid:
         kind = "ships" if trial["number"] in on_front else "" if trial["feasible"] else "out"
         cells = [str(trial["number"]), standing(trial, on_front), RUNG_NAMES.get(trial["rung"], trial["rung"]), *values]
         lines.append(Line([*cells, recommend.options(study, trial), why(trial)], kind))
-    columns = ["trial", "state", "rung", *headings, "options", "why"]
+    columns = ["trial", "state", "fidelity", *headings, "options", "why"]
     return Grid("Every trial", columns, lines, frozenset(["trial", *headings]), frozenset({"options", "why"}))
 
 
@@ -101,8 +101,8 @@ def rungs_grid(study: Study) -> Grid:
         ended = (count(row.ended.get(state, 0)) for state in ("infeasible", "stopped", "failed"))
         share = percent(row.seconds / whole if whole else None)
         cells.append((row.title, count(row.came), *ended, f"{row.seconds:,.0f}", share))
-    columns = ("rung", "trials", "infeasible", "stopped", "failed", "work, s", "share")
-    caption = "Rungs, from cheap to dear; the work is that of the trials that ended there"
+    columns = ("fidelity", "trials", "infeasible", "stopped", "failed", "work, s", "share")
+    caption = "Fidelities, from low to high; the work is that of the trials that ended there"
     return grid(caption, columns, cells, numeric="|".join(columns[1:]))
 
 
@@ -126,7 +126,7 @@ def facts(study: Study) -> list[tuple[str, str]]:
         ("proposed by", words.proposed(study).removeprefix("Proposed by ")),
         ("objectives", ", ".join(f"{each.title} ({'up' if each.maximize else 'down'})" for each in study.objectives)),
         ("budget", words.budget(study).removeprefix("The budget: ")),
-        ("seed and batch", f"{row['seed']}; {row['batch']} trials a batch"),
+        ("seed and batch", f"{row['seed']}; {row['batch']} trials in each batch"),
         ("took", duration(took)),
         ("key", row["key"]),
         ("written by", f"edgekit {row['edgekit']}"),
@@ -153,5 +153,5 @@ def _when(row: DimensionRow) -> str:
 def anchors_grid(study: Study) -> Grid:
     """What every round of measuring timed beside the trials."""
     rows = [(each["name"], each["target"], milliseconds(each["p50_ms"])) for each in study.row["anchors"]]
-    caption = "Anchors: timed beside the trials in every round, for latencies are told as ratios to them"
+    caption = "Baselines: timed beside the trials in every round, because latencies are reported as ratios to theirs"
     return grid(caption, ("file", "target", "p50 in the first round, ms"), rows, numeric="p50 in the first round, ms")

@@ -25,10 +25,10 @@ STATES = {
     "failed": "failed",
 }
 ENDS = {
-    "trials": "as many trials as were asked for",
-    "minutes": "the minutes are over",
+    "trials": "the requested number of trials is reached",
+    "minutes": "the time limit is reached",
     "every point": "every point of the space was tried",
-    "interrupted": "interrupted, and it can go on",
+    "interrupted": "interrupted; it can be continued",
 }
 OVER = {
     "accuracy_drop_pp": ("drop of accuracy", " pp"),
@@ -122,7 +122,7 @@ def cost(study: Study) -> str:
     """Wall clock, and work of all processes."""
     took = study.row["batches"][-1]["seconds"] if study.row["batches"] else 0.0
     work = sum(row.seconds for row in spent(study))
-    return f"It took {duration(took)} by the clock and {duration(work)} of work."
+    return f"The search took {duration(took)} of wall-clock time and {duration(work)} of work in all processes."
 
 
 def spared(study: Study) -> str:
@@ -149,7 +149,7 @@ def nearest(study: Study) -> str:
         return "No trial was measured in full: widen the space, or the budget."
     limits = study.row["budget"]
     best = min(study.complete, key=lambda each: _over(each, limits))
-    return f"Nearest is trial {best['number']}, over the budget: {over(best)}."
+    return f"Trial {best['number']} comes nearest, but it is over the budget: {over(best)}."
 
 
 def over(trial: TrialRow) -> str:

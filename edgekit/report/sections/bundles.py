@@ -31,7 +31,7 @@ def table(artifact: Artifact) -> Table:
                 entry["sha256"][:12],
             )
         )
-    return Table(("bundle", "variant", "bytes", "proven on", "max |Δ|", "golden answers", "sha256"), rows)
+    return Table(("bundle", "variant", "bytes", "validated on", "max |Δ|", "golden answers", "sha256"), rows)
 
 
 def page_grid(result: Result) -> Grid | None:
@@ -64,7 +64,7 @@ def members_figure(bundles: dict[str, dict[str, int]]) -> Figure:
                 color=colour,
                 hatch=hatch,
                 edgecolor="white",
-                label={"model": "model", "golden": "golden vectors", "rest": "manifest and texts"}[kind],
+                label={"model": "model", "golden": "golden answers", "rest": "manifest and texts"}[kind],
             )
             left = {name: left[name] + width for name, width in zip(left, widths, strict=True)}
         axes.set(xlabel="KiB")

@@ -58,7 +58,7 @@ def columns(found: Cost) -> list[Column[CallCost]]:
 def caption(found: Cost) -> str:
     """How it was measured, and why energy is not there."""
     how = capitalised(found["protocol"])
-    said = f"{how}; in brackets {100 * found['confidence']:g} % intervals; saved: against the baseline"
+    said = f"{how}; in brackets {100 * found['confidence']:g} % intervals; saved: relative to the baseline"
     energy = found["energy"]
     if energy is None:
         return f"{said}. Energy is unknown: {found['energy_unknown']}"
@@ -66,7 +66,7 @@ def caption(found: Cost) -> str:
     idle = f"{watts['value']:.3g} W ({watts['low']:.3g}–{watts['high']:.3g})"
     return (
         f"{said}. Energy by {energy['source']}, {energy['rounds']} blocks of {energy['seconds']:g} s, without the "
-        f"{idle} of the idle machine; what other processes take is in it"
+        f"{idle} of the idle machine, but including what other processes use"
     )
 
 
@@ -136,7 +136,7 @@ def pictures(result: Result) -> dict[str, Picture]:
         return {}
     row = found["break_even"][0]
     caption = (
-        "The processor’s time of so many calls, with what the run has cost in front; where the lines cross, the run is "
-        "paid for. Bands are the intervals of a call."
+        "Processor time by number of calls, starting from the cost of the run. Where the lines cross, the run has paid "
+        "for itself. Bands are the intervals of a call."
     )
     return {"break_even": picture(drawn, f"CPU-seconds by number of calls; {row['name']}: {row['text']}", caption)}

@@ -59,8 +59,8 @@ def caption(found: ByClass) -> str:
     more = found["groups_in_all"] - len(found["groups"])
     counted = any(one["found"] is not None for row in found["groups"] for one in row["answers"])
     text = f"{found['score']} on {found['split']}, {found['samples']:,} samples"
-    text += "; in brackets samples found more or fewer than by the baseline" if counted else ""
-    return f"{text}; the {len(found['groups'])} that lose most, {more:,} more are not shown" if more else text
+    text += "; in brackets, how many more or fewer samples than the baseline gets right" if counted else ""
+    return f"{text}; the {len(found['groups'])} that lose the most are shown, {more:,} others are not" if more else text
 
 
 def lost_sentence(artifact: Artifact) -> str:
@@ -212,18 +212,19 @@ def pictures(benchmark: Artifact) -> dict[str, Picture]:
     found = {}
     if confusion:
         caption = (
-            "Validation samples. Grey: answered rightly. The darker another cell, the larger the share of its class "
-            "that is taken for the other one."
+            "Validation samples. Grey cells are right answers. The darker any other cell, the larger the share of its "
+            "class that is mistaken for the other one."
         )
         alt = f"Confusion matrix of {' and '.join(names)}, {len(confusion['classes'])} classes"
         found["confusion"] = picture(confusion_figure(confusion, names), alt, caption)
     figure = lost_figure(lost, lost_samples(benchmark))
     if figure is not None:
         answers = "; ".join(f"{row['label']} answered as {row['variant']}" for row in lost["samples"])
-        caption = f"Right by the baseline, wrong by {lost['variant']}: {len(lost['samples'])} of {lost['in_all']:,}."
+        shown = f"{len(lost['samples'])} of {lost['in_all']:,} are shown"
+        caption = f"The baseline gets these samples right, and {lost['variant']} gets them wrong; {shown}."
         found["lost"] = picture(figure, f"Lost validation samples: {answers}", caption)
     labelled = examples.read(benchmark)
     if labelled is not None:
-        caption = "Validation pictures, those answered best first, then those answered worst."
+        caption = "Validation pictures, the best answers first, then the worst."
         found["examples"] = picture(examples.figure(labelled), "Labels and answers, drawn into pictures", caption)
     return found

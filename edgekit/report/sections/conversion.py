@@ -70,7 +70,7 @@ def left_out_table(artifact: Artifact) -> Table:
         (f"…-{row['precision']}-{row['target']}", "not offered", "", "", row["reason"], "")
         for row in _not_offered(artifact)
     )
-    heads = ("left out", "because of", "operator", "layer", "cause", "what to do")
+    heads = ("left out", "kind", "operator", "layer", "cause", "what to do")
     return Table(heads, rows or [("nothing", *[""] * 5)])
 
 
@@ -92,7 +92,7 @@ def ends_table(artifact: Artifact) -> Table:
     Of a network whose branches were merged after its training, that too.
     """
     return Table(
-        ("model", "boundary", "samples", "what was found"),
+        ("model", "boundary", "samples", "result"),
         [
             (row["model"], f"{row['from']} → {row['to']}", count(row["samples"]), _end(row))
             for row in artifact.metrics["ends"]
@@ -108,18 +108,18 @@ def cosine(value: float) -> str:
 def _end(row: Mapping[str, Any]) -> str:
     if row["to"] == "ranges":
         return (
-            f"{percent(row['most_outside'])} of the values outside at most ({row['most_outside_layer']}), "
-            f"{percent(row['least_used'])} of the range used at least ({row['least_used_layer']})"
+            f"at most {percent(row['most_outside'])} of the values outside the range ({row['most_outside_layer']}), "
+            f"at least {percent(row['least_used'])} of the range used ({row['least_used_layer']})"
         )
     if row["to"] == "merged":
         return (
-            f"max |Δ| {row['max_abs']:.2g}, the largest output {row['largest']:.3g}; {count(row['parameters_before'])} "
+            f"max |Δ| {row['max_abs']:.2g}, largest output {row['largest']:.3g}; {count(row['parameters_before'])} "
             f"parameters became {count(row['parameters'])}"
         )
     if "metric" in row:
         return f"{row['metric']} {'-' if row['accuracy'] is None else percent(row['accuracy'])}"
     if row["to"] == "answer":
-        return f"{percent(row['accuracy'])} right, {percent(row['best_order'])} in the best order of labels"
+        return f"accuracy {percent(row['accuracy'])}, with the labels in their best order {percent(row['best_order'])}"
     return f"max |Δ| {row['max_abs']:.2g}, SNR {row['snr_db']:.1f} dB, cosine {cosine(row['cosine'])}"
 
 
@@ -192,8 +192,10 @@ def ends_grid(convert: Artifact) -> Grid:
     for row, (model, boundary, samples, what) in zip(convert.metrics["ends"], ends_table(convert).rows, strict=True):
         found[boundary].append((_badness(row), (boundary, model, samples, what)))
     rows = [max(some, key=lambda each: each[0])[1] for some in found.values()]
-    columns = ("boundary", "worst network", "samples", "what was found there")
-    return grid("Before and behind the converters, each at its worst", columns, rows, "samples", "what was found there")
+    columns = ("boundary", "worst network", "samples", "result")
+    return grid(
+        "Before and after the converters, the worst network at each boundary", columns, rows, "samples", "result"
+    )
 
 
 def boundaries_grid(convert: Artifact) -> Grid:
@@ -217,7 +219,7 @@ def boundaries_grid(convert: Artifact) -> Grid:
     ]
     columns = (
         "file", "compared with", "files", "max\u00a0|\u2060Δ|", "SNR, dB", "cosine of the worst sample",
-        "top-1 agreement", "least SNR in",
+        "top-1 agreement", "lowest SNR in",
     )  # fmt: skip
     samples = convert.metrics["check_samples"]
     caption = f"From network to file: the worst of all files, on {count(samples)} validation samples each"
@@ -230,8 +232,8 @@ def left_out_grid(result: Result) -> Grid | None:
         (row["name"], row["kind"], row["layer"] or row["operator"] or "", row["cause"], row["advice"] or "")
         for row in result["left_out"]
     ]
-    columns = ("variant", "because of", "layer", "cause", "what to do")
-    caption = "Left out: variants that failed to convert, or gave other answers; the run continued without them"
+    columns = ("variant", "kind", "layer", "cause", "what to do")
+    caption = "Left out: variants that could not be converted, or gave other answers. The run continued without them"
     return grid(caption, columns, rows, words="layer|cause|what to do") if rows else None
 
 
@@ -257,11 +259,11 @@ def left_behind_grid(convert: Artifact, result: Result) -> Grid:
     ]
     turned = sum(_transposes(found) > 0 for found in redundant.values())
     columns = (
-        "variant", "target", "transposes inside", "bytes moved", "left behind, and where",
+        "variant", "target", "transposes inside", "bytes moved", "redundant operators, and where",
         *(["in float inside int8"] if has_float else []),
     )  # fmt: skip
     caption = (
-        f"What the converters left behind that computes nothing; {turned or 'none'} of "
+        f"Redundant operators that the converters left in the files; {turned or 'none'} of "
         f"{convert.metrics['variants']} files {'have' if turned > 1 else 'has'} a transpose inside the graph"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:4]), frozenset(columns[4:]))

@@ -30,7 +30,9 @@ def table(artifact: Artifact) -> Table:
         for place, row in enumerate(_telling(decision))
     ]
     confidence, margin = artifact.config["confidence"], artifact.config["tie_margin"]
-    title = f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; else a tie"
+    title = (
+        f"Slower: the whole {100 * confidence:g} % interval is above {1 + margin:g} times the fastest; otherwise a tie"
+    )
     found = artifact.metrics.get("devices")
     p50 = f"p50, ms on {found['slowest'] or found['where']}" if found else "p50, ms"
     return Table(("decision", "variant", p50, "× the fastest", "interval", "bytes", ""), rows, title)
@@ -47,7 +49,7 @@ def _won(row: Candidate, decision: Decision) -> str:
     if row["name"] == decision["chosen"]:
         return f"wins: {decision['rule']}"
     if row["name"] == decision["today"]:
-        return "would win today"
+        return "would win by today’s measurement"
     return "in the tie" if row["in_the_tie"] else "slower"
 
 
@@ -105,5 +107,5 @@ def rejected_table(artifact: Artifact) -> Table:
 
 def rejected_grid(result: Result) -> Grid | None:
     """What was tried on the way and not kept."""
-    caption = f"Tried and not kept, in the order of the pipeline. {at_most(result['budget']['accuracy_confidence'])}"
+    caption = f"Measured and not kept, in the order of the pipeline. {at_most(result['budget']['accuracy_confidence'])}"
     return grid_of(caption, rejections.COLUMNS, result["rejected"]) if result["rejected"] else None

@@ -47,14 +47,14 @@ def rows(found: DeviceClass, here: Sequence[Mapping[str, object]]) -> list[tuple
 def sentence(found: DeviceClass, decisions: Sequence[Decision]) -> str:
     """Which devices, what they are, what disturbed them, and whether an earlier run asked them."""
     if not found["devices"]:
-        return f"class {found['where']}: nothing was sent there, for no variant is inside the other limits"
+        return f"class {found['where']}: nothing was sent there, because no variant is inside the other limits"
     described = "; ".join(_device(each) for each in found["devices"])
-    recorded = ", as an earlier run recorded it" if any(each["replayed"] for each in decisions) else ""
+    recorded = ", as recorded by an earlier run" if any(each["replayed"] for each in decisions) else ""
     return f"the slowest device of class {found['where']}, {found['slowest']}{recorded}: {described}"
 
 
 def _device(device: Device) -> str:
-    disturbed = f", disturbed: {device['disturbed'][0]}" if device["disturbed"] else ""
+    disturbed = f", noisy: {device['disturbed'][0]}" if device["disturbed"] else ""
     return f"{device['host']} is {device['cpu']} ({device['machine']}), {device['rounds']} rounds{disturbed}"
 
 

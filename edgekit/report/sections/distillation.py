@@ -20,7 +20,7 @@ from edgekit.report.figures import ACCENT, DARK, MID, STYLE, Look, done, label_c
 from edgekit.report.formatting import count, milliseconds, percent, points
 from edgekit.report.tables import Table
 
-NO_LONE_STUDENT = "no student was trained by labels alone, so what the teacher brought is not known"
+NO_LONE_STUDENT = "no student was trained with labels alone, so it is not known what the teacher brought"
 LOOKS = (("o", DARK), ("s", ACCENT), ("^", "#333333"), ("D", "#56B4E9"), ("v", "#009E73"))
 """Marker and colour of each family, in the order they come."""
 LEAST_GAP = 0.075
@@ -77,7 +77,7 @@ def candidates_table(artifact: Artifact) -> Table:
     """
     rows = artifact.metrics["candidates"]
     if not rows:
-        return Table(("candidates",), [("the config names one student: nothing to choose",)])
+        return Table(("candidates",), [("the config names a single student, so there is nothing to choose",)])
     files = list(dict.fromkeys((file["target"], file["precision"]) for row in rows for file in row["timed"]))
     heads = ("candidate", "parameters", "MACs", "bytes", *map(" ".join, files), "best", "validation", "")
     rows = [
@@ -126,14 +126,13 @@ def _title(shortlist: ShortlistRow) -> str:
     limits = [f"p50 {shortlist['latency_p50_ms']:g} ms"] if shortlist["latency_p50_ms"] else []
     limits += [f"{shortlist['size_bytes']:,} bytes"] if shortlist["size_bytes"] else []
     limits = shortlist.get("limits", limits)
-    text = "p50 of one call untrained, ms, by target; bytes of the smallest file; budget: "
+    text = "p50 of one call before training, ms, by target; bytes of the smallest file; budget: "
     text += ", ".join(limits) or "none on latency or size"
     if shortlist["no_student_for"]:
-        text += f"; no student for {', '.join(shortlist['no_student_for'])}: the one that is kept has no file for it"
+        text += f"; no student for {', '.join(shortlist['no_student_for'])}: the chosen one has no file for it"
     if shortlist["replayed"] and shortlist["measured"] != shortlist["today"]:
-        text += (
-            f"; a recorded choice is followed, today's would train {', '.join(shortlist['today']['trained']) or 'none'}"
-        )
+        trained = ", ".join(shortlist["today"]["trained"]) or "none"
+        text += f"; a recorded choice was followed, and this measurement would have trained {trained}"
     return text
 
 
@@ -179,7 +178,7 @@ def candidates_figure(points: Sequence[CandidatePoint], limit_ms: float | None =
             if limit_ms and near:
                 axes.axhspan(limit_ms, axes.get_ylim()[1], color="#eeeeee", zorder=0)
                 axes.axhline(limit_ms, color="#333333", linewidth=1, linestyle="--")
-        panels[0][0].set_ylabel("p50 of one call, untrained, ms")
+        panels[0][0].set_ylabel("p50 of one call before training, ms")
         _legend(figure, networks, looks, _budget_label(limit_ms, near))
     return done(figure)
 

@@ -142,13 +142,13 @@ def pictures(result: Result, benchmark: Artifact) -> dict[str, Picture]:
         chosen = {name: samples_ms[name] for name in shown_in_ecdf(benchmark)}
     medians = ", ".join(f"{name} {milliseconds(float(np.median(values)))}" for name, values in chosen.items())
     caption = (
-        "Every timed call, none left out: the further left, the faster; the steeper, the steadier. "
-        "A curve that bends to the right at the top has slow calls that a median does not show."
+        "All timed calls. A curve further left is faster, and a steeper one is steadier. A curve that bends to "
+        "the right at the top has slow calls that the median does not show."
     )
     found = {"ecdf": picture(ecdf_figure(chosen), f"Distribution of call latencies; medians in ms: {medians}", caption)}
     if result["waterfall"]:
         steps = "; ".join(f"{step['step']} {faster_with_ends(step, 'gain')}" for step in result["waterfall"][1:])
         alt = f"p50 after each step of the pipeline: {steps}"
-        caption = "Hatched steps were measured and not kept. In brackets the interval of each ratio."
+        caption = "Hatched steps were measured and not kept. The interval of each ratio is in brackets."
         found["waterfall"] = picture(waterfall_figure(result["waterfall"]), alt, caption)
     return found

@@ -47,7 +47,7 @@ def nothing_driven(found: Loads) -> str:
 def held(row: LoadRate) -> str:
     """What a search for the highest rate came to, and why it is not to be relied on: 1,234/s (short: 1 of 600 s)."""
     rate, but = row["rate_per_s"], "; ".join(marks(row))
-    rate_text = f"none that was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
+    rate_text = f"no rate was confirmed, {row['why']}" if rate is None else f"{count(rate)}/s"
     return f"{rate_text} ({but})" if but else rate_text
 
 
@@ -79,7 +79,7 @@ def _notes(row: LoadRun, best: LoadRate | None) -> list[str]:
 def marks(row: LoadRun | LoadRate) -> list[str]:
     """Why a run or a rate is not to be relied on: what it lacks, what disturbed it."""
     short = [f"short: {row['why_short']}"] if row["short"] else []
-    return short + ([f"disturbed: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
+    return short + ([f"noisy: {'; '.join(row['disturbed'])}"] if row["disturbed"] else [])
 
 
 def _title(artifact: Artifact) -> str:
@@ -168,7 +168,7 @@ def throughput_grid(loads: Loads) -> Grid | None:
     )  # fmt: skip
     caption = (
         f"MLPerf’s LoadGen {loads['loadgen']}, {loads['seconds']:g} s each, from raw sample to answer by one worker; "
-        "short: on less than MLPerf asks for; disturbed: by what else went on"
+        "short: less than MLPerf requires; noisy: other activity on the machine"
     )
     return Grid(caption, columns, lines, frozenset(columns[2:7]), frozenset(columns[7:])) if rows else None
 
@@ -253,8 +253,8 @@ def pictures(found: Loads) -> dict[str, Picture]:
         return {}
     rates = ", ".join(f"{row['name']} {count(row['rate_per_s'])}" for row in found["rates"]) or "not searched"
     caption = (
-        "Left, every trial in the search for the highest rate; right, what a query waits and takes. p99 rises long "
-        "before the worker is busy all the time, since arrivals bunch."
+        "Left: every trial in the search for the highest rate. Right: how long a query waits and takes. The p99 rises "
+        "long before the worker is busy all the time, because arrivals come in bursts."
     )
     alt = f"p99 against the rate of arrivals; highest rates held a second: {rates}"
     return {"loads": picture(figure(found), alt, caption)}

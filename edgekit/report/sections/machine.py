@@ -17,7 +17,7 @@ from edgekit.device.measure.conditions import (
 )
 from edgekit.report.tables import Grid, Line, grid
 
-UNDISTURBED = "nothing disturbed the measurement"
+UNDISTURBED = "the measurement was not noisy"
 CONDITIONS = {
     "host": "host",
     "cpu": "processor",
@@ -30,21 +30,21 @@ CONDITIONS = {
     "protocol": "protocol",
 }
 NOISES: tuple[tuple[str, str, str, float | None], ...] = (
-    ("seconds", "seconds that it took", "{:,.0f}", None),
-    ("others_share", "taken by other processes", "{:.1%}", MAX_OTHERS_SHARE),
-    ("steal_share", "withheld by the hypervisor", "{:.1%}", MAX_STEAL_SHARE),
-    ("preempted_per_s", "put aside for another process, times a second", "{:.0f}", MAX_PREEMPTED_PER_S),
-    ("quota_stops", "stopped by the quota of its cgroup, times", "{:.0f}", 0),
+    ("seconds", "duration, seconds", "{:,.0f}", None),
+    ("others_share", "CPU time of other processes", "{:.1%}", MAX_OTHERS_SHARE),
+    ("steal_share", "CPU time withheld by the hypervisor", "{:.1%}", MAX_STEAL_SHARE),
+    ("preempted_per_s", "preemptions by other processes, per second", "{:.0f}", MAX_PREEMPTED_PER_S),
+    ("quota_stops", "stops by the CPU quota of its cgroup", "{:.0f}", 0),
     ("load_before", "load average of one minute, before", "{:.2f}", None),
     ("load_after", "load average of one minute, after", "{:.2f}", None),
     ("clock_mhz", "clock of the fastest core, MHz", "{:,.0f}", None),
     ("clock_change", "change of that clock", "{:.1%}", MAX_CLOCK_CHANGE),
-    ("throttled", "held back by heat or low voltage", "{}", None),
+    ("throttled", "throttled by heat or low voltage", "{}", None),
     ("temperature_before_c", "temperature before, °C", "{:.0f}", None),
     ("temperature_after_c", "temperature after, °C", "{:.0f}", None),
-    ("pace_ms", "a piece of work that is always the same, ms", "{:.3g}", None),
+    ("pace_ms", "time of a fixed piece of work, ms", "{:.3g}", None),
     ("pace_change", "change of that time", "{:.1%}", MAX_PACE_CHANGE),
-    ("noise", "spread of one variant’s openings, the median of all variants", "{:.1%}", MAX_NOISE),
+    ("noise", "spread between openings of a variant, median of all variants", "{:.1%}", MAX_NOISE),
 )
 """Of `conditions.seen`: key, words, how a value is written, and above which it disturbs."""
 
@@ -53,8 +53,8 @@ def disturbance_text(artifact: Artifact) -> str:
     """What else went on while profile or benchmark measured, in one line, and a line for each open comparison."""
     conditions = artifact.metrics["conditions"]
     noise = conditions["seen"]["noise"]
-    spread = "" if noise is None else f"; re-opened instances of one variant spread by {noise:.1%} in the median"
-    seen = f"disturbed: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
+    spread = "" if noise is None else f"; opening the same variant again changed its p50 by {noise:.1%} in the median"
+    seen = f"noisy measurement: {'; '.join(conditions['disturbed'])}" if conditions["disturbed"] else UNDISTURBED
     seen = f"this machine: {seen}" if "devices" in artifact.metrics else seen
     return "\n".join([f"{seen}{spread}", *(f"stayed open: {line}" for line in conditions.get("stayed_open", []))])
 
@@ -71,7 +71,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
     return [
         *rows,
         ("interpreters", interpreters),
-        ("disturbed", "; ".join(conditions["disturbed"]) or "by nothing that was seen"),
+        ("noise", "; ".join(conditions["disturbed"]) or "none was seen"),
         ("stayed open", "; ".join(conditions["stayed_open"]) or "no comparison"),
     ]
 
@@ -87,7 +87,7 @@ def noise_grid(result: Result) -> Grid:
         for key, words, form, limit in NOISES
         if found[key] is not None
     ]
-    columns = ("beside the measurement", "seen", "disturbs above")
+    columns = ("during the measurement", "observed", "noisy above")
     caption = "What else went on, from before the first call to after the last; shares are of all cores’ time"
     return Grid(caption, columns, lines, frozenset(columns[1:]), frozenset(columns[:1]))
 

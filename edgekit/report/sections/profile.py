@@ -60,7 +60,11 @@ def session_table(artifact: Artifact) -> Table:
     rows.append(("measured from outside", milliseconds(found["whole_ms"]), ""))
     stamped = found["stamped"]
     rows.append(
-        ("a call with timestamps, against one without", times(stamped["ratio"]), span(stamped["low"], stamped["high"]))
+        (
+            "a call with timestamps, relative to one without",
+            times(stamped["ratio"]),
+            span(stamped["low"], stamped["high"]),
+        )
     )
     return Table((f"one process, {found['calls']} answers", "ms", "share"), rows)
 
@@ -148,9 +152,9 @@ def session_grid(profile: Mapping[str, Any]) -> Grid | None:
     cells.append(("measured from outside", milliseconds(whole_ms), ""))
     if stamped := found.get("stamped"):
         interval = span(stamped["low"], stamped["high"])
-        cells.append(("a call with stamps, of one without", times(stamped["ratio"]), interval))
+        cells.append(("a call with timestamps, relative to one without", times(stamped["ratio"]), interval))
     columns = ("part of the session", "ms", "share")
-    caption = f"Before: one process from its start to its last of {count(found['calls'])} answers, by the baseline"
+    caption = f"Before: one process of the baseline, from its start to the last of its {count(found['calls'])} answers"
     return grid(caption, columns, cells, "ms|share")
 
 
@@ -181,8 +185,12 @@ def causes_grid(profile: Mapping[str, Any]) -> Grid | None:
         (name, f"{share:.1%}", milliseconds(floors_ms.get(name)))
         for name, share in sorted(shares.items(), key=lambda item: -item[1])
     ]
-    columns = ("cause", "share of a call", "at the machine’s ceilings, ms")
-    return grid("Before: what it is spent on, an estimate", columns, rows, "|".join(columns[1:])) if rows else None
+    columns = ("cause", "share of a call", "at the limits of the machine, ms")
+    return (
+        grid("Before: what the time of a call is spent on, an estimate", columns, rows, "|".join(columns[1:]))
+        if rows
+        else None
+    )
 
 
 def steps_grid(profile: Mapping[str, Any]) -> Grid | None:
@@ -203,8 +211,8 @@ def predicted_grid(predicted: Sequence[PredictedSpeedup], result: Result) -> Gri
         )
         for row in sorted(predicted, key=lambda row: -row["achieved"])
     ]
-    columns = ("variant", "predicted", "achieved", "achieved over predicted")
-    caption = "What the profile predicted against what was achieved: speed-up over the baseline, execute alone"
+    columns = ("variant", "predicted", "achieved", "achieved / predicted")
+    caption = "Predicted and achieved speed-up over the baseline, for execute alone"
     return Grid(caption, columns, lines, frozenset(columns[1:])) if lines else None
 
 
@@ -214,7 +222,7 @@ def execute_grid(result: Result) -> Grid | None:
     if not result["verdict"]["met"]:
         return None
     before, after = result["variants"][0], rows[result["verdict"]["winner"]]
-    columns = ("execute alone", "before", "after", "before over after")
+    columns = ("execute alone", "before", "after", "before / after")
     lines = [
         Line((what, milliseconds(first_ms), milliseconds(then_ms), times(first_ms / then_ms)))
         for what, first_ms, then_ms in (
@@ -224,7 +232,9 @@ def execute_grid(result: Result) -> Grid | None:
             ("p99, ms", before["p99_ms"], after["p99_ms"]),
         )
     ]
-    caption = f"After: {after['name']} against {before['name']}, same rounds, without preprocess and postprocess"
+    caption = (
+        f"After: {after['name']} compared with {before['name']} in the same rounds, without preprocess and postprocess"
+    )
     return Grid(caption, columns, lines, frozenset(columns[1:]))
 
 
@@ -249,7 +259,7 @@ def parts_figure(latency: dict[str, dict[str, float]], shares: Mapping[str, floa
         parts.set_title("Where one call of the baseline goes")
         _stack(causes, {name: 100 * share for name, share in shares.items()},
                {name: f"{name} {share:.0%}" for name, share in shares.items()})  # fmt: skip
-        causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call, its part of the start included, %")
+        causes.set(ylim=(-0.5, 0.5), xlim=(0, 100), xlabel="share of a call, including its part of the start, %")
         causes.set_title("What limits it")
         for axes in (parts, causes):
             axes.set_yticks([])
@@ -373,9 +383,12 @@ def _unshown(layers: Sequence[LayerTime]) -> str:
     """What the roofline cannot show; nothing where it shows all that multiplies."""
     macs = sum(row["macs"] for row in layers)
     if not macs:
-        return "no multiply-adds were counted: none are of recurrent\nlayers, nor of files that OpenVINO cannot read"
+        return (
+            "no multiply-adds were counted: this is not possible in\n"
+            "recurrent layers, nor in files that OpenVINO cannot read"
+        )
     share = sum(row["macs"] for row in layers if not row["intensity"]) / macs
-    return f"not shown: {share:.0%} of the multiply-adds,\ndone where PyTorch sees no layer" if share >= 0.01 else ""
+    return f"not shown: {share:.0%} of the multiply-adds,\nwhich belong to no layer" if share >= 0.01 else ""
 
 
 def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
@@ -399,8 +412,8 @@ def predicted_figure(rows: Sequence[PredictedSpeedup]) -> Figure:
                 )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
         plain_ticks(axes)
-        axes.set(xlabel="predicted by 01, × the baseline", ylabel="measured, × the baseline")
-        axes.set_title("Predicted against achieved")
+        axes.set(xlabel="predicted by notebook 01, × the baseline", ylabel="measured, × the baseline")
+        axes.set_title("Predicted and achieved speed-up")
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return done(figure)
 
@@ -412,17 +425,17 @@ def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) 
     slowest = ", ".join(f"{row['operator']} {row['share']:.0%}" for row in profile["operators"][:3]) or "by runtime"
     found = {
         "parts": picture(
-            parts_figure(latency, shares), f"One call of the baseline: {parts}", "Before anything was done."
+            parts_figure(latency, shares), f"One call of the baseline: {parts}", "Before any optimisation."
         ),
         "operators": picture(
             operators_figure(profile["operators"], profile["inside"]),
             f"Time by operator of the baseline: {slowest}",
-            "Before, by each runtime’s own profiler, which slows each call a little.",
+            "Before any optimisation, by the profiler of each runtime, which slows each call a little.",
         ),
         "roofline": picture(
             roofline_figure(profile["layers"], profile["machine"]),
             "Roofline of the layers",
-            "Each layer of the network under the ceilings that this machine showed in the same run.",
+            "Each layer of the network, and the limits of this machine as measured in the same run.",
         ),
     }
     if ways := profile["ways"]:
@@ -433,8 +446,8 @@ def pictures(profile: Mapping[str, Any], predicted: Sequence[PredictedSpeedup]) 
         low, high = times(min(shares_reached)), times(max(shares_reached))
         alt = f"Of {len(predicted)} variants, achieved over predicted speed-up from {low} to {high}"
         caption = (
-            "On the line the prediction held; below it, something that is neither arithmetic nor bytes took the time; "
-            "above it, what a call costs besides shrank too."
+            "On the line, the prediction came true. Below it, something that is neither arithmetic nor bytes took the "
+            "time. Above it, the other costs of a call shrank too."
         )
         found["predicted"] = picture(predicted_figure(predicted), alt, caption)
     return found

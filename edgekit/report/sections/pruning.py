@@ -54,7 +54,7 @@ def tuned_by(artifact: Artifact) -> str:
     """What fine-tuning minimised."""
     row = artifact.metrics["tuning"]
     by = f"{row['loss']} under {row['teacher']}" if row["loss"] else "labels alone"
-    return f"fine-tuned by {by}: {row['reason']}"
+    return f"fine-tuned with {by}: {row['reason']}"
 
 
 def latencies(artifact: Artifact) -> Latencies:
@@ -84,7 +84,7 @@ def speed_table(artifact: Artifact) -> Table:
             )
         )
     heads = ("step", "MACs", "predicted", *(f"{target} {precision}" for target, precision in places), "best")
-    return Table(heads, lines, _title(artifact, "Measured speed-up over step 0 · as a share of the predicted one"))
+    return Table(heads, lines, _title(artifact, "Measured speed-up over step 0 · its share of the predicted speed-up"))
 
 
 def cuts_table(artifact: Artifact) -> Table:
@@ -92,7 +92,7 @@ def cuts_table(artifact: Artifact) -> Table:
     rows: list[CutRow] = artifact.metrics.get("cuts", [])
     if not rows:
         replayed = artifact.metrics.get("replayed", False)
-        why = "the cuts are those of a record" if replayed else "channels are removed by prune.ratio"
+        why = "the cuts come from a record" if replayed else "channels are removed by prune.ratio"
         return Table((), [], f"No cut was timed: {why}")
     lines = [
         (
@@ -108,8 +108,18 @@ def cuts_table(artifact: Artifact) -> Table:
         if row["high"] < 1
     ]
     slower = len(rows) - len(lines)
-    heads = ("step", "channels of", "left", "p50, of the one before", "of the student", "before tuning", "")
-    title = f"{len(rows)} cuts timed for {rows[0]['target']} {rows[0]['precision']}; {slower} not surely faster"
+    heads = (
+        "step",
+        "channels of",
+        "left",
+        "p50, relative to the step before",
+        "to the student",
+        "before fine-tuning",
+        "",
+    )
+    title = (
+        f"{len(rows)} cuts timed for {rows[0]['target']} {rows[0]['precision']}; {slower} are not significantly faster"
+    )
     return Table(heads, lines, title)
 
 
@@ -145,14 +155,14 @@ def gained_table(benchmark: Artifact) -> Table:
             f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])})",
             percent(row["bytes_share"]) if "bytes_share" in row else "",
             percent(row["zipped_share"]),
-            "rejected: no speed-up" if row["name"] in out else "kept as a candidate",
+            "rejected: no speed-up" if row["name"] in out else "remains a candidate",
         )
         for row in (decision["candidates"] if decision else ())
     ]
     margin = 1 + benchmark.config["tie_margin"]
     title = (
-        f"Unstructured sparsity is kept where the interval is above {margin:g}, or where the file is smaller by as "
-        "much and not slower"
+        f"A sparse variant is kept if its whole interval is above {margin:g}, or if its file is smaller by that factor "
+        "and it is not slower"
     )
     return Table(("with zeros", "without", "times as fast", "bytes, share", "compressed, share", ""), rows, title)
 

@@ -22,7 +22,7 @@ BOTH_OPTIONS = f"{SIMULATION_OPTION} (simulation) and {FILES_OPTION} (the files)
 STABLE_SHARE = 0.01
 """Of the answers: where the draw of the samples changes no more of them, it is said to matter little."""
 BLACK = "#222222"
-UNIT = {"step": "in steps of the value's own channel", "value": "in its own units"}
+UNIT = {"step": "in steps of its own channel", "value": "in its own units"}
 
 
 def table(artifact: Artifact) -> Table:
@@ -33,7 +33,7 @@ def table(artifact: Artifact) -> Table:
     if found["qat_drop"]:
         names["qat"] = "QAT int8"
     if found["mixed_drop"]:
-        names["mixed"] = "int8, worst layers in float"
+        names["mixed"] = "int8, most sensitive layers in float"
     for key, name in names.items():
         drop = found.get(f"{key}_drop", {"drop_pp": 0.0, "bound_pp": None})
         figures = (percent(found[f"{key}_accuracy"]), points(drop["drop_pp"]), points(drop["bound_pp"]))
@@ -111,7 +111,9 @@ def calibration_table(artifact: Artifact) -> Table:
             f"{row['between_snr_db']:.1f}",
             *(percent(value) for value in row["accuracy"]),
             percent(row["disagreement"]),
-            "" if not row["shared_samples"] else f"not judged: {row['shared_samples']} samples are in both",
+            ""
+            if not row["shared_samples"]
+            else f"not evaluated: both draws have {row['shared_samples']} samples in common",
         )
         for row in calibration_rows(artifact)
     ]
@@ -125,24 +127,26 @@ def calibration_sentence(artifact: Artifact) -> str:
     rows = [row for row in study["sizes"] if not row["shared_samples"]]
     left_out = ", ".join(map(str, study["too_large"]))
     omitted = (
-        f" Left out: {left_out}, because the calibration split has {study['calibration_split']}." if left_out else ""
+        f" Left out: {left_out}, because the calibration split has only {study['calibration_split']} samples."
+        if left_out
+        else ""
     )
     if not rows:
-        return f"No draws can be judged: the split is too small for two draws of any size in study_sizes.{omitted}"
+        return f"No draws can be compared: the split is too small for two of them of any size in study_sizes.{omitted}"
     stable = [row["samples"] for place, row in enumerate(rows) if _stable(rows[place:])]
-    seen = f"Of {study['validation_samples']} answers the draw of the samples changes " + " and ".join(
-        f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']}"
+    seen = f"Of {study['validation_samples']} answers, the choice of the calibration samples changes " + " and ".join(
+        f"{percent(row['disagreement'])} ({_spread_db(row):.1f} dB of SNR) with {row['samples']} samples"
         for row in (rows[place] for place in dict.fromkeys((0, len(rows) - 1)))
     )
     limit = f"{100 * STABLE_SHARE:g} %"
     if not stable:
-        more = f"More samples than the {used} of the simulation may help: raise {BOTH_OPTIONS}"
+        more = f"More than the {used} samples of the simulation may help: raise {BOTH_OPTIONS}"
         return f"{seen}. That is more than {limit}. {more}.{omitted}"
-    enough = f"enough, and so many for the files ({FILES_OPTION})"
+    enough = f"enough, and the same number will do for the files ({FILES_OPTION})"
     if used < stable[0]:
         enough = f"fewer than that: raise {BOTH_OPTIONS} to {stable[0]}"
-    held = f"it changes no more than {limit}. The {used} of the simulation ({SIMULATION_OPTION}) are {enough}"
-    return f"{seen}. From {stable[0]} on, {held}.{omitted}"
+    held = f"it changes at most {limit}. The {used} samples of the simulation ({SIMULATION_OPTION}) are {enough}"
+    return f"{seen}. From {stable[0]} samples on, {held}.{omitted}"
 
 
 def histogram_rows(artifact: Artifact) -> list[Histogram]:
@@ -233,7 +237,7 @@ def _values(axes: Axes, row: Histogram) -> None:
 
 
 def _called(row: Histogram) -> str:
-    return "weights" if row["part"] == "weights" else "what enters it"
+    return "weights" if row["part"] == "weights" else "inputs"
 
 
 def sensitivity_figure(rows: Sequence[LayerSensitivity], most: int = 20) -> Figure:

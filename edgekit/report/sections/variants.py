@@ -42,12 +42,12 @@ STANDINGS: tuple[Standing, ...] = ("baseline", "ships", "inside", "out")
 KINDS = {"baseline": "", "ships": "ships", "inside": "inside", "out": "out"}
 """Classes of the style sheet, by how a variant ended."""
 RIVAL_COLUMNS: tuple[Column[Rival], ...] = (
-    Column("rival", lambda row: row["name"], numeric=False),
+    Column("reference model", lambda row: row["name"], numeric=False),
     Column("test", lambda row: percent(row["accuracy_test"])),
     Column("bytes", lambda row: count(row["bytes"])),
     Column("p50, ms", lambda row: milliseconds(row["p50_ms"])),
     Column("p95, ms", lambda row: milliseconds(row["p95_ms"])),
-    Column("the winner", lambda row: row["winner"] or "–", numeric=False),
+    Column("winner", lambda row: row["winner"] or "–", numeric=False),
     Column("test, pp", lambda row: points(row["winner_gain_pp"])),
     Column("its bytes", lambda row: times(row["winner_bytes_share"])),
     Column("its speed", lambda row: with_ends(row, "winner_speedup")),
@@ -136,10 +136,10 @@ class Variants:
     @property
     def caption(self) -> str:
         """What no heading says."""
-        said = f"{at_most(self.confidence)}; speed-up over the baseline, – where its interval holds 1"
+        said = f"{at_most(self.confidence)}; speed-up over the baseline, – if its interval contains 1"
         if self.devices is None:
             return said
-        slowest = self.devices["slowest"] or "a device that nothing was sent to"
+        slowest = self.devices["slowest"] or "no device"
         return f"{said}; {slowest} of class {self.devices['where']} decided, all other latencies are of this machine"
 
 
@@ -236,7 +236,7 @@ def _standing(row: VariantRow, winners: Mapping[str, str], decisions: Sequence[D
 
 def _beaten(row: Candidate, rule: str) -> str:
     """Why a variant inside the budget did not win."""
-    lost = "one with fewer bytes" if rule == FEWEST_BYTES else "one of the same bytes"
+    lost = "a file with fewer bytes" if rule == FEWEST_BYTES else "a file of the same size"
     if row["ratio_low"] == row["ratio_high"] == 1.0:
         return f"the fastest, but in a tie with {lost}"
     interval = f"{times(row['ratio'])} ({span(row['ratio_low'], row['ratio_high'])}) the time of the fastest"
@@ -345,8 +345,8 @@ def pictures(result: Result) -> dict[str, Picture]:
         f"winners: {', '.join(winners)}" if winners else "none is inside the budget"
     )
     caption = (
-        "Up and left is better; variants whose whisker reaches into the grey band are not surely within the budget. "
-        "The table of all variants has the same figures."
+        "Up and left is better. Variants whose whisker reaches into the grey band do not meet the accuracy budget with "
+        "the required confidence. The table of all variants has the same figures."
     )
     return {"pareto": picture(pareto_figure(result["variants"], result["budget"], winners), alt, caption)}
 
@@ -366,10 +366,10 @@ def rival_sentence(row: Rival) -> str:
 def rivals_table(artifact: Artifact) -> Table:
     """Each rival, and what the winner is beside it; from the benchmark."""
     rows = artifact.metrics["rivals"]
-    return as_table(RIVAL_COLUMNS, rows, "" if rows else "the config names no rival")
+    return as_table(RIVAL_COLUMNS, rows, "" if rows else "the config names no reference model (benchmark.rivals)")
 
 
 def rivals_grid(result: Result) -> Grid | None:
     """Files made by others, compared with the winner."""
-    caption = "Files made by others, in the same rounds"
+    caption = "Reference models: files made by others, measured in the same rounds"
     return grid_of(caption, RIVAL_COLUMNS, result["rivals"]) if result["rivals"] else None

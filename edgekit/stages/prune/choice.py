@@ -48,19 +48,19 @@ def scratched(rows: list[Step]) -> Step | None:
 def against_scratch(rows: list[Step], scratch: Step, drop: Drop, epochs: int) -> tuple[list[Step], dict[str, Any]]:
     """All rows, the one from new weights last, and the comparison; `drop`: from the fine-tuned one's answers to its.
 
-    It is kept where it is surely better, and inside the budget; else what was kept before it.
+    It is kept if it is significantly better and inside the budget; otherwise the earlier choice stays.
     """
     of = scratch["from_scratch"]
-    sure = f"{100 * drop.confidence:g} % sure, {drop.samples} samples"
+    sure = f"{100 * drop.confidence:g} % confidence, {drop.samples} samples"
     kept = drop.bound_pp < 0 and scratch["inside_budget"]
-    gain = f"{-drop.drop_pp:+.2f} pp beside step {of} fine-tuned, at least {-drop.bound_pp:+.2f} ({sure})"
+    gain = f"{-drop.drop_pp:+.2f} pp relative to step {of} with fine-tuning, at least {-drop.bound_pp:+.2f} ({sure})"
     if kept:
-        rows = [_beaten(row, f"the same shape from new weights is surely better: {gain}") for row in rows]
+        rows = [_beaten(row, f"the same shape from new weights is significantly better: {gain}") for row in rows]
         reason = ""
     elif drop.bound_pp < 0:
         reason = scratch["reason"]
     else:
-        reason = f"not surely better than the fine-tuned one of its shape: {gain}"
+        reason = f"not significantly better than the fine-tuned one of its shape: {gain}"
     compared = {
         "of_step": of,
         "epochs": epochs,
@@ -68,7 +68,7 @@ def against_scratch(rows: list[Step], scratch: Step, drop: Drop, epochs: int) ->
         "tuned_accuracy": next(row["validation_accuracy"] for row in rows if row["step"] == of),
         "below_tuned": dataclasses.asdict(drop),
         "kept": kept,
-        "reason": reason or f"surely better than the fine-tuned one of its shape: {gain}",
+        "reason": reason or f"significantly better than the fine-tuned one of its shape: {gain}",
     }
     return [*rows, {**scratch, "kept": kept, "reason": reason}], compared
 
@@ -99,12 +99,13 @@ def _reason(kept: Step, rows: list[Step], config: Config, what: str, hindrance: 
         if hindrance:
             return f"nothing was removed: {hindrance}"
         if what == CHANNELS and config.structured == "latency":
-            return "nothing was removed: no cut is surely faster; lower channel_multiple, or raise rounds"
+            return "nothing was removed: no cut is significantly faster; lower channel_multiple, or raise rounds"
         if what == CHANNELS and config.channel_multiple > 1:
             return "nothing was removed: raise ratio, or lower channel_multiple, which rounded every cut away"
         return f"nothing was removed: raise {'ratio' if what == CHANNELS else 'sparsity'}"
     if "from_scratch" in kept:
-        return f"the shape of step {kept['from_scratch']} from new weights is surely better than fine-tuned: {drop}"
+        better = "significantly better than the fine-tuned one"
+        return f"the shape of step {kept['from_scratch']} from new weights is {better}: {drop}"
     if kept["step"] == 0:
         nearest = min(tuned[1:], key=lambda row: row["bound_pp"])
         return f"rejected: no step stayed within {allowed}; step {nearest['step']} came nearest: {nearest['reason']}"

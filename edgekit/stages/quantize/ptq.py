@@ -248,7 +248,7 @@ def best_so_far(made: Sequence[RecipeResult]) -> str:
 
 
 def choose_recipe(first: str, below_first: dict[str, Drop]) -> str:
-    """The recipe whose drop below the first is surely the least, if that is surely less than none; else the first."""
+    """The recipe with the lowest bound of its drop below the first, if that bound is negative; otherwise the first."""
     better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
     return min(better, key=lambda name: below_first[name].bound_pp) if better else first
 
@@ -256,16 +256,16 @@ def choose_recipe(first: str, below_first: dict[str, Drop]) -> str:
 def _reason(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:
     """Why a recipe is kept or not, in words."""
     if name == chosen == first:
-        return "the first named, and no other is surely better"
+        return "the first named, and no other is significantly better"
     if name == first:
-        return f"{chosen} is surely better: {_drop_text(drops[chosen])}"
+        return f"{chosen} is significantly better: {_drop_text(drops[chosen])}"
     if name == chosen:
-        return f"surely better than {first}: {_drop_text(drops[name])}"
+        return f"significantly better than {first}: {_drop_text(drops[name])}"
     if drops[name].bound_pp < 0:
-        return f"better than {first}, but {chosen} is more surely so"
+        return f"better than {first}, but {chosen} is better still"
     if not drops[name].lost and not drops[name].gained:
         return f"no better than {first}: both are right on the same samples"
-    return f"not surely better than {first}: {_drop_text(drops[name])}"
+    return f"not significantly better than {first}: {_drop_text(drops[name])}"
 
 
 def _drop_text(drop: Drop) -> str:

@@ -24,13 +24,13 @@ def test_a_sound_report_asks_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "action", "why"),
     [
-        ({"answered": 0, "labels": {}, "latency_ms": {}}, "look at the device", "it answered nothing"),
+        ({"answered": 0, "labels": {}, "latency_ms": {}}, "look at the device", "it gave no answer"),
         ({"refused": {"invalid": 0, "failed": 2}}, "another interpreter", "the interpreter failed 2 times"),
         ({"refused": {"invalid": 100, "failed": 0}}, "look at the inputs", "100 of 3,100 samples were refused"),
-        ({"dropped": 400}, "look at the device", "400 of 3,400 windows came faster than answers"),
+        ({"dropped": 400}, "look at the device", "400 of 3,400 windows came too fast to be answered"),
         ({"machine__last__throttled": True}, "look at the device", "the processor throttled"),
-        ({"machine__last__under_voltage": True}, "look at the device", "short of voltage"),
-        ({"machine__last__temperature_c": 84.0}, "look at the device", "it was 84 °C hot"),
+        ({"machine__last__under_voltage": True}, "look at the device", "too little voltage"),
+        ({"machine__last__temperature_c": 84.0}, "look at the device", "it reached 84 °C"),
     ],
 )
 def test_a_report_alone(changes: dict[str, Any], action: str, why: str) -> None:
@@ -87,7 +87,7 @@ class TestLatency:
     def test_throttling_comes_first_and_alone(self) -> None:
         now = made(latency_ms=latencies(3.0, seed=2), machine__last__throttled=True)
         assert [each.why for each in advice.steps(now, compare(made(latency_ms=latencies(1.0)), now))] == [
-            "the processor throttled, or was short of voltage"
+            "the processor throttled or had too little voltage"
         ]
 
     def test_a_slower_preprocess_points_at_the_inputs(self) -> None:

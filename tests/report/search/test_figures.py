@@ -148,7 +148,7 @@ def test_growth_ends_at_the_last_front_and_disturbed_batches_are_marked(tmp_path
     for axes in figure.axes:
         steps = next(line for line in axes.lines if len(line.get_xdata()) == len(study.row["batches"]) + 1)
         assert steps.get_ydata()[0] == 0 and steps.get_ydata()[-1] == 1
-        assert axes.get_legend().get_texts()[0].get_text() == "measured while disturbed"
+        assert axes.get_legend().get_texts()[0].get_text() == "noisy measurement"
 
 
 def test_names_with_dollars_are_no_formulas_and_long_ones_are_cut(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
     found = importances.of(study)
     assert found.rows == ()
     assert found.left_out == (
-        f"Too few trials to tell what each option did: {len(study.complete)} complete, and {LEAST} are the least.",
+        f"Too few trials to tell what each option did: {len(study.complete)} complete, and at least {LEAST} are "
+        "needed.",
     )
 
 

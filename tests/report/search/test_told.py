@@ -57,7 +57,7 @@ def test_a_study_without_a_feasible_trial_says_which_came_nearest(tmp_path: Path
     least = min(study.complete, key=lambda trial: trial["constraints"]["accuracy_drop_pp"])
     over = least["constraints"]["accuracy_drop_pp"]
     assert words.nearest(study) == (
-        f"Nearest is trial {least['number']}, over the budget: drop of accuracy by {over:.3g} pp."
+        f"Trial {least['number']} comes nearest, but it is over the budget: drop of accuracy by {over:.3g} pp."
     )
     assert recommend.points(study) == [] and "none to take" in recommend.describe(study)
     assert "No trial is inside the budget." in terminal(study)
@@ -70,7 +70,7 @@ def test_how_near_a_trial_came_to_a_limit_beside_a_reference_is_a_share_of_it_to
     late["constraints"], worse["constraints"] = {"latency_p50": 0.2}, {"accuracy_drop_pp": 0.5}
     for each in others:
         each["constraints"] = {"accuracy_drop_pp": 9.0}
-    assert words.nearest(study).startswith(f"Nearest is trial {worse['number']}, "), (
+    assert words.nearest(study).startswith(f"Trial {worse['number']} comes nearest, "), (
         "the other is over by twice its limit"
     )
 

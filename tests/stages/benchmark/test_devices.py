@@ -87,7 +87,7 @@ def test_a_class_of_devices_changes_the_winner_and_that_is_replayed(
     assert again.metrics["winners"] == found.metrics["winners"] and again.digest == found.digest
     assert again.metrics["devices"] == devices, "nobody asks the devices again, and what they said then is told"
     assert all(each["replayed"] and each["chosen"] == each["today"] for each in again.metrics["decisions"])
-    assert "as an earlier run recorded it" in str(devices_section.table(again).title)
+    assert "as recorded by an earlier run" in str(devices_section.table(again).title)
 
 
 def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun, desk: Rig, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_where_no_variant_can_be_sent_nothing_is_too_slow(tiny_run: FinishedRun,
     assert not [reason for row in found.metrics["rows"][1:] for reason in row["reasons"] if "p50" in reason]
     assert (
         devices_section.table(found).title
-        == "class pi4: nothing was sent there, for no variant is inside the other limits"
+        == "class pi4: nothing was sent there, because no variant is inside the other limits"
     )
     nearest = checks.missed_message(found.metrics["nearest_miss"], found.metrics["budget"])
     assert "of p50" not in nearest and "on this machine" in nearest

@@ -95,7 +95,7 @@ def test_it_is_told_where_the_run_is_told(tiny_run: FinishedRun, capsys: pytest.
         stream = io.StringIO()
         console.show(changed, tiny_run.folder, Console(file=stream, width=200))
         assert ("set data.validation_from to test" in stream.getvalue()) == (right == 359)
-        for role, remedy in (("teacher", "name another teacher"), ("rival", "go by its accuracy on test alone")):
+        for role, remedy in (("teacher", "name another teacher"), ("rival", "use its accuracy on test alone")):
             others = [{**row, "role": role}] if row else []
             changed = {**result, "others_seen_validation": others}
             check(changed)

@@ -131,8 +131,8 @@ def test_the_table_says_what_disturbed_a_run_and_what_a_rate_rests_on(benchmark:
     rates = [{**row, **marked, "rate_per_s": 1234.5} for row in found["rates"]]
     shown = SimpleNamespace(metrics={"loads": {**found, "runs": runs, "rates": rates}}, config={"confidence": 0.99})
     text = repr(loads_section.table(shown))  # type: ignore[arg-type]
-    assert text.count("; disturbed: other processes took 40 % of the processor's time") == len(runs)
-    said = "highest rate: 1,234/s (short: 1 of 600 s; disturbed: 2 of 14 trials, the first by: a neighbour)"
+    assert text.count("; noisy: other processes took 40 % of the processor's time") == len(runs)
+    said = "highest rate: 1,234/s (short: 1 of 600 s; noisy: 2 of 14 trials, the first by: a neighbour)"
     assert text.count(said) == len(rates)
 
 
@@ -144,7 +144,7 @@ def test_the_verdict_names_the_rates_and_what_failed(tiny_run: FinishedRun, benc
     loads = {**benchmark.metrics["loads"], "rates": rates, "failed": failed}
     show({**result, "loads": loads}, tiny_run.folder, Console(file=stream, width=200))
     said = "held with a p99 within 10 ms: student-int8-tflite 1,234/s (short: 1 of 600 s), "
-    assert f"{said}{BASELINE} none that was confirmed, too noisy (disturbed: 1 of 2 trials)" in stream.getvalue()
+    assert f"{said}{BASELINE} no rate was confirmed, too noisy (noisy: 1 of 2 trials)" in stream.getvalue()
     assert "Load test failed: theirs, opening it: gone" in stream.getvalue()
 
 

@@ -54,7 +54,7 @@ def test_the_table_of_a_replay_tells_todays_winner(tmp_path: Path) -> None:
         "buys_nothing": [],
     }
     notes = {line[1]: line[6] for line in shown(sealed(tmp_path, decided(ROWS, TIMES, recorded=recorded)))[:2]}
-    assert notes == {"student-fp32-tflite": "wins: recorded", "pruned-fp32-tflite": "would win today"}
+    assert notes == {"student-fp32-tflite": "wins: recorded", "pruned-fp32-tflite": "would win by today’s measurement"}
 
 
 def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_zeros_stand_beside_the_network_without_them(tmp_path: Path) -> None:
     table = pruning.gained_table(sealed(tmp_path, decided(rows, times)))
     assert [tuple(line) for line in table.rows] == [
         ("sparse-fp32-onnx", "student-fp32-onnx", "1× (1–1)", "100.00\u00a0%", "97.00\u00a0%", "rejected: no speed-up"),
-        ("sparse-int8-onnx", "student-int8-onnx", "2× (2–2)", "100.00\u00a0%", "50.00\u00a0%", "kept as a candidate"),
+        ("sparse-int8-onnx", "student-int8-onnx", "2× (2–2)", "100.00\u00a0%", "50.00\u00a0%", "remains a candidate"),
     ]
     assert "above 1.05" in table.title
 

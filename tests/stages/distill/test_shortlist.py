@@ -98,7 +98,7 @@ def test_a_target_without_a_student_is_told() -> None:
         metrics: dict[str, Any] = selection_metrics(found, [row], config)
         assert metrics["shortlist"]["no_student_for"] == missing
         title = distillation.candidates_table(cast("Artifact", SimpleNamespace(metrics=metrics))).title
-        assert ("no student for tflite: the one that is kept has no file for it" in str(title)) == bool(missing)
+        assert ("no student for tflite: the chosen one has no file for it" in str(title)) == bool(missing)
 
 
 def test_a_recorded_choice_of_one_that_a_target_cannot_take_is_followed() -> None:

@@ -149,7 +149,7 @@ def test_a_recorded_choice_is_followed_without_a_clock(
     followed = pruned(run, data, folder / ".prune.followed", 100.0)
     assert followed.digest == free.digest
     assert (free.metrics["replayed"], followed.metrics["replayed"]) == (False, True)
-    assert pruning.cuts_table(followed).title == "No cut was timed: the cuts are those of a record"
+    assert pruning.cuts_table(followed).title == "No cut was timed: the cuts come from a record"
 
 
 def test_the_shape_from_new_weights_stands_beside_what_was_fine_tuned(run: Artifact, data: Data) -> None:

@@ -72,12 +72,12 @@ CONFIG = Config.model_validate({"budget": {"accuracy_drop_pp": 5.0}})
 @pytest.mark.parametrize(
     ("lost", "scratch_lost", "differing", "kept", "said"),
     [
-        ((10, 20), 5, (0, 15), 3, "surely better"),
-        ((10, 20), 19, (3, 4), 2, "not surely better"),
-        ((10, 20), 60, (40, 0), 2, "not surely better"),
-        ((10, 90), 5, (0, 5), 3, "surely better"),
-        ((80, 90), 10, (0, 70), 3, "surely better"),
-        ((80, 90), 79, (0, 1), 0, "not surely better"),
+        ((10, 20), 5, (0, 15), 3, "significantly better"),
+        ((10, 20), 19, (3, 4), 2, "not significantly better"),
+        ((10, 20), 60, (40, 0), 2, "not significantly better"),
+        ((10, 90), 5, (0, 5), 3, "significantly better"),
+        ((80, 90), 10, (0, 70), 3, "significantly better"),
+        ((80, 90), 79, (0, 1), 0, "not significantly better"),
         ((90, 200), 70, (0, 20), 0, "too much was lost"),
     ],
 )
@@ -106,7 +106,7 @@ def test_where_nothing_was_removed_there_is_nothing_to_train() -> None:
     assert scratched(mark_kept([row(0, 0, **same), row(1, 0, **same)])) is None
     assert scratched(mark_kept([row(0, 0)])) is None
     told = verdict(mark_kept([row(0, 0)]), CONFIG.model_copy(update={"structured": "latency"}), CHANNELS)
-    assert "no cut is surely faster" in told["reason"]
+    assert "no cut is significantly faster" in told["reason"]
     for multiple, also in ((8, True), (1, False)):
         told = verdict(mark_kept([row(0, 0)]), CONFIG.model_copy(update={"channel_multiple": multiple}), CHANNELS)
         assert "raise ratio" in told["reason"] and ("lower channel_multiple" in told["reason"]) == also

@@ -102,10 +102,10 @@ def test_draws_that_share_samples_are_shown_and_not_judged(tmp_path: Path) -> No
     assert [row[-1] for row in quantization.calibration_table(sealed).rows] == [
         "",
         "",
-        "not judged: 100 samples are in both",
+        "not evaluated: both draws have 100 samples in common",
     ]
     alone: Artifact = Sealed(tmp_path, rows[2:], 200, [])  # type: ignore[assignment]
-    assert quantization.calibration_sentence(alone).startswith("No draws can be judged")
+    assert quantization.calibration_sentence(alone).startswith("No draws can be compared")
 
 
 BOTH = "quantize.calibration_samples (simulation) and convert.calibration_samples (the files)"
@@ -114,13 +114,17 @@ BOTH = "quantize.calibration_samples (simulation) and convert.calibration_sample
 @pytest.mark.parametrize(
     ("shares", "used", "said"),
     [
-        ([0.05, 0.004, 0.002], 200, "From 32 on, it changes no more than 1 %. The 200 of the simulation"),
-        ([0.05, 0.004, 0.002], 200, "are enough, and so many for the files (convert.calibration_samples)."),
+        ([0.05, 0.004, 0.002], 200, "From 32 samples on, it changes at most 1 %. The 200 samples of the simulation"),
+        (
+            [0.05, 0.004, 0.002],
+            200,
+            "are enough, and the same number will do for the files (convert.calibration_samples).",
+        ),
         ([0.05, 0.004, 0.002], 16, f"(quantize.calibration_samples) are fewer than that: raise {BOTH} to 32."),
-        ([0.001, 0.04, 0.002], 200, "From 100 on"),  # a lucky draw of the smallest is none
-        ([0.05, 0.004, 0.02], 200, f"1 %. More samples than the 200 of the simulation may help: raise {BOTH}."),
-        ([0.0], 200, "From 8 on"),
-        ([], 200, "No draws can be judged"),
+        ([0.001, 0.04, 0.002], 200, "From 100 samples on"),  # a lucky draw of the smallest is none
+        ([0.05, 0.004, 0.02], 200, f"1 %. More than the 200 samples of the simulation may help: raise {BOTH}."),
+        ([0.0], 200, "From 8 samples on"),
+        ([], 200, "No draws can be compared"),
     ],
 )
 def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int, said: str, tmp_path: Path) -> None:

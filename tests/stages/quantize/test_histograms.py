@@ -99,9 +99,9 @@ def test_the_picture_has_a_panel_for_each_and_marks_the_ends_of_the_range(rows: 
     panels = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title(loc="left") for axes in panels] == [
         "1.1.0, most sensitive: weights",
-        "1.1.0, most sensitive: what enters it",
+        "1.1.0, most sensitive: inputs",
         "2.1.0, least sensitive: weights",
-        "2.1.0, least sensitive: what enters it",
+        "2.1.0, least sensitive: inputs",
     ]
     for axes, row in zip(panels, rows, strict=True):
         ends = [line.get_xdata()[0] for line in axes.get_lines()]  # type: ignore[index]

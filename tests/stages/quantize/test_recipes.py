@@ -53,7 +53,7 @@ def test_a_recipe_that_is_surely_better_takes_the_place_of_the_first(
     made, rows = compete(module, inputs, ["minmax", "percentile"], answering(300, 380), TRUTH, BUDGET)
     assert made.recipe == "percentile" and made.quantization == Quantization("percentile")
     assert [row["kept"] for row in rows] == [False, True]
-    assert rows[0]["reason"].startswith("percentile is surely better: 80 samples gained, 0 lost of 400; at 95 %")
+    assert rows[0]["reason"].startswith("percentile is significantly better: 80 samples gained, 0 lost of 400; at 95 %")
     assert rows[1]["below_first"]["bound_pp"] < 0
     assert (rows[1]["validation_accuracy"], rows[1]["drop_pp"]) == (0.95, 5.0)
 
@@ -65,8 +65,8 @@ def test_the_first_stays_where_another_may_be_no_better(
     made, rows = compete(module, inputs, ["percentile", "minmax"], answering(first, second), TRUTH, BUDGET)
     assert made.recipe == "percentile"
     assert [(row["recipe"], row["kept"]) for row in rows] == [("percentile", True), ("minmax", False)]
-    same = "no better than percentile: both are right on the same samples"
-    assert rows[1]["reason"] == same if first == second else rows[1]["reason"].startswith("not surely better than")
+    same, reason = "no better than percentile: both are right on the same samples", rows[1]["reason"]
+    assert reason == same if first == second else reason.startswith("not significantly better than percentile")
 
 
 def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: list[torch.Tensor]) -> None:
