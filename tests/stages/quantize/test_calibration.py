@@ -134,5 +134,5 @@ def test_the_conclusion_is_drawn_from_the_figures(shares: list[float], used: int
     assert len(quantization.calibration_table(sealed).rows) == max(1, len(rows))
     left_out: Artifact = Sealed(tmp_path, rows, used, [500])  # type: ignore[assignment]
     assert quantization.calibration_sentence(left_out).endswith(
-        " Left out: 500, because the calibration split has 200."
+        " Left out: 500, because the calibration split has only 200 samples."
     )
