@@ -175,5 +175,6 @@ def test_progress_names_the_best_recipe_so_far(
     compete(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)
     assert said[0] == "quantizing with minmax · recipe 1 of 3"
     assert said[1:] == [
-        "percentile · recipe 2 of 3 · best minmax, 95.00%", "minmax_bias · recipe 3 of 3 · best minmax, 95.00%"
+        "quantizing with percentile · recipe 2 of 3 · best minmax, 95.00%",
+        "quantizing with minmax_bias · recipe 3 of 3 · best minmax, 95.00%",
     ]  # fmt: skip
