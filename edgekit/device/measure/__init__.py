@@ -1,1 +1,1 @@
-"""Latencies on the device: rounds in turns, intervals, and what else went on meanwhile."""
+"""Latencies on the device: interleaved rounds, intervals, and other activity on the machine."""

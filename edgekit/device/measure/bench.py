@@ -1,12 +1,12 @@
-"""Latency of calls, measured so that one is not favoured over another.
+"""Latency of calls, measured so that none is favoured over another.
 
-Calls take turns in rounds of many calls: a single call between foreign ones runs on cold caches, which doubles the time
-of a small model. The order rotates, because the first of a round pays for what ran before it.
+Calls are interleaved in rounds of many calls each: a single call between others runs with cold caches, which doubles
+the time of a small model. The order rotates, because the first in a round is affected by what ran before it.
 
-To compare two files, both are opened again many times: two instances of one file differ, each in its own way
-for as long as it lives, by where its memory lies (Mytkowicz et al. 2009, "Producing wrong data without doing anything
-obviously wrong!"). The opening is then what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in
-reasonable time").
+To compare two files, both are opened again many times: two instances of one file differ for as long as they exist,
+because of where their memory is (Mytkowicz et al. 2009, "Producing wrong data without doing anything obviously
+wrong!"). So the opening is what repeats, not the call (Kalibera & Jones 2013, "Rigorous benchmarking in reasonable
+time").
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from edgekit.runner.errors import InputError
 
 PERCENTILES = (50, 90, 95, 99)
 MIN_OPENINGS = 10
-"""As many as an interval needs of what it resamples."""
+"""An interval needs this many openings to resample."""
 FRESH_CALLS = 10
-"""Untimed, of what was just opened: its first calls touch memory for the first time and choose kernels."""
+"""Untimed calls of what was just opened: the first ones touch memory for the first time and choose kernels."""
 
 
 def time_interleaved(
@@ -39,31 +39,33 @@ def time_interleaved(
     enough: Callable[[int], bool] | None = None,
     cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Milliseconds of every single call, (rounds * calls_per_round,) each.
+    """Return the milliseconds of every call, (rounds * calls_per_round,) for each.
 
-    `on_round` is called with the rounds done, from 1. `enough` is asked after each: true ends it, with fewer rounds.
-    `cpu_ms` is filled with the processor's time of one call by round, (rounds,) each: of all threads of this process,
-    which makes it more than the wall time where a call has several.
+    `on_round` is called with the number of rounds done, from 1. `enough` is called after each round: if it returns
+    true, the measurement ends early. `cpu_ms` is filled with the processor time of one call by round, (rounds,) each.
+    That is the time of all threads of this process, so it exceeds the wall time if a call uses several.
     """
-    for what, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
+    for label, value, least in (("rounds", rounds, 1), ("calls", calls_per_round, 1), ("warmup", warmup_per_round, 0)):
         if value < least:
-            raise InputError(f"{what}: got {value}; use a whole number from {least}")
+            raise InputError(f"{label}: got {value}; use a whole number from {least}")
     order = list(calls)
-    taken = {name: np.empty((rounds, calls_per_round), dtype=np.int64) for name in order}
-    spent = {name: np.empty(rounds, dtype=np.int64) for name in order}
+    wall_ns = {name: np.empty((rounds, calls_per_round), dtype=np.int64) for name in order}
+    processor_ns = {name: np.empty(rounds, dtype=np.int64) for name in order}
     done = 0
     for number in range(rounds):
         start = number % len(order) if order else 0
         for name in order[start:] + order[:start]:
-            taken[name][number], spent[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
+            wall_ns[name][number], processor_ns[name][number] = _timed(calls[name], calls_per_round, warmup_per_round)
         done = number + 1
         if on_round is not None:
             on_round(done)
         if enough is not None and enough(done):
             break
     if cpu_ms is not None:
-        cpu_ms.update({name: nanoseconds[:done] / (1e6 * calls_per_round) for name, nanoseconds in spent.items()})
-    return {name: nanoseconds[:done].ravel() / 1e6 for name, nanoseconds in taken.items()}
+        cpu_ms.update(
+            {name: nanoseconds[:done] / (1e6 * calls_per_round) for name, nanoseconds in processor_ns.items()}
+        )
+    return {name: nanoseconds[:done].ravel() / 1e6 for name, nanoseconds in wall_ns.items()}
 
 
 def timed_openings(
@@ -76,50 +78,53 @@ def timed_openings(
     limit_s: float = math.inf,
     cpu_ms: dict[str, np.ndarray] | None = None,
 ) -> Generator[tuple[dict[str, np.ndarray], int], Collection[str] | None, None]:
-    """As `interleaved`, of what `openers` open anew, in rotating order, every few rounds.
+    """Like `time_interleaved`, but `openers` open everything anew every few rounds, in rotating order.
 
-    Gives the milliseconds so far and how many openings they are from, after every `rounds` more while that is no more
-    than `most_rounds`: the caller stops when it knows enough. Each opening has as many calls as any other, and is what
-    `intervals` are to resample.
+    Yields the milliseconds so far and the number of openings, after every `rounds` more, until `most_rounds`: the
+    caller stops when it knows enough. Each opening has the same number of calls, and is what `intervals` resamples.
 
-    A caller that `send`s names has only these timed from then on. The others keep what they have, which pairs with the
-    first openings of those that go on.
+    If the caller sends names, only these are timed from then on. The others keep what they have, which pairs with the
+    first openings of those that continue.
 
-    After `limit_s` seconds nothing is opened any more. Where the first `rounds` would take longer, every opening has
-    fewer of them, and there are more openings while the time lasts. `LEAST_OPENINGS` of one round each there are in
-    any case. `cpu_ms` is filled as by `interleaved`, before each time that something is given.
+    After `limit_s` seconds nothing more is opened. If the first `rounds` would take longer, each opening has fewer
+    rounds, and more openings follow while time is left. There are always `MIN_OPENINGS` of at least one round. `cpu_ms`
+    is filled as by `time_interleaved` before each yield.
     """
     first = opening_count(rounds)
-    each_has, target, began = rounds // first, rounds, perf_counter()
-    timed = dict(openers)
-    taken: dict[str, list[np.ndarray]] = {name: [] for name in openers}
-    spent: dict[str, list[np.ndarray]] = {name: [] for name in openers}
-    opened, late = 0, False
+    rounds_each, target, start = rounds // first, rounds, perf_counter()
+    active = dict(openers)
+    wall_ms: dict[str, list[np.ndarray]] = {name: [] for name in openers}
+    processor_ms: dict[str, list[np.ndarray]] = {name: [] for name in openers}
+    openings, is_late = 0, False
     while True:
-        while opened * each_has < target and not (late and opened >= min(MIN_OPENINGS, first)):
-            share_s = (limit_s - (perf_counter() - began)) / (first - opened) if opened < first else math.inf
-            some, cpu, had = _opening(timed, opened, each_has, calls_per_round, warmup_per_round, share_s)
-            each_has = next(count for count in range(had, 0, -1) if each_has % count == 0)  # so `rounds` still come out
-            for name, values_ms in some.items():
-                taken[name].append(values_ms)
-                spent[name].append(cpu[name])
-            opened += 1
+        while openings * rounds_each < target and not (is_late and openings >= min(MIN_OPENINGS, first)):
+            share_s = (limit_s - (perf_counter() - start)) / (first - openings) if openings < first else math.inf
+            opening_ms, cpu, rounds_done = _opening(
+                active, openings, rounds_each, calls_per_round, warmup_per_round, share_s
+            )
+            rounds_each = next(
+                count for count in range(rounds_done, 0, -1) if rounds_each % count == 0
+            )  # so `rounds` still come out
+            for name, values_ms in opening_ms.items():
+                wall_ms[name].append(values_ms)
+                processor_ms[name].append(cpu[name])
+            openings += 1
             if on_round is not None:
-                on_round(opened)
-            late = perf_counter() - began >= limit_s
+                on_round(openings)
+            is_late = perf_counter() - start >= limit_s
         if cpu_ms is not None:
             cpu_ms.update(
-                {name: np.concatenate([each[:each_has] for each in values]) for name, values in spent.items()}
+                {name: np.concatenate([each[:rounds_each] for each in values]) for name, values in processor_ms.items()}
             )
-        calls = each_has * calls_per_round
-        only = yield (
-            {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in taken.items()},
-            opened,
+        calls = rounds_each * calls_per_round
+        remaining = yield (
+            {name: np.concatenate([each[:calls] for each in values_ms]) for name, values_ms in wall_ms.items()},
+            openings,
         )
-        if only is not None:
-            timed = {name: timed[name] for name in timed if name in only}
-        target = opened * each_has + rounds
-        if late or target > most_rounds or not timed:
+        if remaining is not None:
+            active = {name: active[name] for name in active if name in remaining}
+        target = openings * rounds_each + rounds
+        if is_late or target > most_rounds or not active:
             return
 
 
@@ -131,66 +136,75 @@ def _opening(
     warmup_per_round: int,
     share_s: float,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
-    """Milliseconds of one opening of each, the processor's, and its rounds.
+    """Return the milliseconds of one opening of each, those of the processor, and its number of rounds.
 
-    So many rounds as `share_s` seconds are enough for, or one.
+    There are as many rounds as fit into `share_s` seconds, but at least one.
     """
-    began, order = perf_counter(), list(openers)
+    start_s, order = perf_counter(), list(openers)
     start = number % len(order) if order else 0
     calls: dict[str, Callable[[], object]] = {}  # those of the opening before have gone
     for name in order[start:] + order[:start]:
         calls[name] = openers[name]()
         for _ in range(FRESH_CALLS):
             calls[name]()
-    timed_from, had = perf_counter(), 0
+    timing_start, rounds_done = perf_counter(), 0
 
     def enough(done: int) -> bool:
-        nonlocal had
-        had = done
+        nonlocal rounds_done
+        rounds_done = done
         now = perf_counter()
-        return now - began + (now - timed_from) / done > share_s
+        return now - start_s + (now - timing_start) / done > share_s
 
     cpu_ms: dict[str, np.ndarray] = {}
-    return time_interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough, cpu_ms=cpu_ms), cpu_ms, had
+    return (
+        time_interleaved(calls, rounds, calls_per_round, warmup_per_round, enough=enough, cpu_ms=cpu_ms),
+        cpu_ms,
+        rounds_done,
+    )
 
 
 def opening_count(rounds: int) -> int:
-    """How many times each is opened anew for so many rounds: at least `LEAST_OPENINGS`, all with as many rounds."""
+    """Return how often each is opened for this many rounds: at least `MIN_OPENINGS` times, with equally many rounds."""
     return next(count for count in range(min(MIN_OPENINGS, rounds), rounds + 1) if rounds % count == 0)
 
 
 def _timed(call: Callable[[], object], count: int, warmup: int) -> tuple[list[int], int]:
-    """Nanoseconds of each call; and those of the processor for all of them, with reading the clock between."""
+    """Return the nanoseconds of each call, and the processor time of all, including reading the clock."""
     for _ in range(warmup):
         call()
     nanoseconds = [0] * count
-    collecting = gc.isenabled()
+    gc_enabled = gc.isenabled()
     gc.disable()
-    began = process_time_ns()
+    processor_start = process_time_ns()
     try:
         for index in range(count):
             before = perf_counter_ns()
             call()
             nanoseconds[index] = perf_counter_ns() - before
-        spent = process_time_ns() - began
+        processor_ns = process_time_ns() - processor_start
     finally:
-        if collecting:
+        if gc_enabled:
             gc.enable()
-    return nanoseconds, spent
+    return nanoseconds, processor_ns
 
 
 def latency_summary(samples_ms: np.ndarray) -> dict[str, float]:
-    """Percentiles (linear interpolation), mean, and the throughput of calls made one after another."""
+    """Return percentiles (linear interpolation), mean, and the throughput of consecutive calls."""
     if len(samples_ms) == 0:
         raise InputError("samples_ms: got no sample; time at least one call")
     mean_ms = float(np.mean(samples_ms))
     values = np.percentile(samples_ms, PERCENTILES)
-    figures = {f"p{rank}_ms": float(value) for rank, value in zip(PERCENTILES, values)}
-    return {**figures, "mean_ms": mean_ms, "throughput_per_s": 1000.0 / max(mean_ms, 1e-9), "calls": len(samples_ms)}
+    percentiles = {f"p{rank}_ms": float(value) for rank, value in zip(PERCENTILES, values)}
+    return {
+        **percentiles,
+        "mean_ms": mean_ms,
+        "throughput_per_s": 1000.0 / max(mean_ms, 1e-9),
+        "calls": len(samples_ms),
+    }
 
 
 def machine_facts() -> dict[str, Any]:
-    """What a figure must carry with it: where it was taken."""
+    """Return where a measurement was taken, which must accompany it."""
     import platform
 
     return {

@@ -24,19 +24,19 @@ from edgekit.device.measure import counters, intervals
 from edgekit.runner import cpu
 
 MAX_OTHERS_SHARE = 0.05
-"""Share of the cores' time that others may take: an idle system's own services stay below one hundredth."""
+"""Share of the cores' time that other processes may take. An idle system's own services stay below one hundredth."""
 MAX_STEAL_SHARE = 0.02
-"""Share that the hypervisor may withhold: as much moves one call in fifty, and no median."""
+"""Share that the hypervisor may withhold. This affects one call in fifty, and no median."""
 MAX_PREEMPTED_PER_S = 50.0
-"""Someone on the same core interrupts several hundred times a second, an idle system's services a few times."""
+"""Another process on the same core interrupts several hundred times a second, an idle system's services a few times."""
 MAX_CLOCK_CHANGE = 0.05
-"""By how much the clock may change: steps are 100 MHz of 2 to 4 GHz, so one is allowed and two are not."""
+"""How much the clock may change: a step is 100 MHz of 2 to 4 GHz, so one is allowed and two are not."""
 MAX_PACE_CHANGE = 0.10
-"""By how much the yardstick may: its own looks differ by a few hundredths on a quiet machine."""
+"""How much the yardstick may change: its own readings differ by a few hundredths on a quiet machine."""
 MAX_NOISE = 0.05
-"""By how much the rounds of one variant may spread: 0.005 to 0.02 is usual where nothing else runs."""
+"""How much the rounds of one variant may spread: 0.005 to 0.02 is usual if nothing else runs."""
 SHORTEST_S = 0.5
-"""The kernel counts in hundredths of a second: of a shorter time, shares would be made of rounding."""
+"""The kernel counts in hundredths of a second: shares of a shorter time would be rounding errors."""
 COMPARED_KEYS = {
     "host": "host",
     "cpu": "processor",
@@ -81,14 +81,15 @@ class Conditions:
     noise: float | None = None  # spread of the rounds' p50s, see `noise`
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return asdict(self)
 
 
 class ConditionsRecorder:
     """A context manager around a measurement. `root` is for tests.
 
-    `children`: the work is done by child processes, which have ended by then. Else they are strangers like any other.
+    With `children`, the work is done by child processes, which have ended by then. Otherwise they count as other
+    processes.
     """
 
     def __init__(self, children: bool = False, root: str | os.PathLike[str] = "/") -> None:
@@ -108,27 +109,29 @@ class ConditionsRecorder:
         self._after, self._load_after = health.read_health(self._root), counters.load_average()
 
     def sample(self, _round: int = 0) -> None:
-        """Between two rounds: the clock and the yardstick, a few milliseconds."""
+        """Sample the clock and the yardstick between two rounds, which takes a few milliseconds."""
         self._paces_ms.append(counters.yardstick_ms())
         clock_mhz = health.fastest_core_mhz(self._root)
         if clock_mhz is not None:
             self._clocks_mhz.append(clock_mhz)
 
     def result(self, noise: float | None = None) -> Conditions:
-        """The conditions, after the measurement."""
+        """Return the conditions, after the measurement."""
         start, end = self._started, self._ended
-        seconds = end.at_s - start.at_s
-        capacity_s = cpu.usable_core_count() * seconds
+        duration_s = end.at_s - start.at_s
+        capacity_s = cpu.usable_core_count() * duration_s
         busy_s, steal_s, preempted, stops = (
-            _grown(getattr(start, name), getattr(end, name)) if seconds >= SHORTEST_S or name == "quota_stops" else None
+            _grown(getattr(start, name), getattr(end, name))
+            if duration_s >= SHORTEST_S or name == "quota_stops"
+            else None
             for name in ("busy_s", "steal_s", "preempted", "quota_stops")
         )
         clocks = self._clocks_mhz[1:] or self._clocks_mhz  # before the first call the clock may still be asleep
         return Conditions(
-            seconds=seconds,
+            seconds=duration_s,
             others_share=None if busy_s is None else max(busy_s - (end.own_s - start.own_s), 0) / capacity_s,
             steal_share=None if steal_s is None else steal_s / capacity_s,
-            preempted_per_s=None if preempted is None else preempted / seconds,
+            preempted_per_s=None if preempted is None else preempted / duration_s,
             quota_stops=None if stops is None else int(stops),
             load_before=self._load_before,
             load_after=self._load_after,
@@ -145,9 +148,10 @@ class ConditionsRecorder:
 
 
 def noise(samples_ms: np.ndarray, rounds: int) -> float | None:
-    """How much the rounds' p50s spread, as a share: 1.4826 times their median absolute deviation, over their median.
+    """Return how much the rounds' p50s spread: 1.4826 times their median absolute deviation, over their median.
 
-    `samples_ms` (rounds * calls,) as `bench.time_interleaved` gives them; None of fewer rounds than an interval needs.
+    `samples_ms` (rounds * calls,) are from `bench.time_interleaved`. Returns None for fewer rounds than an interval
+    needs.
     """
     if rounds < intervals.MIN_ROUNDS:
         return None
@@ -155,13 +159,13 @@ def noise(samples_ms: np.ndarray, rounds: int) -> float | None:
 
 
 def spread(p50s_ms: np.ndarray | Sequence[float]) -> float:
-    """The same of p50s, (rounds,): a standard deviation that outliers do not move, over the median."""
-    middle = float(np.median(p50s_ms))
-    return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - middle)) / middle)
+    """Return the same for given p50s, (rounds,): a standard deviation that is robust to outliers, over the median."""
+    center = float(np.median(p50s_ms))
+    return float(1.4826 * np.median(np.abs(np.asarray(p50s_ms) - center)) / center)
 
 
 def noise_reasons(seen: Conditions) -> list[str]:
-    """Reasons not to rely on a measurement, in words with the figures; empty if there is none."""
+    """Return reasons not to rely on a measurement, with the values; empty if there are none."""
     changed = f"the clock changed by {seen.clock_change or 0:.0%}"
     reasons = {
         f"other processes took {seen.others_share or 0:.0%} of the processor's time": _over(
@@ -180,40 +184,41 @@ def noise_reasons(seen: Conditions) -> list[str]:
         ),
         f"the rounds spread by {seen.noise or 0:.0%}": _over(seen.noise, MAX_NOISE),
     }
-    return [words for words, true in reasons.items() if true]
+    return [reason for reason, applies in reasons.items() if applies]
 
 
 def to_record(seen: Conditions) -> dict[str, Any]:
-    """The conditions as a result stores them, beside `bench.machine()`."""
+    """Return the conditions as a result stores them, beside `bench.machine_facts()`."""
     known = {"governor": seen.governor, "emulator": emulation.emulator() or None}
     return {**known, "seen": seen.to_dict(), "disturbed": noise_reasons(seen)}
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Why latencies of two results must not be compared, from their `conditions`; empty where they may be.
+    """Return why latencies of two results must not be compared, from their `conditions`; empty if they may be.
 
-    `interpreters` (versions by name) need to agree on what both have. What only one of the two knows is a difference.
+    `interpreters` (versions by name) must agree where both results have one. A value that only one result knows is a
+    difference.
     """
-    found = [
-        f"{words}: {_named(first.get(key))} and {_named(second.get(key))}"
-        for key, words in COMPARED_KEYS.items()
+    reasons = [
+        f"{label}: {_named(first.get(key))} and {_named(second.get(key))}"
+        for key, label in COMPARED_KEYS.items()
         if first.get(key) != second.get(key)
     ]
     versions = [each.get("interpreters") or {} for each in (first, second)]
-    found += [
+    reasons += [
         f"{name}: {versions[0][name]} and {versions[1][name]}"
         for name in sorted(set(versions[0]) & set(versions[1]))
         if versions[0][name] != versions[1][name]
     ]
     paces_ms = [each["seen"]["pace_ms"] for each in (first, second) if each.get("seen")]
     if len(paces_ms) == 2 and max(paces_ms) > (1 + MAX_PACE_CHANGE) * min(paces_ms):
-        found.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
-    for which, each in (("first", first), ("second", second)):
+        reasons.append(f"pace: the same work took {paces_ms[0]:.3g} ms and {paces_ms[1]:.3g} ms")
+    for position, each in (("first", first), ("second", second)):
         if each.get("disturbed") is None:
-            found.append(f"no other activity on the machine was recorded during the {which}; measure it again")
+            reasons.append(f"no other activity on the machine was recorded during the {position}; measure it again")
         elif each["disturbed"]:
-            found.append(f"the {which} was disturbed: {'; '.join(each['disturbed'])}")
-    return found
+            reasons.append(f"the {position} was disturbed: {'; '.join(each['disturbed'])}")
+    return reasons
 
 
 def _over(value: float | None, limit: float) -> bool:
@@ -225,7 +230,7 @@ def _named(value: Any) -> str:
 
 
 def _change(values: Sequence[float]) -> float | None:
-    """How far the high values lie above the low ones; of many, a tenth at either end is left out."""
+    """Return how far the high values are above the low ones. If there are many, a tenth at either end is ignored."""
     if not values:
         return None
     low, high = np.quantile(values, (0.1, 0.9)) if len(values) >= intervals.MIN_ROUNDS else (min(values), max(values))

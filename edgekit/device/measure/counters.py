@@ -1,6 +1,6 @@
-"""What the kernel has counted since boot: the processor's time, who took it, and how often this process had to wait.
+"""What the kernel has counted since boot: the processor's time, who used it, and how often this process had to wait.
 
-A count is None where the kernel does not show it.
+A count is None if the kernel does not show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK, BLOCKS = bytes(4096), 64
 
 @dataclass(frozen=True)
 class Counters:
-    """Seconds; `busy_s` and `steal_s` of the cores that this process may use, `own_s` of what is measured."""
+    """Seconds: `busy_s` and `steal_s` of the cores that this process may use, `own_s` of what is measured."""
 
     at_s: float
     own_s: float
@@ -32,7 +32,7 @@ class Counters:
 
 
 def read_counters(children: bool = False, root: str | os.PathLike[str] = "/") -> Counters:
-    """All of them now. Of `children` only those that have ended count, see times(2) and getrusage(2)."""
+    """Read all of them. `children` count only once they have ended, see times(2) and getrusage(2)."""
     times = os.times()
     busy_s, steal_s = _machine_seconds(root)
     return Counters(
@@ -46,7 +46,7 @@ def read_counters(children: bool = False, root: str | os.PathLike[str] = "/") ->
 
 
 def load_average() -> float | None:
-    """Load average of one minute."""
+    """Return the load average of one minute, or None."""
     try:
         return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     except OSError:
@@ -54,22 +54,22 @@ def load_average() -> float | None:
 
 
 def yardstick_ms() -> float:
-    """Milliseconds of a piece of work that is always the same.
+    """Return the milliseconds of a piece of work that is always the same.
 
     It is the best of a few tries, so that an interruption does not count.
     """
-    taken = []
+    times_ns = []
     for _ in range(TRIES):
-        before = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         digest = sha256.new(len(BLOCK) * BLOCKS)
         for _ in range(BLOCKS):
             digest.update(BLOCK)
-        taken.append(time.perf_counter_ns() - before)
-    return min(taken) / 1e6
+        times_ns.append(time.perf_counter_ns() - start_ns)
+    return min(times_ns) / 1e6
 
 
 def _machine_seconds(root: str | os.PathLike[str]) -> tuple[float | None, float | None]:
-    """(busy, stolen), see proc_stat(5): time on input and output is idle, a guest's is in its user's."""
+    """Return (busy, stolen), see proc_stat(5): waiting for I/O is idle, a guest's time is in its user's."""
     if not hasattr(os, "sysconf"):
         return None, None
     names = {f"cpu{number}" for number in cpu.usable_cores()}
@@ -91,5 +91,5 @@ def _preempted(children: bool) -> int | None:
         return None
     import resource
 
-    found = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-    return found + (resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw if children else 0)
+    switches = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+    return switches + (resource.getrusage(resource.RUSAGE_CHILDREN).ru_nivcsw if children else 0)

@@ -1,6 +1,6 @@
-"""What a soak's windows prove: whether it kept up, drifted, throttled, grew. Functions of recorded windows only.
+"""What a soak's windows show: whether it kept up, drifted, throttled, grew. Functions of recorded windows only.
 
-Each finding is True, False, or None where the figures do not say; words and figures come with it.
+Each finding is True, False, or None if the data does not tell. A sentence and values come with it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.soak import SoakWindow
 
 MIN_WINDOWS = 9
-"""Three for each third: of fewer, any two thirds lie apart by chance once in three times."""
+"""Three for each third: with fewer, any two thirds lie apart by chance once in three times."""
 MARGIN = 0.05
-"""A change of p50 by less is no drift."""
+"""A smaller change of p50 is no drift."""
 CONFIDENCE = 0.95
 SLOWEST_CLOCK = 0.9
-"""Below this share of the first window's frequency, two windows running, the processor was slowed down."""
+"""If two consecutive windows are below this share of the first window's frequency, the processor was slowed down."""
 MIN_GROWTH_BYTES = 1_000_000
 MIN_GROWTH = 0.01
 
 
 @dataclass(frozen=True)
 class SoakFinding:
-    """An answer to a yes-or-no question, None where it cannot be given."""
+    """The answer to a yes-or-no question, None if it cannot be given."""
 
     found: bool | None
     words: str
     figures: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return {"found": self.found, "words": self.words, **self.figures}
 
 
 def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str, SoakFinding]:
-    """The four questions, in the order in which one should read the answers."""
+    """Return the four findings, in the order in which they should be read."""
     return {
         "saturated": check_saturation(windows, rate_per_s),
         "throttled": check_throttling(windows),
@@ -49,28 +49,28 @@ def soak_findings(windows: Sequence[SoakWindow], rate_per_s: float) -> dict[str,
 
 
 def check_saturation(windows: Sequence[SoakWindow], rate_per_s: float) -> SoakFinding:
-    """Whether calls came faster than they were answered: many wait at the end, or ever more from third to third."""
+    """Check whether calls came faster than they were answered: many wait at the end, or more in each third."""
     if not windows:
         return SoakFinding(None, "nothing was measured")
     calls, seconds = sum(each.calls for each in windows), sum(each.seconds for each in windows)
-    left = windows[-1].waiting
-    figures = {"answered_per_s": calls / seconds, "waiting": left}
+    waiting = windows[-1].waiting
+    figures = {"answered_per_s": calls / seconds, "waiting": waiting}
     third = len(windows) // 3
     growing = False
     if third:
         first, last = ([each.waiting for each in part] for part in (windows[:third], windows[-third:]))
         growing = min(last) > max(max(first), 5, 0.05 * calls / len(windows))
-    if left > max(5, 0.02 * (calls + left)) or growing:
-        words = (
+    if waiting > max(5, 0.02 * (calls + waiting)) or growing:
+        sentence = (
             f"the device cannot keep up with {rate_per_s:,.5g} per s: it answered {calls / seconds:,.5g} per s, and "
-            f"{left:,} calls were waiting at the end"
+            f"{waiting:,} calls were waiting at the end"
         )
-        return SoakFinding(True, words, figures)
+        return SoakFinding(True, sentence, figures)
     return SoakFinding(False, f"it kept up with {rate_per_s:,.5g} per s", figures)
 
 
 def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
-    """Whether p50 in the last third of the windows differs from the first third's by more than the margin.
+    """Check whether p50 in the last third of the windows differs from that in the first third by more than the margin.
 
     Windows are resampled (see `intervals`). The latency drifted if the whole interval lies beyond the margin, and did
     not if it lies within.
@@ -81,16 +81,16 @@ def check_drift(windows: Sequence[SoakWindow]) -> SoakFinding:
     first, last = (np.array([max(each.p50_ms, 1e-9) for each in part]) for part in (windows[:third], windows[-third:]))
     ratio, low, high = _ratio(last, first)
     figures = {"p50_ratio": ratio, "p50_ratio_low": low, "p50_ratio_high": high}
-    figure = f"p50 of the last third is {ratio:.3f} times the first's ({low:.3f} to {high:.3f})"
+    sentence = f"p50 of the last third is {ratio:.3f} times the first's ({low:.3f} to {high:.3f})"
     if low > 1 + MARGIN or high < 1 - MARGIN:
-        return SoakFinding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {figure}", figures)
+        return SoakFinding(True, f"it became {'slower' if ratio > 1 else 'faster'}: {sentence}", figures)
     if low > 1 - MARGIN and high < 1 + MARGIN:
-        return SoakFinding(False, f"it stayed the same: {figure}", figures)
-    return SoakFinding(None, f"too uneven to say: {figure}", figures)
+        return SoakFinding(False, f"it stayed the same: {sentence}", figures)
+    return SoakFinding(None, f"too uneven to say: {sentence}", figures)
 
 
 def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
-    """Whether the processor was slowed down, by what the kernel says of it or by its clock."""
+    """Check whether the processor was slowed down, by what the kernel reports or by its clock."""
     warmest = max((each.temperature_c for each in windows if each.temperature_c is not None), default=None)
     clocks = [each.frequency_mhz for each in windows if each.frequency_mhz is not None and each.governor]
     figures: dict[str, Any] = {"warmest_c": warmest}
@@ -99,24 +99,24 @@ def check_throttling(windows: Sequence[SoakWindow]) -> SoakFinding:
         figures.update(first_mhz=clocks[0], lowest_mhz=min(clocks))
     flagged = [each for each in windows if each.throttled]
     if flagged:
-        words = f"it throttled, or lacked voltage, in {len(flagged)} of {len(windows)} windows, first after "
-        return SoakFinding(True, f"{words}{flagged[0].start_s:.0f} s{heat}", figures)
+        sentence = f"it throttled, or lacked voltage, in {len(flagged)} of {len(windows)} windows, first after "
+        return SoakFinding(True, f"{sentence}{flagged[0].start_s:.0f} s{heat}", figures)
     slow = [mhz < SLOWEST_CLOCK * clocks[0] for mhz in clocks]
     if any(one and two for one, two in zip(slow, slow[1:])):
         governor = next(each.governor for each in windows if each.governor)
-        words = f"its clock fell from {clocks[0]:,.0f} to {min(clocks):,.0f} MHz (governor {governor}){heat}"
-        return SoakFinding(True, words, figures)
+        sentence = f"its clock fell from {clocks[0]:,.0f} to {min(clocks):,.0f} MHz (governor {governor}){heat}"
+        return SoakFinding(True, sentence, figures)
     if not clocks and all(each.throttled is None for each in windows):
         return SoakFinding(None, f"the kernel shows neither throttling nor a governed clock{heat}", figures)
     return SoakFinding(False, f"no throttling{heat}", figures)
 
 
 def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
-    """Whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of that half.
+    """Check whether resident memory still grew in the second half, by more than 1 MB and 1 %, and in both parts of it.
 
     The slope is the median of those between all pairs of windows (Theil 1950; Sen 1968, "Estimates of the Regression
-    Coefficient Based on Kendall's Tau"), which a few outliers do not move; a single step, as allocators take them, lies
-    in one part only.
+    Coefficient Based on Kendall's Tau"), which is robust to outliers. A single step, as allocators take them, lies in
+    one part only.
     """
     known = [(each.start_s + each.seconds, each.resident_bytes) for each in windows if each.resident_bytes is not None]
     if not known:
@@ -124,26 +124,26 @@ def check_memory_growth(windows: Sequence[SoakWindow]) -> SoakFinding:
     if len(known) < MIN_WINDOWS:
         return SoakFinding(None, f"too short to say: {len(known)} windows, {MIN_WINDOWS} are needed")
     half = known[len(known) // 2 :]
-    at_s, held = (np.array(column, float) for column in zip(*half))
+    at_s, resident = (np.array(column, float) for column in zip(*half))
     one, two = np.triu_indices(len(half), 1)
-    slope = float(np.median((held[two] - held[one]) / (at_s[two] - at_s[one])))
-    first, middle, last = held[[0, len(held) // 2, -1]].tolist()
+    slope = float(np.median((resident[two] - resident[one]) / (at_s[two] - at_s[one])))
+    first, middle, last = resident[[0, len(resident) // 2, -1]].tolist()
     growth = slope * (at_s[-1] - at_s[0])
     figures = {"resident_mb": last / 1e6, "mb_per_hour": slope * 3600 / 1e6}
-    figure = f"{last / 1e6:,.1f} MB at the end, {slope * 3600 / 1e6:+,.1f} MB per hour in the second half"
+    sentence = f"{last / 1e6:,.1f} MB at the end, {slope * 3600 / 1e6:+,.1f} MB per hour in the second half"
     steps = min(middle - first, last - middle)
     if growth > max(MIN_GROWTH_BYTES, MIN_GROWTH * first) and steps > 0.1 * growth:
-        return SoakFinding(True, f"it grows: {figure}", figures)
-    return SoakFinding(False, f"steady: {figure}", figures)
+        return SoakFinding(True, f"it grows: {sentence}", figures)
+    return SoakFinding(False, f"steady: {sentence}", figures)
 
 
 def _ratio(last: np.ndarray, first: np.ndarray) -> tuple[float, float, float]:
-    """Median of `last` over median of `first`, with the ends of its bootstrap interval."""
+    """Return the median of `last` over the median of `first`, with the ends of its bootstrap interval."""
     generator = np.random.default_rng(intervals.SEED)
-    drawn = [
+    medians = [
         np.median(part[generator.integers(0, len(part), (intervals.RESAMPLES, len(part)))], axis=1)
         for part in (last, first)
     ]
     tail = intervals.tail_probability(CONFIDENCE, len(first))
-    low, high = np.quantile(drawn[0] / drawn[1], (tail, 1 - tail))
+    low, high = np.quantile(medians[0] / medians[1], (tail, 1 - tail))
     return float(np.median(last) / np.median(first)), float(low), float(high)

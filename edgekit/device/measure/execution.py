@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from edgekit.runner.backends import Backend
 
 EXECUTED = "execute only (the model's own type in, float32 out)"
-"""What was timed, in the words of a protocol."""
+"""What was timed, as a protocol says it."""
 
 
 def timed_call(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
@@ -23,7 +23,7 @@ def timed_call(backend: Backend, x: np.ndarray) -> Callable[[], np.ndarray]:
     converts, as it does on a device.
     """
     invoke, encode, decode = backend.invoke, backend.encode, backend.decode
-    given = x if encode is None else encode(x)
+    encoded = x if encode is None else encode(x)
     if decode is None:
-        return lambda: invoke(given)
-    return lambda: decode(invoke(given))
+        return lambda: invoke(encoded)
+    return lambda: decode(invoke(encoded))

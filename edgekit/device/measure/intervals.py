@@ -1,10 +1,10 @@
-"""How sure a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
+"""How certain a measured latency is: bootstrap intervals over the rounds of `bench.time_interleaved`.
 
-Rounds are resampled, for the calls of one round share its conditions (frequency, neighbours, caches). Two variants are
-compared round by round, so whatever slows a whole round cancels. Of `bench.timed_openings` a round is all that one
-opening has: its calls share the place of its memory too. Each interval is the percentile interval of a median (Efron &
-Tibshirani 1993, chapter 13), its ends further out where rounds are few (the expanded percentile interval of Hesterberg
-2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279): the plain one is too narrow then.
+Rounds are resampled, because the calls of one round share its conditions (frequency, neighbours, caches). Two variants
+are compared round by round, so whatever slows a whole round cancels. For `bench.timed_openings` a round is everything
+of one opening: its calls share their place in memory too. Each interval is the percentile interval of a median (Efron &
+Tibshirani 1993, chapter 13). If rounds are few, its ends are further out, because the plain one is too narrow then (the
+expanded percentile interval of Hesterberg 2015, "What Teachers Should Know about the Bootstrap", arXiv:1411.5279).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from edgekit.runner.errors import InputError
 
 MIN_ROUNDS = 10
-"""Of fewer, an interval that is wide enough would be as wide as the data."""
+"""With fewer rounds, an interval that is wide enough would be as wide as the data."""
 RESOLUTION = 0.01
-"""How far from the ratio, as a share, the ends of its interval may lie for a difference of 3 % to be found surely."""
+"""How far from the ratio, as a share, the ends of its interval may lie to detect a difference of 3 % reliably."""
 RESAMPLES = 10_000
 SEED = 0
 _AT_ONCE = 2_000_000
@@ -46,9 +46,9 @@ class MedianInterval:
 
 
 def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confidence: float) -> RatioInterval:
-    """p50 of `samples_ms` over p50 of `to_ms`: the median over rounds of the two p50s' ratio within the round.
+    """Return p50 of `samples_ms` over p50 of `to_ms`: the median over rounds of the ratio within a round.
 
-    Both as `bench.time_interleaved` gives them, (rounds * calls,), in one run.
+    Both are from one run of `bench.time_interleaved`, (rounds * calls,).
     """
     logs = np.log(round_p50s(samples_ms, rounds)) - np.log(round_p50s(to_ms, rounds))
     low, high = interval_bounds(logs, confidence)
@@ -56,26 +56,28 @@ def ratio_interval(samples_ms: np.ndarray, to_ms: np.ndarray, rounds: int, confi
 
 
 def is_too_wide(low: float, high: float, margin: float) -> bool:
-    """Whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
+    """Return whether the interval of a ratio is wider than `RESOLUTION` allows and reaches within `margin` of 1.
 
-    To continue while it is too wide does not turn noise into differences, as continuing until one is found would. The
-    width alone ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals
-    for the mean").
+    Continuing while it is too wide does not turn noise into differences, as continuing until one is found would. Only
+    the width ends it (Chow & Robbins 1965, "On the asymptotic theory of fixed-width sequential confidence intervals for
+    the mean").
     """
     near = low < 1 + margin and high > 1 / (1 + margin)
     return near and high > low * (1 + RESOLUTION) ** 2
 
 
 def p50_interval(samples_ms: np.ndarray, rounds: int, confidence: float) -> MedianInterval:
-    """p50 of one variant, `samples_ms` (rounds * calls,)."""
+    """Return the p50 of one variant, `samples_ms` (rounds * calls,), with its interval."""
     values_ms = round_p50s(samples_ms, rounds)
     return MedianInterval(float(np.median(values_ms)), *interval_bounds(values_ms, confidence))
 
 
 def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
-    """How slow each is among all: the median over rounds of its p50 over the round's. Orders what `ratio` compares.
+    """Return how slow each is relative to all: the median over rounds of its p50 over the round's.
 
-    p50s of the whole run would order less well: in a machine that changes its pace half-way, they fall on either side.
+    Orders what `ratio_interval` compares.
+
+    p50s of the whole run would order less reliably: if a machine changes its pace half-way, they fall on either side.
     """
     logs = {name: np.log(round_p50s(values, rounds)) for name, values in samples_ms.items()}
     pace = np.median(list(logs.values()), axis=0)
@@ -83,7 +85,7 @@ def relative_latencies(samples_ms: Mapping[str, np.ndarray], rounds: int) -> dic
 
 
 def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
-    """The p50 of each round, (rounds,)."""
+    """Return the p50 of each round, (rounds,)."""
     if rounds < MIN_ROUNDS:
         raise InputError(f"rounds: got {rounds}; an interval needs at least {MIN_ROUNDS}")
     if len(samples_ms) == 0 or len(samples_ms) % rounds:
@@ -93,31 +95,31 @@ def round_p50s(samples_ms: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def interval_bounds(
-    values: np.ndarray, confidence: float, of: Callable[..., np.ndarray] = np.median
+    values: np.ndarray, confidence: float, statistic: Callable[..., np.ndarray] = np.median
 ) -> tuple[float, float]:
-    """Ends of the interval of the median of `values` (rounds,), or of their mean: `of=np.mean`."""
+    """Return the ends of the interval of the median of `values` (rounds,), or of their mean with `of=np.mean`."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence: got {confidence:g}; use a fraction between 0 and 1, such as 0.99")
     generator = np.random.default_rng(SEED)
     rounds = len(values)
     at_once = max(1, _AT_ONCE // rounds)
-    found = [
-        of(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
+    estimates = [
+        statistic(values[generator.integers(0, rounds, (min(at_once, RESAMPLES - done), rounds))], axis=1)
         for done in range(0, RESAMPLES, at_once)
     ]
     share = tail_probability(confidence, rounds)
-    low, high = np.quantile(np.concatenate(found), (share, 1 - share))
+    low, high = np.quantile(np.concatenate(estimates), (share, 1 - share))
     return float(low), float(high)
 
 
 def tail_probability(confidence: float, rounds: int) -> float:
-    """The share to cut off at either end: less than half of 1 - `confidence`, and the less the fewer rounds."""
+    """Return the share to cut off at either end: below half of 1 - `confidence`, and smaller the fewer the rounds."""
     expanded = (rounds / (rounds - 1)) ** 0.5 * _student(1 - (1 - confidence) / 2, rounds - 1)
     return NormalDist().cdf(-expanded)
 
 
 def _student(share: float, freedom: int) -> float:
-    """Quantile of Student's t (Abramowitz & Stegun 26.7.5): within 0.3 % from 9 degrees of freedom on."""
+    """Return a quantile of Student's t (Abramowitz & Stegun 26.7.5): within 0.3 % from 9 degrees of freedom on."""
     z = NormalDist().inv_cdf(share)
     terms = (
         z,

@@ -1,12 +1,12 @@
-"""Calls at a fixed rate for minutes: what the latency does over time, and the machine under it.
+"""Calls at a fixed rate for minutes: how the latency changes over time, and the machine with it.
 
-The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency runs
-from that moment. A closed loop waits for each answer before it asks again, and so leaves out just the calls that would
-have met a slow moment: "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013, and his load generator
-wrk2, https://github.com/giltene/wrk2, which measures in this way). There is one worker: a call that is due while
-another runs begins late, and its latency says so.
+The load is open: call n is due at the start plus n / rate, whether or not earlier calls have ended. Its latency is
+counted from that moment. A closed loop waits for each answer before it calls again, and so leaves out exactly the calls
+that would have met a slow moment: "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013, and his load
+generator wrk2, https://github.com/giltene/wrk2, which measures in this way). There is one worker: a call that is due
+while another runs begins late, and its latency includes that.
 
-Arrivals pause while the machine is looked at between two windows, so that the instrument is in no latency.
+Arrivals pause while the machine is sampled between two windows, so that the sampling is not part of any latency.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from edgekit.device.hardware import health
 from edgekit.runner.errors import InputError
 
 MIN_CALLS_PER_WINDOW = 20
-"""Of fewer calls in a window, percentiles mean nothing."""
+"""With fewer calls in a window, percentiles mean nothing."""
 SPIN_S = 200e-6
-"""How long before a call is due the sleep ends and the waiting begins: a sleep ends some 60 µs late."""
+"""How long before a call is due the sleep ends and the busy waiting begins: a sleep ends some 60 µs late."""
 ROUNDING_S = 1e-9
-"""By how much sums of intervals may miss the end of a window."""
+"""How much sums of intervals may miss the end of a window."""
 PERCENTILES = (50, 90, 95, 99, 100)
 
 Call = Callable[[], object]
@@ -35,7 +35,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class SoakWindow:
-    """Calls that ended between two looks at the machine. `waiting` of them were due at its end and had not begun."""
+    """Calls that ended between two samples of the machine. `waiting` of them were due at its end and had not begun."""
 
     start_s: float
     seconds: float
@@ -58,13 +58,13 @@ class SoakWindow:
         return self.calls / self.seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary for JSON."""
         return {**asdict(self), "rate_per_s": self.rate_per_s}
 
 
 @dataclass
 class Soak:
-    """What was asked for, and the windows measured; `cut_short` when Ctrl-C came before the end."""
+    """The requested soak, and the windows measured. `cut_short` is set if Ctrl-C came before the end."""
 
     rate_per_s: float
     seconds: float
@@ -74,24 +74,24 @@ class Soak:
 
 
 def measure_capacity(call: Call, seconds: float = 0.5, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Calls a second in a closed loop, after a few to warm up."""
+    """Return the calls a second in a closed loop, after a few to warm up."""
     call()
-    begun, calls = clock(), 0
-    while calls < MIN_CALLS_PER_WINDOW and clock() - begun < seconds:
+    start, calls = clock(), 0
+    while calls < MIN_CALLS_PER_WINDOW and clock() - start < seconds:
         call()
         calls += 1
-    begun, calls = clock(), 0
-    while (taken := clock() - begun) < seconds or calls < 3:
+    start, calls = clock(), 0
+    while (elapsed_s := clock() - start) < seconds or calls < 3:
         call()
         calls += 1
-    return calls / taken
+    return calls / elapsed_s
 
 
 def plan_soak(rate_per_s: float, seconds: float, window_s: float | None = None) -> Soak:
-    """A soak to `run`, in windows of equal length: of `window_s`, or else a twentieth of the time, a minute at most."""
-    for what, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
+    """Plan a soak for `run_soak`, in windows of equal length: `window_s`, or a twentieth of it, up to a minute."""
+    for label, value in (("rate", rate_per_s), ("time", seconds), ("window", window_s)):
         if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"{what}: got {value:g}; use a number above 0")
+            raise InputError(f"{label}: got {value:g}; use a number above 0")
     least_s = MIN_CALLS_PER_WINDOW / rate_per_s
     length_s = min(max(seconds / 20, 1.0, least_s), max(60.0, least_s)) if window_s is None else window_s
     if length_s < least_s * (1 - 1e-9):
@@ -108,32 +108,32 @@ def run_soak(
     call: Call,
     soak: Soak,
     on_window: Callable[[SoakWindow], object] | None = None,
-    look: Callable[[], health.HealthReading] = health.read_health,
+    read_health: Callable[[], health.HealthReading] = health.read_health,
     clock: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], object] = time.sleep,
 ) -> Soak:
-    """Fill in the windows; Ctrl-C ends the measurement, not what was measured."""
+    """Fill in the windows. Ctrl-C ends the measurement, and what was measured is kept."""
     try:
-        _measure(call, soak, on_window, look, clock, sleep)
+        _measure(call, soak, on_window, read_health, clock, sleep)
     except KeyboardInterrupt:
         soak.cut_short = True
     return soak
 
 
-def _measure(call: Call, soak: Soak, on_window: Any, look: Any, clock: Any, sleep: Any) -> None:
+def _measure(call: Call, soak: Soak, on_window: Any, read_health: Any, clock: Any, sleep: Any) -> None:
     interval_s, windows = 1 / soak.rate_per_s, round(soak.seconds / soak.window_s)
     latencies, services = array("d"), array("d")  # emptied after each window: an instrument must not grow
-    number, closed, window_start_s = 0, 0, 0.0
-    before = look()
+    number, closed_windows, window_start_s = 0, 0, 0.0
+    before = read_health()
     origin = clock()  # moves on with every pause
     while True:
         now, due_s = clock(), number * interval_s
         end_s = max(now - origin, due_s)
-        if end_s >= (closed + 1) * soak.window_s - ROUNDING_S:
-            end_s = max((closed + 1) * soak.window_s, now - origin)
-            closed = int((end_s + ROUNDING_S) / soak.window_s)
+        if end_s >= (closed_windows + 1) * soak.window_s - ROUNDING_S:
+            end_s = max((closed_windows + 1) * soak.window_s, now - origin)
+            closed_windows = int((end_s + ROUNDING_S) / soak.window_s)
             if latencies:
-                after = look()
+                after = read_health()
                 waiting = max(0, int((end_s + ROUNDING_S) * soak.rate_per_s) - number)
                 window = _window(window_start_s, end_s, waiting, latencies, services, before, after)
                 soak.windows.append(window)
@@ -142,7 +142,7 @@ def _measure(call: Call, soak: Soak, on_window: Any, look: Any, clock: Any, slee
                 del latencies[:], services[:]
                 before, window_start_s = after, end_s
                 origin += clock() - now
-            if closed >= windows:
+            if closed_windows >= windows:
                 return
             continue
         due = origin + due_s
@@ -156,7 +156,7 @@ def _measure(call: Call, soak: Soak, on_window: Any, look: Any, clock: Any, slee
 
 
 def _wait(until: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
-    """Asleep as long as a sleep can be trusted, then watching the clock."""
+    """Sleep as long as a sleep is reliable, then wait busily."""
     left = until - clock()
     if left > SPIN_S:
         sleep(left - SPIN_S)

@@ -1,7 +1,8 @@
-"""Trust: whether somebody who may sign has signed a bundle, for now, and not for an older release.
+"""Trust: whether enough signers have signed a bundle, and whether it is neither expired nor older than one before.
 
 A device is in signed mode when it has a folder of trust: `root.pub`, `policy.json` and `policy.json.sig`. Then only
-what `check` lets pass is installed or loaded. Signatures are verified by `ssh-keygen`; nothing here computes any.
+what `check_bundle` accepts is installed or loaded. Signatures are verified by `ssh-keygen`; no cryptography is done
+here.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Trusted(NamedTuple):
     sha256: str
 
     def lines(self) -> list[str]:
-        """For people: who signed the bundle, and as which release."""
+        """Return lines for people: who signed the bundle, and as which release."""
         return [
             f"signed by {', '.join(self.signers)} at {format_time(self.statement_time)}",
             f"{self.name} epoch {self.epoch}, counter {self.counter}, until {format_time(self.expires)}",
@@ -52,44 +53,51 @@ def check_bundle(
     clock: float | None = None,
     remember: bool = True,
 ) -> Trusted:
-    """What a trusted bundle is; TrustError for one that is not, BundleError for one that cannot be read.
+    """Return what a trusted bundle is.
 
-    ResourceError where the device cannot verify it now, or cannot write down that it did.
+    Its statement and signatures are beside it, the policy is in `trust`. `floors` has, by name, the `epoch` and
+    `counter` of what was confirmed here. None means that the bundle was accepted before and is now loaded: then both
+    may be older unless they are revoked. `sha256` is the digest of the bytes that the caller has read and will use; if
+    it is None, the file is read here. The time is that of the `clock`, but at least `clock_floor`, in seconds since
+    1970. `remember` records the version of the policy and the time in `trust`.
 
-    Its statement and signatures lie beside it, the policy in `trust`. `floors` has by name the `epoch` and `counter` of
-    what was confirmed here. None: it was let in before and is now loaded, so both may be behind unless they are
-    revoked. `sha256` is of the bytes that the caller has read and will use; None: the file is read here. Whatever the
-    `clock` says, it is at least `clock_floor`, in seconds since 1970. `remember` writes down, in `trust`, the version
-    of the policy and the time.
+    Raises
+    ------
+    TrustError
+        The bundle is not trusted.
+    BundleError
+        It cannot be read.
+    ResourceError
+        The device cannot verify it now, or cannot record that it did.
     """
     if remember:
         policy.check_private(trust)
-    found = digests.hexdigest(read_contents(bundle)) if sha256 is None else sha256
-    seen = policy_history.read_history(trust)
+    digest = digests.hexdigest(read_contents(bundle)) if sha256 is None else sha256
+    history = policy_history.read_history(trust)
     rules = policy.read_policy(trust)
-    policy_history.check_version(rules, seen)
-    now_s = max(time.time() if clock is None else clock, clock_floor, seen.time_s, rules.time_s)
+    policy_history.check_version(rules, history)
+    now_s = max(time.time() if clock is None else clock, clock_floor, history.time_s, rules.time_s)
     check_unexpired("policy.json", rules.expires_s, now_s, "bring a newer policy")
     data, armours = statement.read_statement(bundle)
     path = str(statement.statement_path(bundle))
     signers = count_signers(rules, data, armours, now_s)
-    about = statement.parse_statement(data, path)
-    if about.sha256 != found:
+    release = statement.parse_statement(data, path)
+    if release.sha256 != digest:
         raise TrustError(
-            f"{bundle}: its sha256 is {found[:16]}…, the signed statement is about {about.sha256[:16]}…; "
+            f"{bundle}: its sha256 is {digest[:16]}…, the signed statement is about {release.sha256[:16]}…; "
             "copy the bundle and its statement again"
         )
-    check_unexpired(path, about.expires_s, now_s, "sign the bundle again")
-    if about.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
+    check_unexpired(path, release.expires_s, now_s, "sign the bundle again")
+    if release.time_s > rules.expires_s:  # or a stolen key could set every device's time as far ahead as it likes
         raise TrustError(
-            f"{path}: signed at {format_time(about.time_s)}, after the policy's end; set the signer's clock"
+            f"{path}: signed at {format_time(release.time_s)}, after the policy's end; set the signer's clock"
         )
-    check_minimum(about, rules, path)
+    check_minimum(release, rules, path)
     if floors is not None:
-        check_floor(about, rules, floors.get(about.name), path)
+        check_floor(release, rules, floors.get(release.name), path)
     if remember:
         try:
-            policy_history.update_history(trust, rules, about.time_s)
+            policy_history.update_history(trust, rules, release.time_s)
         except OSError as error:
             # what was let in before is loaded on a full disk too, and who may not write here, or nobody may, runs
             # what is signed without adding to what was seen
@@ -97,17 +105,22 @@ def check_bundle(
                 raise ResourceError(
                     f"{trust / policy_history.SEEN}: cannot be written ({error.strerror}); free some"
                 ) from None
-    return Trusted(about.name, about.epoch, about.counter, about.expires_s, tuple(signers), about.time_s, found)
+    return Trusted(
+        release.name, release.epoch, release.counter, release.expires_s, tuple(signers), release.time_s, digest
+    )
 
 
 def check_name(signed: str, name: str, where: object) -> None:
-    """TrustError where a statement calls its bundle otherwise: versions and revocations go by that name."""
+    """Check that a statement gives its bundle the name of the manifest: versions and revocations go by that name."""
     if signed != name:
         raise TrustError(f"{where}: is called {name!r} in its manifest, {signed!r} in its statement; sign it again")
 
 
 def read_contents(path: Path) -> bytes:
-    """The bytes of a bundle, read once: what is checked is what is used. BundleError where it cannot be read."""
+    """Return the bytes of a bundle, read once: what is checked is what is used.
+
+    Raises BundleError if it cannot be read.
+    """
     try:
         handle = os.open(path, READ_FILE)
     except OSError as error:
@@ -119,7 +132,7 @@ def read_contents(path: Path) -> bytes:
 
 
 def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> None:
-    """TrustError for what has ended by `now_s`."""
+    """Raise TrustError for what has expired by `now_s`."""
     if now_s >= expires_s:
         raise TrustError(
             f"{where}: expired at {format_time(expires_s)}, here it is {format_time(now_s)}; {fix}, or set the clock",
@@ -128,30 +141,31 @@ def check_unexpired(where: str, expires_s: float, now_s: float, fix: str) -> Non
 
 
 def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now_s: float) -> list[str]:
-    """Names of the different signers whose signatures count; TrustError where a signature is damaged or too few count.
+    """Return the names of the different signers whose signatures count.
 
-    Keys that the policy does not know, or no longer, count for nothing: the others may be enough.
+    Keys that the policy does not know, or no longer knows, count for nothing: the others may be enough. Raises
+    TrustError if a signature is damaged or too few count.
     """
     signatures: dict[str, ssh_keygen.Signature] = {}
-    without: list[str] = []
+    ignored: list[str] = []
     for path, armour in armours.items():
         key = sshsig.signing_key(armour, statement.NAMESPACE, str(path))
         name = rules.signer(key)
         if key in rules.revoked:
-            without.append(f"{name or sshsig.fingerprint(key)} is revoked")
+            ignored.append(f"{name or sshsig.fingerprint(key)} is revoked")
         elif name is None:
-            without.append(f"{sshsig.fingerprint(key)} is no signer of this policy")
+            ignored.append(f"{sshsig.fingerprint(key)} is no signer of this policy")
         elif (expires_s := rules.signers[name].expires_s) is not None and now_s >= expires_s:
-            without.append(f"{name} expired at {format_time(expires_s)}, here it is {format_time(now_s)}")
+            ignored.append(f"{name} expired at {format_time(expires_s)}, here it is {format_time(now_s)}")
         else:
             expires = rules.signers[name].expires_s
-            one = ssh_keygen.Signature(data, armour, statement.NAMESPACE, name, key, expires, str(path))
-            if signatures.setdefault(name, one) is not one:
-                without.append(f"{name} has signed twice")
+            signature = ssh_keygen.Signature(data, armour, statement.NAMESPACE, name, key, expires, str(path))
+            if signatures.setdefault(name, signature) is not signature:
+                ignored.append(f"{name} has signed twice")
     if len(signatures) < rules.threshold:
         raise TrustError(
             f"{next(iter(armours))}: signed by {', '.join(signatures) or 'nobody'} of this policy, which needs "
-            f"{rules.threshold}{''.join(f'; {each}' for each in without)}; sign with a key of the policy",
+            f"{rules.threshold}{''.join(f'; {each}' for each in ignored)}; sign with a key of the policy",
             lasting=f"{next(iter(armours))}: signed by {sorted(signatures)}, {rules.threshold} are needed",
         )
     ssh_keygen.verify(list(signatures.values()), rules.revoked, now_s)
@@ -159,7 +173,7 @@ def count_signers(rules: Policy, data: bytes, armours: Mapping[Path, bytes], now
 
 
 def check_minimum(about: Statement, rules: Policy, where: str) -> None:
-    """TrustError for a release that the policy has revoked."""
+    """Raise TrustError for a release that the policy has revoked."""
     least = rules.minimum.get(about.name, 0)
     if least and (about.epoch, about.counter) < (rules.epoch, least):
         raise TrustError(
@@ -169,7 +183,7 @@ def check_minimum(about: Statement, rules: Policy, where: str) -> None:
 
 
 def check_floor(about: Statement, rules: Policy, floor: Mapping[str, int] | None, where: str) -> None:
-    """TrustError for a release of another epoch than the policy, or an older one than was confirmed here."""
+    """Raise TrustError for a release of another epoch than the policy's, or one older than what was confirmed here."""
     if about.epoch != rules.epoch:
         fix = "sign the bundle again" if about.epoch < rules.epoch else "bring the newest policy first"
         raise TrustError(f"{where}: of epoch {about.epoch}, the policy is of epoch {rules.epoch}; {fix}")

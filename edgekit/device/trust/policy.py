@@ -1,7 +1,7 @@
-"""The policy: who may sign bundles for this device. It is itself signed, by a root key that lies offline.
+"""The policy: who may sign bundles for this device. It is itself signed, by a root key that is kept offline.
 
 The folder holds `root.pub`, `policy.json` and `policy.json.sig`. While a policy is replaced, the signature of the new
-one lies there first, named after its digest, so that replacing `policy.json` is the one step that counts.
+one is there first, named after its digest, so that replacing `policy.json` is the only step that counts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ NAMESPACE = "edgekit-policy"
 POLICY, SIGNATURE, ROOT = "policy.json", "policy.json.sig", "root.pub"
 SEEN = "seen.json"
 FILES = (POLICY, ROOT, SEEN)
-"""How the names of the files begin that are believed."""
+"""Prefixes of the names of the files that are trusted."""
 MODE = 0o644
-"""Of what is written there, whatever the umask lets through: everybody may read it, and its owner alone change it."""
+"""Mode of the files written there, whatever the umask is: everybody may read them, only the owner may change them."""
 KEYS = {"format", "version", "epoch", "time", "expires", "threshold", "signers", "revoked", "minimum"}
 LARGEST = 64 * 1024
 MOST_SIGNATURES = 16
@@ -36,14 +36,17 @@ COPY = "copy the folder again from where `edgekit trust` made it"
 
 
 class Signer(NamedTuple):
-    """A key that may sign, `TYPE BASE64`, and when it ends, in seconds since 1970; None: with the policy."""
+    """A key that may sign, `TYPE BASE64`, and its expiry in seconds since 1970.
+
+    None means that it expires with the policy.
+    """
 
     key: str
     expires_s: float | None
 
 
 class Policy(NamedTuple):
-    """A policy whose signature holds. Times are in seconds since 1970; `minimum` has the least counter by bundle."""
+    """A policy with a valid signature. Times are in seconds since 1970; `minimum` has the lowest counter by bundle."""
 
     version: int
     epoch: int
@@ -56,27 +59,28 @@ class Policy(NamedTuple):
     sha256: str
 
     def signer(self, key: str) -> str | None:
-        """The name that a key has here."""
+        """Return the name of the signer with this key, or None."""
         return next((name for name, signer in self.signers.items() if signer.key == key), None)
 
 
 def read_policy(folder: Path) -> Policy:
-    """The policy of a folder, verified; TrustError for one that the root key did not sign. Its expiry is not looked at.
+    """Return the verified policy of a folder. Its expiry is not checked.
 
-    The root key is `root.pub`; nothing else in the folder is believed.
+    The root key is in `root.pub`; nothing else in the folder is trusted. Raises TrustError for a policy that the root
+    key did not sign.
     """
-    found = read_files(folder)
+    first = read_files(folder)
     try:
-        return verify_policy(*found, root_key(folder))
+        return verify_policy(*first, root_key(folder))
     except TrustError:
-        again = read_files(folder)
-        if again == found:
+        second = read_files(folder)
+        if second == first:
             raise
-        return verify_policy(*again, root_key(folder))  # it was replaced between the two reads
+        return verify_policy(*second, root_key(folder))  # it was replaced between the two reads
 
 
 def read_files(folder: Path) -> tuple[bytes, bytes]:
-    """The bytes of a policy and of its signature, not understood yet."""
+    """Return the bytes of a policy and of its signature, not parsed yet."""
     data = read_small(folder / POLICY, LARGEST, COPY)
     pending = _pending(folder, data)
     path = pending if os.path.lexists(pending) else folder / SIGNATURE
@@ -84,7 +88,7 @@ def read_files(folder: Path) -> tuple[bytes, bytes]:
 
 
 def root_key(folder: Path) -> str:
-    """The root's public key, `TYPE BASE64`; its file has one spelling too."""
+    """Return the root's public key, `TYPE BASE64`. Only one spelling of its file is accepted."""
     path = folder / ROOT
     data = read_small(path, sshsig.LARGEST_KEY, COPY)
     key = sshsig.public_key(data.decode("utf-8", "replace"), str(path))
@@ -94,41 +98,41 @@ def root_key(folder: Path) -> str:
 
 
 def verify_policy(data: bytes, armour: bytes, root: str) -> Policy:
-    """The policy in `data`, read only after the root's signature held."""
-    found = sshsig.signing_key(armour, NAMESPACE, SIGNATURE)
-    if found != root:
+    """Return the policy in `data`, which is parsed only after the root's signature has been verified."""
+    key = sshsig.signing_key(armour, NAMESPACE, SIGNATURE)
+    if key != root:
         raise TrustError(
-            f"{SIGNATURE}: signed by {sshsig.fingerprint(found)}, not by the root {sshsig.fingerprint(root)}; {COPY}"
+            f"{SIGNATURE}: signed by {sshsig.fingerprint(key)}, not by the root {sshsig.fingerprint(root)}; {COPY}"
         )
     ssh_keygen.verify([ssh_keygen.Signature(data, armour, NAMESPACE, "root", root, None, SIGNATURE)])
     return parse_policy(data)
 
 
 def check_private(folder: Path) -> None:
-    """TrustError for a folder in which others could put another policy, or whose files they could change."""
+    """Raise TrustError for a folder in which others could put another policy, or whose files they could change."""
     if sys.platform == "win32":
         raise TrustError(
             f"{folder}: on Windows edgekit cannot tell who may write there, so a policy would protect nothing; "
             "run signed bundles on Linux, for example in WSL 2"
         )
     try:
-        known = device_home.trusted_owners(str(folder.parent))
-        every = [(folder, os.stat(folder))]
+        owners = device_home.trusted_owners(str(folder.parent))
+        entries = [(folder, os.stat(folder))]
         for path in (folder / name for name in sorted(os.listdir(folder)) if name.startswith(FILES)):
             with suppress(FileNotFoundError):  # a command that replaces the policy removes some
-                every.append((path, os.lstat(path)))
+                entries.append((path, os.lstat(path)))
     except OSError as error:
         raise TrustError(f"{error.filename}: cannot be read ({error.strerror}); {COPY}") from None
-    for path, facts in every:
-        if facts.st_mode & 0o022 or facts.st_uid not in known:
-            mode, what = f"{facts.st_mode & 0o777:o}", "there" if path == folder else "it"
+    for path, status in entries:
+        if status.st_mode & 0o022 or status.st_uid not in owners:
+            mode, what = f"{status.st_mode & 0o777:o}", "there" if path == folder else "it"
             raise TrustError(
-                f"{path}: others can write {what} (user {facts.st_uid}, mode {mode}); look inside, then chmod go-w"
+                f"{path}: others can write {what} (user {status.st_uid}, mode {mode}); look inside, then chmod go-w"
             )
 
 
 def write_policy(folder: Path, data: bytes, armour: bytes) -> None:
-    """Put a verified policy in place of the one that is there: whatever interrupts it, one of the two is whole."""
+    """Replace the policy with a verified one. Whatever interrupts this, one of the two is complete."""
     pending = _pending(folder, data)
     write_atomically(pending, armour, MODE)
     write_atomically(folder / POLICY, data, MODE)
@@ -140,7 +144,7 @@ def write_policy(folder: Path, data: bytes, armour: bytes) -> None:
 
 
 def parse_policy(data: bytes) -> Policy:
-    """What a policy says; TrustError for the first thing that does not hold together."""
+    """Parse and check a policy. Raises TrustError for the first thing that is wrong."""
     values = parse_object(data, POLICY)
     if values.get("format") != FORMAT:
         raise TrustError(f"{POLICY}: format {str(values.get('format'))[:20]!r}, this edgekit reads {FORMAT}; update it")
@@ -171,7 +175,7 @@ def parse_policy(data: bytes) -> Policy:
 
 
 def is_name(name: str) -> bool:
-    """Whether a signer or a bundle may be called so: nothing that means more to ssh-keygen, or to a path."""
+    """Return whether a signer or a bundle may have this name: nothing special to ssh-keygen or in a path."""
     return is_member(name) and "/" not in name and len(name) <= 100
 
 
@@ -183,10 +187,10 @@ def _signer(name: str, values: Any) -> Signer:
 
 
 def _object(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    found = values[key]
-    if not isinstance(found, dict) or not all(map(is_name, found)):
-        raise TrustError(f"{POLICY}: {key}: got {str(found)[:60]!r}; needed names of letters, digits, '.', '_' and '-'")
-    return found
+    value = values[key]
+    if not isinstance(value, dict) or not all(map(is_name, value)):
+        raise TrustError(f"{POLICY}: {key}: got {str(value)[:60]!r}; needed names of letters, digits, '.', '_' and '-'")
+    return value
 
 
 def _pending(folder: Path, data: bytes) -> Path:

@@ -1,7 +1,7 @@
-"""What a device has seen: the highest version of the policy, and the newest time that a trusted file told.
+"""What a device has seen: the highest version of the policy, and the newest time in a trusted file.
 
-`seen.json` in the folder of the policy. It only rises, so an older policy and a clock set back deceive nobody. Loads
-write it as well as commands, and without the lock of these, so writing it has a lock of its own.
+`seen.json` in the folder of the policy only ever increases, so neither an older policy nor a clock set back helps an
+attacker. Loads write it as well as commands, and without the commands' lock, so writing it has a lock of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SeenPolicy(NamedTuple):
 
 
 def read_history(folder: Path) -> SeenPolicy:
-    """What was seen; nothing where the file is not there. TrustError for one that is damaged."""
+    """Return what was seen; empty if the file does not exist. Raises TrustError for a damaged one."""
     path = folder / SEEN
     if not exists(str(path)):
         return SeenPolicy()
@@ -53,7 +53,7 @@ def read_history(folder: Path) -> SeenPolicy:
 
 
 def check_version(policy: Policy, seen: SeenPolicy) -> None:
-    """TrustError for an older policy than one that was seen, or another of the same version."""
+    """Raise TrustError for a policy older than one that was seen, or another of the same version."""
     if policy.version < seen.version:
         raise TrustError(
             f"policy.json: version {policy.version}, this device has seen version {seen.version}; bring the newest one"
@@ -66,7 +66,7 @@ def check_version(policy: Policy, seen: SeenPolicy) -> None:
 
 
 def update_history(folder: Path, policy: Policy, time_s: float) -> None:
-    """Write what was seen by now, where that is more than stands there; OSError where it cannot be written."""
+    """Record what has been seen, if that is newer than what is recorded. Raises OSError if it cannot be written."""
     if sys.platform == "win32" or _newer(read_history(folder), policy, time_s) is None:
         return  # on Windows, `check_private` has refused the folder
     import fcntl
@@ -74,9 +74,9 @@ def update_history(folder: Path, policy: Policy, time_s: float) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        now = _newer(read_history(folder), policy, time_s)
-        if now is not None:
-            values = {"version": now.version, "sha256": now.sha256, "time": format_time(now.time_s)}
+        newer = _newer(read_history(folder), policy, time_s)
+        if newer is not None:
+            values = {"version": newer.version, "sha256": newer.sha256, "time": format_time(newer.time_s)}
             # no other command takes this name for what a kill has left
             with open(os.open(folder / NEXT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, MODE), "wb") as stream:
                 stream.write((json.dumps(values, sort_keys=True) + "\n").encode())
@@ -89,7 +89,7 @@ def update_history(folder: Path, policy: Policy, time_s: float) -> None:
 
 
 def _newer(seen: SeenPolicy, policy: Policy, time_s: float) -> SeenPolicy | None:
-    """None: nothing of it is new. A newer policy may have been seen since this one was read."""
-    which = (policy.version, policy.sha256) if policy.version > seen.version else (seen.version, seen.sha256)
-    now = SeenPolicy(*which, max(seen.time_s, policy.time_s, time_s))
-    return None if now == seen else now
+    """Return what to record, or None if nothing is new. A newer policy may have been seen since this one was read."""
+    newest = (policy.version, policy.sha256) if policy.version > seen.version else (seen.version, seen.sha256)
+    updated = SeenPolicy(*newest, max(seen.time_s, policy.time_s, time_s))
+    return None if updated == seen else updated

@@ -1,4 +1,4 @@
-"""What the signed files have in common: small files read once, JSON without doubt, times in one spelling."""
+"""What the signed files have in common: small files read once, unambiguous JSON, times in one spelling."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from edgekit.runner.errors import TrustError, bounded_recursion
 from edgekit.runner.files import NO_FOLLOW, READ_FILE
 
 LARGEST_NUMBER = 2**53
-"""Whole numbers beyond this are not the same in every reader of JSON."""
+"""Larger whole numbers are not the same in every JSON reader."""
 
 
 def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
-    """The bytes of a regular file, no link; TrustError with `fix` where there is none, or it is too large."""
+    """Return the bytes of a regular file, not a link.
+
+    Raises TrustError with `fix` if there is none or it is too large.
+    """
     try:
         handle = os.open(path, READ_FILE | NO_FOLLOW)
     except OSError as error:
@@ -33,33 +36,33 @@ def read_small(path: Path, most_bytes: int, fix: str) -> bytes:
 
 
 def parse_object(data: bytes, where: str) -> dict[str, Any]:
-    """A JSON object in UTF-8; TrustError for a key that stands twice, NaN, or nesting without end."""
+    """Parse a JSON object in UTF-8. Raises TrustError for a duplicate key, NaN or unbounded nesting."""
     try:
         with bounded_recursion():
-            found = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise TrustError(f"{where}: not JSON as edgekit writes it ({str(error)[:100]}); make it again") from None
-    if not isinstance(found, dict):
-        raise TrustError(f"{where}: a {type(found).__name__}, needed an object; make it again")
-    return found
+    if not isinstance(value, dict):
+        raise TrustError(f"{where}: a {type(value).__name__}, needed an object; make it again")
+    return value
 
 
 def require_keys(values: Any, keys: set[str], where: str) -> None:
-    """TrustError unless it is an object with just these keys."""
+    """Raise TrustError unless `values` is an object with exactly these keys."""
     if not isinstance(values, dict) or values.keys() != keys:
         got = sorted(values) if isinstance(values, dict) else type(values).__name__
         raise TrustError(f"{where}: has {str(got)[:200]}, needed {sorted(keys)}; make it with the same edgekit")
 
 
 def parse_count(value: Any, least: int, where: str) -> int:
-    """A whole number; TrustError for another value."""
+    """Check a whole number. Raises TrustError for any other value."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_NUMBER:
         raise TrustError(f"{where}: got {str(value)[:60]!r}; needed a whole number from {least} to 2^53")
     return value
 
 
 def parse_time(value: Any, where: str) -> float:
-    """Seconds since 1970 of `2027-01-31T12:00:00Z`; TrustError for any other spelling."""
+    """Return the seconds since 1970 of `2027-01-31T12:00:00Z`. Raises TrustError for any other spelling."""
     try:
         moment = datetime.fromisoformat(value[:-1]).replace(tzinfo=timezone.utc).timestamp()
         if format_time(moment) == value:
@@ -70,15 +73,15 @@ def parse_time(value: Any, where: str) -> float:
 
 
 def format_time(at_s: float) -> str:
-    """A time, to the second, in the spelling that `seconds` reads."""
+    """Format a time, to the second, in the spelling that `parse_time` reads."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_s))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return values
 
 
 def _no_number(text: str) -> NoReturn:

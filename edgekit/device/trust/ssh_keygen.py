@@ -1,6 +1,6 @@
 """`ssh-keygen -Y verify` as a process: the only place on the device where a signature is verified.
 
-What it reads lies in memory where the kernel has such files, so a device whose disk is full still verifies.
+Its input is kept in memory if the kernel has such files, so a device with a full disk can still verify.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import NamedTuple
 from edgekit.runner.errors import ResourceError, TrustError
 
 LIMIT_S = 20
-"""Under emulation it takes half a second; systemd's watchdog waits longer for `edgerun watch` than this takes twice."""
+"""Under emulation it takes half a second. The systemd watchdog allows `edgerun watch` more than twice this."""
 NEWEST_OPTION = "verify-time"
 PROGRAMS = (
     (os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32", "OpenSSH", "ssh-keygen.exe"),)
     if sys.platform == "win32"
     else ("/usr/local/bin/ssh-keygen", "/usr/bin/ssh-keygen", "/run/current-system/sw/bin/ssh-keygen")
 )
-"""Where the administrator of a system puts it. Not the PATH, because whoever sets that would decide what verifies."""
+"""Where a system's administrator installs it. PATH is not used, because whoever sets it would decide what verifies."""
 TEMPORARY = "TEMP" if sys.platform == "win32" else "TMPDIR"
 """The variable that names the folder for temporary files."""
 TOO_OLD = "is too old, or something else; install OpenSSH 8.8 or newer"
 
 
 class Signature(NamedTuple):
-    """One signature and what it must be. `expires_s` is when its key ends, in seconds since 1970, or None."""
+    """One signature and what it must match. `expires_s` is when its key expires, in seconds since 1970, or None."""
 
     message: bytes
     armour: bytes
@@ -42,7 +42,7 @@ class Signature(NamedTuple):
 
 
 def find_program() -> str:
-    """The path of the ssh-keygen that verifies; TrustError where there is none."""
+    """Return the path of the ssh-keygen that verifies. Raises TrustError if there is none."""
     for path in PROGRAMS:
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
@@ -53,9 +53,14 @@ def find_program() -> str:
 
 
 def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: float | None = None) -> None:
-    """All of them, side by side; TrustError for the first that does not hold at the time `now_s`, by default now.
+    """Verify all signatures in parallel, at the time `now_s`, by default now.
 
-    TrustError also for an ssh-keygen that is missing or too old; ResourceError where it cannot be asked.
+    Raises
+    ------
+    TrustError
+        A signature does not verify, or ssh-keygen is missing or too old.
+    ResourceError
+        ssh-keygen cannot be started.
     """
     program, running = find_program(), []
     at_s = time.time() if now_s is None else now_s
@@ -69,9 +74,9 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
         finally:
             for process in running:
                 _stop(process)
-    for each, (code, said) in zip(signatures, ended):
+    for each, (code, output) in zip(signatures, ended):
         good = f'Good "{each.namespace}" signature for {each.principal} with '
-        lines = said.splitlines()
+        lines = output.splitlines()
         if code != 0 or not any(line.startswith(good) for line in lines):
             reason = next((line for line in lines if line.strip()), f"exit code {code}")[:200]
             fix = _no_user() or (
@@ -81,21 +86,22 @@ def verify(signatures: Sequence[Signature], revoked: Sequence[str] = (), now_s: 
 
 
 def supports_verify_time(program: str) -> bool:
-    """Whether it takes a time to verify at, and keys that end: since OpenSSH 8.8.
+    """Return whether it takes a time to verify at, and keys that expire: since OpenSSH 8.8.
 
-    An older one says nothing of an option that it does not know. So this gives a wrong value, of which newer ones
-    complain.
+    An older one ignores an option that it does not know. So this gives an invalid value, which newer ones reject.
     """
-    words = [program, "-Y", "check-novalidate", "-O", f"{NEWEST_OPTION}=?", "-n", "x", "-s", os.devnull]
+    command = [program, "-Y", "check-novalidate", "-O", f"{NEWEST_OPTION}=?", "-n", "x", "-s", os.devnull]
     try:
-        said = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False).stderr
+        errors = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
+        ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return True
-    return NEWEST_OPTION.encode() in said
+    return NEWEST_OPTION.encode() in errors
 
 
 def _no_user() -> str:
-    """What to do where the system does not know this process's user, for whom ssh-keygen does nothing; else empty."""
+    """Return what to do if the system does not know this process's user, for whom ssh-keygen does not work; else ""."""
     if sys.platform == "win32":
         return ""
     import pwd
@@ -108,14 +114,14 @@ def _no_user() -> str:
 
 
 class VerifierFault(NamedTuple):
-    """What is wrong with ssh-keygen, and what to do; one that `blocks` lets no signature be verified."""
+    """What is wrong with ssh-keygen, and what to do. If it `blocks`, no signature can be verified."""
 
     message: str
     blocks: bool
 
 
 def find_fault() -> VerifierFault | None:
-    """What keeps signatures from being verified here, or some of them; None where nothing does."""
+    """Return what keeps some or all signatures from being verified here, or None."""
     try:
         program = find_program()
     except TrustError as error:
@@ -127,7 +133,7 @@ def find_fault() -> VerifierFault | None:
 
 @contextmanager
 def private_folder() -> Iterator[str]:
-    """A folder that only this user can enter, removed afterwards. `tempfile` would load OpenSSL, 4 ms."""
+    """Create a folder that only this user can enter, and remove it afterwards. `tempfile` would load OpenSSL, 4 ms."""
     folder = os.path.join(os.path.abspath(os.environ.get(TEMPORARY) or "/tmp"), f"edgekit-{os.urandom(12).hex()}")
     try:
         os.mkdir(folder, 0o700)
@@ -144,22 +150,22 @@ def private_folder() -> Iterator[str]:
 
 
 def format_time(at_s: float) -> str:
-    """A time as ssh-keygen reads it under TZ=UTC."""
+    """Format a time as ssh-keygen reads it under TZ=UTC."""
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(at_s))
 
 
 def _start(
     program: str, files: ExitStack, each: Signature, revoked: Sequence[str], at_s: float
 ) -> subprocess.Popen[bytes]:
-    until = "" if each.expires_s is None else f',valid-before="{format_time(each.expires_s)}"'
-    line = f'{each.principal} namespaces="{each.namespace}"{until} {each.key}\n'
+    expiry = "" if each.expires_s is None else f',valid-before="{format_time(each.expires_s)}"'
+    line = f'{each.principal} namespaces="{each.namespace}"{expiry} {each.key}\n'
     allowed, armour, message = (_file(files, data) for data in (line.encode("ascii"), each.armour, each.message))
     command = [program, "-Y", "verify", "-f", allowed.path, "-I", each.principal, "-n", each.namespace]
     command += ["-s", armour.path, "-O", f"{NEWEST_OPTION}={format_time(at_s)}"]
-    given = [allowed, armour]
+    inherited = [allowed, armour]
     if revoked:  # an empty list would be taken for one that revokes nobody
-        given.append(_file(files, "".join(f"{key}\n" for key in revoked).encode("ascii")))
-        command += ["-r", given[-1].path]
+        inherited.append(_file(files, "".join(f"{key}\n" for key in revoked).encode("ascii")))
+        command += ["-r", inherited[-1].path]
     with open(message.path, "rb") as stream:
         return subprocess.Popen(
             command,
@@ -168,22 +174,22 @@ def _start(
             stderr=subprocess.STDOUT,
             env=_environment(),
             cwd="/",
-            pass_fds=[file.handle for file in given if file.handle is not None],
+            pass_fds=[file.handle for file in inherited if file.handle is not None],
         )
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the caller's but SYSTEMROOT, without which no program of Windows finds its libraries."""
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if sys.platform == "win32" and name in os.environ}
-    return {**kept, "TZ": "UTC", "LC_ALL": "C"}
+    """Return an environment without anything of the caller's but SYSTEMROOT, which programs of Windows need."""
+    inherited = {name: os.environ[name] for name in ("SYSTEMROOT",) if sys.platform == "win32" and name in os.environ}
+    return {**inherited, "TZ": "UTC", "LC_ALL": "C"}
 
 
 def _end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     try:
-        said, _ = process.communicate(timeout=LIMIT_S)
+        output, _ = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ResourceError(f"ssh-keygen: no answer within {LIMIT_S} s; try again on a less busy device") from None
-    return process.returncode, said.decode("utf-8", "replace")
+    return process.returncode, output.decode("utf-8", "replace")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -193,14 +199,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 class _File(NamedTuple):
-    """Where ssh-keygen reads it. `handle` is to be inherited; None: it lies on the disk."""
+    """Where ssh-keygen reads it. `handle` is to be inherited; None means that it is on the disk."""
 
     path: str
     handle: int | None
 
 
 def _file(files: ExitStack, data: bytes) -> _File:
-    """In memory, and in a private folder where the kernel has no such files or /proc does not show them."""
+    """Write a file in memory, or in a private folder if the kernel has no such files or /proc does not show them."""
     if sys.platform == "linux":
         with suppress(AttributeError, OSError):
             handle = os.memfd_create("edgekit")

@@ -1,7 +1,7 @@
 """Public keys and signatures as OpenSSH writes them: bounded, and in one spelling only.
 
-`ssh-keygen` takes some altered armour for the same signature, such as one with another line end. Here it is refused.
-Nothing is verified here. Format: PROTOCOL.sshsig of OpenSSH.
+`ssh-keygen` accepts some altered armour as the same signature, for example with another line ending. Here it is
+refused. Nothing is verified here. Format: PROTOCOL.sshsig of OpenSSH.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_SIGNATURE = 4096
 
 
 def public_key(text: str, where: str) -> str:
-    """`TYPE BASE64` of a line in a `.pub` file, its comment left out; TrustError for anything else."""
+    """Return `TYPE BASE64` of a line in a `.pub` file, without its comment. Raises TrustError for anything else."""
     words = text.split()
     if len(text) > LARGEST_KEY or len(text.splitlines()) != 1 or len(words) < 2:
         raise TrustError(f"{where}: got {text[:60]!r}; needed one line of an OpenSSH public key, a .pub file")
@@ -36,16 +36,16 @@ def public_key(text: str, where: str) -> str:
         raise TrustError(f"{where}: a key of type {kind[:40]!r}; use one made by `ssh-keygen -t ed25519` or `-t ecdsa`")
     try:
         blob = binascii.a2b_base64(encoded.encode("ascii"))
-        found = next(_strings(blob)).decode("ascii")
+        encoded_kind = next(_strings(blob)).decode("ascii")
     except (ValueError, StopIteration):
-        found = ""
-    if found != kind or _key(blob) != f"{kind} {encoded}":
+        encoded_kind = ""
+    if encoded_kind != kind or _key(blob) != f"{kind} {encoded}":
         raise TrustError(f"{where}: {kind} {encoded[:20]}… is damaged; copy the .pub file again")
     return f"{kind} {encoded}"
 
 
 def fingerprint(key: str) -> str:
-    """`SHA256:…` of a public key, as `ssh-keygen -l` shows it."""
+    """Return `SHA256:…` of a public key, as `ssh-keygen -l` shows it."""
     from edgekit.runner.bundle import sha256
 
     digest = bytes.fromhex(sha256.hexdigest(binascii.a2b_base64(key.split()[1])))
@@ -53,12 +53,15 @@ def fingerprint(key: str) -> str:
 
 
 def signing_key(armour: bytes, namespace: str, where: str) -> str:
-    """The public key that a signature says it was made with; TrustError for another spelling or namespace."""
+    """Return the public key that a signature claims to be made with.
+
+    Raises TrustError for another spelling or namespace.
+    """
     broken = TrustError(f"{where}: not a signature as ssh-keygen writes it; copy it again or sign again")
     try:
         blob = binascii.a2b_base64(armour[len(BEGIN) : -len(END)])
-        key, found, _reserved, _hash, _signature = _strings(blob[len(MAGIC) :])
-        name = found.decode("ascii")
+        key, encoded_namespace, _reserved, _hash, _signature = _strings(blob[len(MAGIC) :])
+        name = encoded_namespace.decode("ascii")
         text = _key(key)
     except (ValueError, StopIteration):
         raise broken from None
@@ -81,7 +84,10 @@ def _armoured(blob: bytes) -> bytes:
 
 
 def _strings(blob: bytes) -> Iterator[bytes]:
-    """Each with its length of four bytes before it; ValueError where they do not end with the blob."""
+    """Yield strings, each with its length in four bytes before it.
+
+    Raises ValueError if they do not end with the blob.
+    """
     while blob:
         size = int.from_bytes(blob[:4], "big")
         if len(blob) < 4 + size:

@@ -1,6 +1,6 @@
-"""The signed statement about a bundle: an in-toto statement whose SLSA provenance has edgekit's own part.
+"""The signed statement about a bundle: an in-toto statement with SLSA provenance and edgekit's own extension.
 
-It lies beside the bundle as `X.edge.zip.intoto.json`, and its signatures as `….sig`, `….sig.2` and so on.
+It is beside the bundle as `X.edge.zip.intoto.json`, and its signatures as `….sig`, `….sig.2` and so on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SUFFIX, SIGNATURE_SUFFIX = ".intoto.json", ".sig"
 TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 RELEASE = "edgekit_release"
-"""Key of edgekit's part in the predicate; SLSA asks extensions to be spelled VENDOR_NAME."""
+"""Key of edgekit's extension in the predicate. SLSA requires extensions to be named VENDOR_NAME."""
 LARGEST = 256 * 1024
 SIGN_HINT = "make it with `edgekit sign`, and copy it beside the bundle"
 
@@ -36,34 +36,34 @@ class Statement(NamedTuple):
 
 
 def statement_path(bundle: Path) -> Path:
-    """Where the statement about a bundle lies."""
+    """Return the path of the statement about a bundle."""
     return bundle.with_name(bundle.name + SUFFIX)
 
 
 def signatures_beside(statement: Path) -> list[Path]:
-    """The signatures of a statement that are there, in the order of their numbers."""
+    """Return the existing signatures of a statement, ordered by number."""
     names = [statement.name + SIGNATURE_SUFFIX]
     names += [f"{names[0]}.{number}" for number in range(1, MOST_SIGNATURES + 1)]
     return [path for path in map(statement.with_name, names) if os.path.lexists(path)]
 
 
 def read_statement(bundle: Path) -> tuple[bytes, dict[Path, bytes]]:
-    """The bytes of a bundle's statement and of each signature, none of them understood yet."""
+    """Return the bytes of a bundle's statement and of each signature, none of them parsed yet."""
     path = statement_path(bundle)
     data = read_small(path, LARGEST, SIGN_HINT)
-    found = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN_HINT) for each in signatures_beside(path)}
-    if not found:
+    signatures = {each: read_small(each, sshsig.LARGEST_SIGNATURE, SIGN_HINT) for each in signatures_beside(path)}
+    if not signatures:
         raise TrustError(f"{path}{SIGNATURE_SUFFIX}: not there, so nobody has signed; {SIGN_HINT}")
-    return data, found
+    return data, signatures
 
 
 def parse_statement(data: bytes, where: str) -> Statement:
-    """What a verified statement says; TrustError where it is none about a bundle."""
+    """Parse a verified statement. Raises TrustError if it is not one about a bundle."""
     values = parse_object(data, where)
     require_keys(values, {"_type", "subject", "predicateType", "predicate"}, where)
-    for key, wanted in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
-        if values[key] != wanted:
-            raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, needed {wanted!r}; sign again")
+    for key, required in (("_type", TYPE), ("predicateType", PREDICATE_TYPE)):
+        if values[key] != required:
+            raise TrustError(f"{where}: {key}: got {str(values[key])[:60]!r}, needed {required!r}; sign again")
     try:
         (subject,) = values["subject"]
         digest, release = subject["digest"]["sha256"], values["predicate"][RELEASE]

@@ -46,7 +46,7 @@ def measured(
         number += 1
 
     planned = soak.plan_soak(rate_per_s, seconds, window_s)
-    return soak.run_soak(call, planned, look=lambda: look(clock), clock=clock, sleep=clock.sleep)
+    return soak.run_soak(call, planned, read_health=lambda: look(clock), clock=clock, sleep=clock.sleep)
 
 
 def test_an_even_load_is_what_was_asked_for() -> None:

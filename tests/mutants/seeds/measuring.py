@@ -24,8 +24,8 @@ MEASURING = (
     Seed(
         "a-disturbed-result-is-compared",
         "device/measure/conditions.py",
-        '        elif each["disturbed"]:\n            found.append(',
-        '        elif each["disturbed"] is None:\n            found.append(',
+        '        elif each["disturbed"]:\n            reasons.append(',
+        '        elif each["disturbed"] is None:\n            reasons.append(',
         "latencies of two results are set side by side although one was disturbed",
         ("tests/device/measure/test_conditions.py",),
     ),

@@ -34,8 +34,8 @@ TRUST = (
     Seed(
         "statement-about-any-bundle",
         "device/trust/__init__.py",
-        "    if about.sha256 != found:\n",
-        "    if not about.sha256:\n",
+        "    if release.sha256 != digest:\n",
+        "    if not release.sha256:\n",
         "a signature of one bundle lets another in",
         SIGNED,
     ),
