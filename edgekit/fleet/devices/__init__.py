@@ -1,4 +1,5 @@
-"""Devices over SSH: who they are, what runs there, what is missing, and files that arrive over lines that are cut.
+"""Devices over SSH: what they are, what runs there, what is missing, and transfers over unreliable connections.
 
-Whatever a device answers is a stranger's word: bounded in size, checked for its shape, and stripped before it is shown.
+Answers of devices are untrusted input: limited in size, checked for their structure, and sanitized before they are
+shown.
 """

@@ -1,4 +1,4 @@
-"""The devices that a run lets decide: those of a class, in the file that the config names."""
+"""The devices that a run is benchmarked on: those of a class, in the file that the config names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from edgekit.fleet.devices.inventory import Host
 
 
 def hosts_of_class(hosts: str, where: str) -> tuple[Host, ...]:
-    """Those of the class `where`; ConfigError where there is none, or the extra `fleet` is not installed."""
+    """Return the hosts of the class `where`.
+
+    Raises ConfigError if there are none or the extra `fleet` is not installed.
+    """
     require_asyncssh()
-    found = inventory.read_inventory(expand(hosts, "benchmark.hosts"))
-    named = found.of_class(where)
-    if not named:
-        classes = sorted({host.device_class for host in found.hosts})
+    fleet = inventory.read_inventory(expand(hosts, "benchmark.hosts"))
+    members = fleet.of_class(where)
+    if not members:
+        classes = sorted({host.device_class for host in fleet.hosts})
         raise ConfigError(
-            f"benchmark.where: {where!r}: {found.path} has no host of that class, {suggest(where, classes)}"
+            f"benchmark.where: {where!r}: {fleet.path} has no host of that class, {suggest(where, classes)}"
         )
-    return named
+    return members

@@ -1,4 +1,4 @@
-"""What is asked of a device: hello first, then `edgerun`, and files for its releases."""
+"""Requests to a device: hello first, then `edgerun`, and files for its releases."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ from edgekit.fleet.devices.session import DeviceSession
 
 HELLO_S, PROOF_S = 60.0, 900.0
 BEAT_S, SILENCE_S, PATIENCE_S = 10.0, 40.0, 60.0
-"""The desk is heard so often while a device measures; after a silence that ends, and for so long the next one waits."""
+"""While a device measures, it gets a sign of life this often.
+
+After the silence the measurement is ended, and the next one waits up to the patience.
+"""
 NOT_FOUND = 127
 IN_ANOTHER_STATE = 4
 SYNTAX = b"SyntaxError"
 DESK = "desk"
-"""Folder of the home with what was brought there: the runner and packages."""
+"""Folder of the home with what was sent there: the runner and packages."""
 
 
-async def say_hello(line: DeviceSession, runner: str = "") -> HelloFacts:
-    """What a device is, and its status where a runner is there, that of this digest before others: one round trip.
+async def say_hello(session: DeviceSession, runner: str = "") -> HelloFacts:
+    """Return what a device is, in one round trip, with its status if it has a runner.
+
+    The runner with this digest is preferred.
 
     Raises
     ------
@@ -34,29 +39,29 @@ async def say_hello(line: DeviceSession, runner: str = "") -> HelloFacts:
         It has no such Python, or answers something else.
     """
     token = f"edgekit-{secrets.token_hex(8)} "
-    command = [line.host.python, "-c", remote_program("hello"), token, line.host.home or "", runner]
-    answer = await line.retry(lambda connection: connection.run(command, within_s=HELLO_S))
+    command = [session.host.python, "-c", remote_program("hello"), token, session.host.home or "", runner]
+    answer = await session.retry(lambda connection: connection.run(command, within_s=HELLO_S))
     if answer.code == NOT_FOUND:
-        raise DeviceError(f"has no {line.host.python}; name its Python as `python` in hosts.yaml", 5)
-    if answer.code != 0 and token.encode() not in answer.out:
-        if SYNTAX in answer.said:
-            raise DeviceError(f"its {line.host.python} is too old to be asked; name a newer one in hosts.yaml", 5)
+        raise DeviceError(f"has no {session.host.python}; name its Python as `python` in hosts.yaml", 5)
+    if answer.code != 0 and token.encode() not in answer.stdout:
+        if SYNTAX in answer.stderr:
+            raise DeviceError(f"its {session.host.python} is too old to be asked; name a newer one in hosts.yaml", 5)
         answer.check()
-    found = facts.parse_hello(answer.out, token)
-    found.check()
-    if found.status is None and found.runner:
+    hello = facts.parse_hello(answer.stdout, token)
+    hello.check()
+    if hello.status is None and hello.runner:
         answer.check()
-    return found
+    return hello
 
 
 class Edgerun:
-    """A runner on a device that has answered to hello; it is there already."""
+    """A runner that is installed on a device that has answered to hello."""
 
-    def __init__(self, line: DeviceSession, found: HelloFacts, runner: str) -> None:
-        self._line, self._facts, self._runner = line, found, runner
+    def __init__(self, session: DeviceSession, hello: HelloFacts, runner: str) -> None:
+        self._line, self._facts, self._runner = session, hello, runner
 
     def words(self, *words: str) -> list[str]:
-        """Of a command, with the packages that were brought there."""
+        """Return a command line of the runner, with the packages that were sent there."""
         return [*self._python, self._path, *words]
 
     @property
@@ -74,18 +79,18 @@ class Edgerun:
         return "--home", self._facts.home
 
     async def call(self, *words: str, within_s: float = HELLO_S) -> CommandResult:
-        """A command that may be done twice; DeviceError where it fails."""
+        """Run a command that may be run twice. Raises DeviceError if it fails."""
         command = self.words(*words)
         answer = await self._line.retry(lambda connection: connection.run(command, within_s=within_s))
         return answer.check()
 
     async def bench(self, *words: str, within_s: float, most: int = MOST_BYTES) -> CommandResult:
-        """`edgerun bench …`, alone on the device, and no longer than this desk listens.
+        """Run `edgerun bench …` exclusively on the device, and only while this machine listens.
 
         Raises
         ------
         DeviceError
-            It failed, or another measurement is at work there.
+            It failed, or another measurement is running there.
         """
         times = (str(SILENCE_S), str(PATIENCE_S))
         command = [
@@ -105,24 +110,24 @@ class Edgerun:
         return (await self._line.retry(work)).check()
 
     async def status(self) -> ReleaseStatus:
-        """What is current, and what became of the others."""
+        """Return which release is current, and the state of the others."""
         return _status(await self.call("status", "--json", *self._home))
 
     async def receive(
         self, sha256: str, data: bytes, offset: int = 0, on_offset: Callable[[int], object] = lambda offset: None
     ) -> None:
-        """A file for the store."""
+        """Send a file to the store."""
 
         def command(at: int | None, acknowledge: int) -> Sequence[str]:
-            asked = [] if at is None else ["--offset", str(at), "--acknowledge", str(acknowledge)]
-            return self.words("receive", sha256, "--size", str(len(data)), *asked, *self._home)
+            position = [] if at is None else ["--offset", str(at), "--acknowledge", str(acknowledge)]
+            return self.words("receive", sha256, "--size", str(len(data)), *position, *self._home)
 
         await upload.send_file(self._line, data, command, offset, on_offset)
 
     async def install(
         self, sha256: str, statement: str | None, signatures: Sequence[str], options: Sequence[str]
     ) -> ReleaseStatus:
-        """A bundle of the store is on trial then, or was current before. Safe to ask twice."""
+        """Install a bundle from the store: it is on trial then, unless it was current before. Safe to repeat."""
         signed = ["--statement", statement] if statement else []
         for signature in signatures:
             signed += ["--signature", signature]
@@ -130,41 +135,41 @@ class Edgerun:
         try:
             return _status(await self.call(*words, within_s=PROOF_S))
         except DeviceError as error:  # a line that was cut leaves an install at work, which may be faster than this one
-            found = await self.status() if error.exit_code == IN_ANOTHER_STATE else None
-            if found is None or not found.is_current(sha256, *([statement] if statement else []), *signatures):
+            status = await self.status() if error.exit_code == IN_ANOTHER_STATE else None
+            if status is None or not status.is_current(sha256, *([statement] if statement else []), *signatures):
                 raise
-            return found
+            return status
 
     async def confirm(self, number: int) -> ReleaseStatus:
-        """That release is the one to keep."""
+        """Confirm the release with this number."""
         return _status(await self.call("confirm", "--release", str(number), "--json", *self._home))
 
     async def roll_back(self, number: int, why: str) -> ReleaseStatus:
-        """From that release to the one before."""
+        """Roll back from the release with this number to the one before."""
         words = ["rollback", "--release", str(number), f"--why={why}", "--json", *self._home]
         return _status(await self.call(*words))
 
     async def adopt(self, files: dict[str, str]) -> None:
-        """A signed policy, by the names of its files: the device is in signed mode from then on."""
+        """Send a signed policy, as texts by file name. The device is in signed mode from then on."""
         data = json.dumps(files).encode()
         command = [self._line.host.python, "-c", remote_program("policy"), self._facts.home, self._runner]
         answer = await self._line.retry(lambda connection: connection.run(command, data))
         answer.check()
 
 
-async def release_status(line: DeviceSession, found: HelloFacts) -> ReleaseStatus:
-    """By the runner that is there, whichever; without one nothing was ever brought.
+async def release_status(session: DeviceSession, hello: HelloFacts) -> ReleaseStatus:
+    """Return the status, from whichever runner is there. Without a runner nothing was ever sent.
 
     Raises
     ------
     DeviceError
-        There is a release, and no runner that could tell of it.
+        There is a release, and no runner that could report it.
     """
-    if found.status is not None:
-        return found.status
-    if found.edgerun:
-        return await Edgerun(line, found, found.edgerun).status()
-    if found.kept:
+    if hello.status is not None:
+        return hello.status
+    if hello.edgerun:
+        return await Edgerun(session, hello, hello.edgerun).status()
+    if hello.kept:
         raise DeviceError(
             "has a release, and no runner that answers from here; `edgekit fleet push` brings one",
             IN_ANOTHER_STATE,
@@ -174,12 +179,12 @@ async def release_status(line: DeviceSession, found: HelloFacts) -> ReleaseStatu
 
 @functools.cache
 def remote_program(name: str) -> str:
-    """The source of one that is sent along."""
+    """Return the source of a program that is sent along."""
     return resources.files("edgekit.fleet.devices.remote").joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
 def _status(answer: CommandResult) -> ReleaseStatus:
-    lines = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("{")]
+    lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
         raise DeviceError("does not say what its releases are; look at that device", MALFORMED_ANSWER)
     return facts.parse_status(lines[-1])

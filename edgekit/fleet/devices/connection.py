@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     import asyncssh
 
 CONNECT_S = 20.0
-"""Until a device has let us in."""
+"""Time limit for connecting and logging in."""
 KEEPALIVE_S, KEEPALIVE_COUNT = 10.0, 3
-"""A line that is dead without having been cut is noticed within their product."""
+"""A dead connection is noticed within their product."""
 MOST_BYTES = 1 << 20
-"""Of what a command may answer."""
+"""Largest answer of a command."""
 PIECE_BYTES = 1 << 15
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command on a device ended, and what it said."""
+    """How a command on a device ended, and its output."""
 
     code: int
-    out: bytes
-    said: bytes
+    stdout: bytes
+    stderr: bytes
     signal: str = ""
 
     def check(self) -> CommandResult:
-        """Itself; DeviceError with the last line that it said where it failed."""
+        """Return the result itself. Raises DeviceError with the last line of standard error if the command failed."""
         if self.code != 0:
             how = f"was killed there ({self.signal})" if self.signal else f"ended with exit code {self.code}"
-            raise DeviceError(shell_text.last_line(self.said) or how, self.code)
+            raise DeviceError(shell_text.last_line(self.stderr) or how, self.code)
         return self
 
 
 class Network:
-    """What all connections share: the host keys that are known, read once for all."""
+    """What all connections share: the known host keys, read once."""
 
     def __init__(self, connect_s: float = CONNECT_S) -> None:
         require_asyncssh()
@@ -57,37 +57,37 @@ class Network:
 
     @contextlib.asynccontextmanager
     async def connection(self, host: Host) -> AsyncIterator[Connection]:
-        """A connection, closed behind; `failures` says what else may happen."""
-        opened = await self.open(host)
+        """Open a connection, and close it afterwards. `device_errors` lists what else may happen."""
+        connection = await self.open(host)
         try:
-            yield opened
+            yield connection
         finally:
-            opened.close()
+            connection.close()
 
     async def open(self, host: Host) -> Connection:
-        """The same; the caller closes it."""
+        """Open a connection that the caller closes."""
         import asyncssh
 
-        known, offer = self._known.of(host), host_keys.OfferedKey()
-        given = {"port": host.port, "username": host.user}
+        known_hosts, offer = self._known.of(host), host_keys.OfferedKey()
+        options = {"port": host.port, "username": host.user}
         try:
             async with asyncio.timeout(self._connect_s):
-                made = await asyncssh.connect(
+                connection = await asyncssh.connect(
                     host.host,
-                    known_hosts=known,
+                    known_hosts=known_hosts,
                     client_factory=lambda: offer.client(),
                     keepalive_interval=KEEPALIVE_S,
                     keepalive_count_max=KEEPALIVE_COUNT,
-                    **{key: value for key, value in given.items() if value is not None},
+                    **{key: value for key, value in options.items() if value is not None},
                 )
         except TimeoutError:
             raise Unreachable(f"{host.address}: nobody let us in within {self._connect_s:g} s") from None
         except asyncssh.HostKeyNotVerifiable as error:
             raise HostKeyError(
-                host_keys.explain_host_key(host, offer, offer.is_known(known, host), error.reason)
+                host_keys.explain_host_key(host, offer, offer.is_known(known_hosts, host), error.reason)
             ) from None
         except asyncssh.KeyExchangeFailed as error:
-            await self._check_kind_of_key(host, known)
+            await self._check_kind_of_key(host, known_hosts)
             raise LoginRefused(f"{host.address}: {shell_text.printable(error.reason)}; update its sshd") from None
         except asyncssh.PermissionDenied:
             raise LoginRefused(
@@ -98,12 +98,12 @@ class Network:
             raise ConfigError(f"{host_keys.CONFIG} or a key of yours: {shell_text.printable(error)}") from None
         except Exception as error:  # whatever a stranger's bytes do to asyncssh is the end of this device alone
             if offer.connected:
-                await self._check_kind_of_key(host, known)
+                await self._check_kind_of_key(host, known_hosts)
             raise Unreachable(f"{host.address}: cannot be reached ({_reason(error)})") from None
-        return Connection(host, made)
+        return Connection(host, connection)
 
     async def _check_kind_of_key(self, host: Host, known: Any) -> None:
-        """HostKeyError where the device has no key of the kind that is known, and so ended the connection itself."""
+        """Raise HostKeyError if the device has no key of the known type, and so ended the connection itself."""
         import asyncssh
 
         offer, key = host_keys.OfferedKey(), None
@@ -118,26 +118,26 @@ class Network:
 
 
 class Connection:
-    """A device that has let us in."""
+    """An open connection to a device."""
 
     def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
         self.host, self._connection = host, connection
 
     def close(self) -> None:
-        """At once; nothing is waited for."""
+        """Close it at once, without waiting."""
         self._connection.abort()
 
     async def start(self, command: Sequence[str]) -> Process:
-        """A command with all three of its streams."""
+        """Start a command with all three of its streams."""
         import asyncssh
 
         try:
-            made = await self._connection.create_process(
+            process = await self._connection.create_process(
                 shell_text.shell_command(command), encoding=None, request_pty=False
             )
         except (asyncssh.Error, OSError) as error:
             raise ConnectionCut(f"{self.host.address}: the line was cut ({_reason(error)})") from None
-        return Process(self.host, made)
+        return Process(self.host, process)
 
     async def run(
         self,
@@ -147,9 +147,11 @@ class Connection:
         most: int = MOST_BYTES,
         beat_s: float | None = None,
     ) -> CommandResult:
-        """A command to its end. Cut where the line was; Unreachable where it takes too long, which once is enough.
+        """Run a command to its end.
 
-        With `beat_s` its standard input stays open, and is given a byte so often, while somebody here still listens.
+        With `beat_s` its standard input stays open and gets a byte at this interval, as a sign that this machine still
+        listens. Raises ConnectionCut if the connection broke, and Unreachable if the command takes too long, which is
+        not retried.
         """
         process = await self.start(command)
         beats = asyncio.create_task(process.beat(beat_s)) if beat_s else None
@@ -158,8 +160,8 @@ class Connection:
                 process.write(data)
                 if beats is None:
                     process.write_eof()
-                out, said = await asyncio.gather(process.read_all(most), process.read_said())
-                return CommandResult(await process.code(), out, said, process.signal)
+                stdout, stderr = await asyncio.gather(process.read_all(most), process.read_stderr())
+                return CommandResult(await process.code(), stdout, stderr, process.signal)
         except TimeoutError:
             raise Unreachable(f"{self.host.address}: no answer within {within_s:g} s") from None
         finally:
@@ -175,30 +177,30 @@ class Process:
         self.host, self._process = host, process
 
     def write(self, data: bytes) -> None:
-        """Give it some of its input; nothing happens where it has ended."""
+        """Write to its standard input; ignored if it has ended."""
         with contextlib.suppress(OSError):
             self._process.stdin.write(data)
 
     async def drain(self) -> None:
-        """Until there is room for more; at once where it has ended."""
+        """Wait until there is room for more; returns at once if it has ended."""
         import asyncssh
 
         with contextlib.suppress(OSError, asyncssh.Error):
             await self._process.stdin.drain()
 
     async def beat(self, every_s: float) -> None:
-        """Give it a byte now and then, for ever."""
+        """Write a byte at this interval, forever."""
         while True:
             self.write(b"\n")
             await asyncio.sleep(every_s)
 
     def write_eof(self) -> None:
-        """That was all."""
+        """Close its standard input."""
         with contextlib.suppress(OSError):
             self._process.stdin.write_eof()
 
     async def read(self) -> bytes:
-        """What has come of its output; empty at the end, be it that of the line."""
+        """Return some of its output; empty at the end, or if the connection broke."""
         import asyncssh
 
         try:
@@ -208,26 +210,29 @@ class Process:
         return data
 
     async def read_all(self, most: int) -> bytes:
-        """Its whole output; DeviceError where that is more than any command answers."""
-        found = bytearray()
+        """Return its whole output. Raises DeviceError if it is longer than any command's answer."""
+        output = bytearray()
         while data := await self.read():
-            found += data
-            if len(found) > most:
+            output += data
+            if len(output) > most:
                 raise DeviceError(f"answers with more than {most:,} bytes, which no command does", 8)
-        return bytes(found)
+        return bytes(output)
 
-    async def read_said(self) -> bytes:
-        """The end of what it says on standard error."""
+    async def read_stderr(self) -> bytes:
+        """Return the end of its standard error."""
         import asyncssh
 
-        found = b""
+        stderr = b""
         with contextlib.suppress(asyncssh.Error, OSError):
             while data := await self._process.stderr.read(PIECE_BYTES):
-                found = (found + data)[-PIECE_BYTES:]
-        return found
+                stderr = (stderr + data)[-PIECE_BYTES:]
+        return stderr
 
     async def code(self) -> int:
-        """Its exit code, a signal's as 128 and more. Cut where there is none: asyncssh raises nothing then."""
+        """Return its exit code, 128 or more for a signal.
+
+        Raises ConnectionCut if there is none, because asyncssh raises nothing.
+        """
         import asyncssh
 
         with contextlib.suppress(asyncssh.Error, OSError):
@@ -239,17 +244,17 @@ class Process:
 
     @property
     def signal(self) -> str:
-        """The signal that ended it, as SIGKILL; empty where none did."""
-        found = self._process.exit_signal
-        return f"SIG{shell_text.printable(found[0], 20)}" if found else ""
+        """The signal that ended it, such as SIGKILL; empty if none did."""
+        exit_signal = self._process.exit_signal
+        return f"SIG{shell_text.printable(exit_signal[0], 20)}" if exit_signal else ""
 
     def close(self) -> None:
-        """At once."""
+        """Close it at once."""
         self._process.close()
 
 
 def require_asyncssh() -> None:
-    """ConfigError where the extra is not installed."""
+    """Raise ConfigError if the extra is not installed."""
     try:
         import asyncssh  # noqa: F401  (a question)
     except ImportError as error:

@@ -1,32 +1,32 @@
-"""How a device fails: it cannot be reached, or it can and something is wrong there."""
+"""How a device fails: it cannot be reached, or it reports an error."""
 
 from __future__ import annotations
 
 from edgekit.core.errors import EdgekitError, ResourceError, TrustError
 
 CODES = (2, 4, 5, 7, 8)
-"""Exit codes of `edgerun` that say what is wrong; any other one means that it died, and did not choose to end."""
+"""Exit codes of `edgerun` for errors that it reports; any other one means that it crashed or was killed."""
 DIED = 6
 
 
 class Unreachable(ResourceError):
-    """Nobody answers at its address, or the line was cut more often than it is worth."""
+    """Nothing answers at its address, or the connection broke too often."""
 
 
 class ConnectionCut(Unreachable):
-    """The line was cut in the middle of something."""
+    """The connection broke during an operation."""
 
 
 class LoginRefused(ResourceError):
-    """It answers, and does not let this user in."""
+    """The device answers, but does not let this user log in."""
 
 
 class HostKeyError(TrustError):
-    """Its host key is not the one that is known, or none is known."""
+    """Its host key is not the known one, or none is known."""
 
 
 class DeviceError(EdgekitError):
-    """Something is wrong on the device; `exit_code` is that of the same fault here."""
+    """An error on the device; `exit_code` is that of the same error on this machine."""
 
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)

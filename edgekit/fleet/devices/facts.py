@@ -1,4 +1,4 @@
-"""What a device answered to hello, and what `edgerun status --json` said: checked for their shape, never believed."""
+"""What a device answered to hello, and its `edgerun status --json`: checked for their structure, never trusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISUSE = 2
 
 @dataclass(frozen=True)
 class DeviceRelease:
-    """One of a device's releases. `state`: built, proven, confirmed or failed, and then `why`."""
+    """One of a device's releases. `state` is built, proven, confirmed or failed; for the last, `why` has the reason."""
 
     number: int
     sha256: str
@@ -35,7 +35,10 @@ class DeviceRelease:
 
 @dataclass(frozen=True)
 class ReleaseStatus:
-    """Of all releases. `state`: none, trial or confirmed. `refused`: why nothing loads the current one, or empty."""
+    """State of all releases.
+
+    `state` is none, trial or confirmed. `refused` is why the current one cannot be loaded, or "".
+    """
 
     state: str = "none"
     current: int | None = None
@@ -47,27 +50,28 @@ class ReleaseStatus:
     refused: str = ""
 
     def release(self, number: int | None) -> DeviceRelease | None:
-        """That of a number."""
+        """Return the release with this number, or None."""
         return next((each for each in self.releases if each.number == number), None)
 
     def of(self, sha256: str) -> DeviceRelease | None:
-        """The newest release of a bundle; the current one before all others."""
-        found = [each for each in self.releases if each.sha256 == sha256]
-        return next((each for each in found if each.number == self.current), found[-1] if found else None)
+        """Return the newest release of a bundle, but the current one before all others."""
+        matching = [each for each in self.releases if each.sha256 == sha256]
+        return next((each for each in matching if each.number == self.current), matching[-1] if matching else None)
 
     def is_current(self, sha256: str, *files: str) -> bool:
-        """Whether a bundle, with these files beside it, is the current release, be it on trial."""
-        now = self.release(self.current)
-        return now is not None and now.sha256 == sha256 and now.files.issuperset(files)
+        """Return whether a bundle, with these files beside it, is the current release, even if it is on trial."""
+        current = self.release(self.current)
+        return current is not None and current.sha256 == sha256 and current.files.issuperset(files)
 
 
 @dataclass(frozen=True)
 class HelloFacts:
-    """A device and its Python. `runner`: whether this desk's is there; `edgerun`: the one that answered, or empty.
+    """A device and its Python.
 
-    `launched` is the one that `edgerun` in the home starts. `status` is None where no runner is there that tells it.
-    `kept`: a release is current there, whoever brought it.
-    `ahead_s`: seconds that its clock is ahead of this machine's, with the time that the answer took.
+    `runner` is whether this machine's runner is there; `edgerun` is the digest of the one that answered, or "".
+    `launched` is the one that `edgerun` in the home starts. `status` is None if no runner can report it. `kept` is
+    whether a release is current there, whoever sent it. `ahead_s` is how many seconds its clock is ahead of this
+    machine's, including the time that the answer took.
     """
 
     python: tuple[int, ...]
@@ -93,7 +97,7 @@ class HelloFacts:
         return ".".join(map(str, self.python))
 
     def check(self) -> None:
-        """DeviceError where its Python cannot run the runner."""
+        """Raise DeviceError if its Python cannot run the runner."""
         if self.python[:2] < OLDEST:
             raise DeviceError(
                 f"its Python {self.dotted} is older than the 3.9 that the runner needs; name a newer one as `python` "
@@ -103,12 +107,15 @@ class HelloFacts:
 
 
 def parse_hello(out: bytes, token: str) -> HelloFacts:
-    """Facts of an answer to hello; DeviceError where it is none. What a login prints before it is passed by."""
+    """Parse an answer to hello.
+
+    Lines that a login prints before it are skipped. Raises DeviceError if there is none.
+    """
     lines = out.decode("utf-8", "replace").splitlines()
-    at = next((place for place, line in enumerate(lines) if line.startswith(token)), None)
-    if at is None:
+    token_index = next((index for index, line in enumerate(lines) if line.startswith(token)), None)
+    if token_index is None:
         raise DeviceError("answers, but not what it was asked; does its login start something else?", MALFORMED_ANSWER)
-    values = device_json.parse_object(lines[at][len(token) :])
+    values = device_json.parse_object(lines[token_index][len(token) :])
     libc = device_json.get_text(values, "libc", 40)
     home = device_json.get_text(values, "home", 1000)
     if not posixpath.isabs(home) or home != values["home"]:
@@ -118,7 +125,7 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
     python = values.get("python")
     if not isinstance(python, list) or len(python) != 3 or not all(_is_version(each) for each in python):
         raise DeviceError("does not say which Python it has", MALFORMED_ANSWER)
-    behind = [line for line in lines[at + 1 :] if line.startswith("{")]
+    json_lines = [line for line in lines[token_index + 1 :] if line.startswith("{")]
     return HelloFacts(
         python=tuple(python),
         implementation=device_json.get_text(values, "implementation", 40),
@@ -132,7 +139,7 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
         distributions=_versions(values),
         free_bytes=device_json.get_count(values, "free_bytes") if values.get("free_bytes") is not None else None,
         ahead_s=device_json.get_count(values, "clock") - time.time(),
-        status=parse_status(behind[-1]) if behind else None,
+        status=parse_status(json_lines[-1]) if json_lines else None,
         edgerun=device_json.get_text(values, "edgerun", 64) if "edgerun" in values else "",
         launched=device_json.get_text(values, "launched", 64) if "launched" in values else "",
         kept=values.get("kept") is True,
@@ -140,7 +147,7 @@ def parse_hello(out: bytes, token: str) -> HelloFacts:
 
 
 def parse_status(text: str) -> ReleaseStatus:
-    """Of the JSON that `edgerun status`, `install`, `confirm` and `rollback` print."""
+    """Parse the JSON that `edgerun status`, `install`, `confirm` and `rollback` print."""
     values = device_json.parse_object(text)
     state = values.get("state")
     if state not in STATES:
@@ -184,11 +191,14 @@ def _release(values: Any) -> DeviceRelease:
 
 
 def _is_version(value: object) -> bool:
-    """Whether it is a part of a Python's version: all of them up to it are counted when wheels are chosen."""
+    """Return whether it is a part of a Python version.
+
+    It is limited, because all versions up to it are enumerated for wheels.
+    """
     return device_json.is_count(value) and value <= MOST_OF_VERSION  # type: ignore[operator]
 
 
 def _versions(values: Mapping[str, Any]) -> dict[str, str]:
-    found = values.get("distributions")
-    pairs = found.items() if isinstance(found, dict) else ()
+    value = values.get("distributions")
+    pairs = value.items() if isinstance(value, dict) else ()
     return {shell_text.printable(name, 100): shell_text.printable(version, 60) for name, version in pairs}

@@ -1,4 +1,4 @@
-"""Whose host keys are known, strictly: which files are read, and what is said of a key that nobody knows."""
+"""Host keys, checked strictly: which files are read, and how an unknown key is explained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class KnownHosts:
         self._read: dict[tuple[str, ...], Any] = {}
 
     def of(self, host: Host) -> Any:
-        """Never None, with which asyncssh would check nothing, as it does for `UserKnownHostsFile none`."""
+        """Return the known hosts for a device.
+
+        Never None: then asyncssh would check nothing, as it does for `UserKnownHostsFile none`.
+        """
         import asyncssh
 
         files: Any = ()
@@ -35,55 +38,55 @@ class KnownHosts:
                 ).known_hosts
             except (asyncssh.ConfigParseError, OSError, ValueError) as error:
                 raise ConfigError(f"{CONFIG}: {shell_text.printable(error)}") from None
-        named = FILES if files == () or files == [] else files or ()
-        paths = [os.path.expanduser(str(path)) for path in named]
-        there = tuple(path for path in paths if Path(path).is_file())
-        if there not in self._read:
+        names = FILES if files == () or files == [] else files or ()
+        paths = [os.path.expanduser(str(path)) for path in names]
+        existing = tuple(path for path in paths if Path(path).is_file())
+        if existing not in self._read:
             try:
-                self._read[there] = asyncssh.read_known_hosts(there)
+                self._read[existing] = asyncssh.read_known_hosts(existing)
             except (OSError, ValueError) as error:
-                raise ConfigError(f"{', '.join(there)}: {shell_text.printable(error)}; remove the line") from None
-        return self._read[there]
+                raise ConfigError(f"{', '.join(existing)}: {shell_text.printable(error)}; remove the line") from None
+        return self._read[existing]
 
 
 class OfferedKey:
-    """The key that a device offered and nobody knows."""
+    """The unknown key that a device offered."""
 
     def __init__(self) -> None:
         self.connected, self.offered = False, ""
         self._place: tuple[str, str, int] | None = None
 
     def client(self) -> Any:
-        """For one connection."""
+        """Return a client for one connection, which records the key."""
         import asyncssh
 
-        notes = self
+        record = self
 
         class Client(asyncssh.SSHClient):
             def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-                notes.connected = True
+                record.connected = True
 
             def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-                notes.offer(key, (host, addr, port))
+                record.offer(key, (host, addr, port))
                 return False
 
         return Client()
 
     def offer(self, key: asyncssh.SSHKey, place: tuple[str, str, int] | None = None) -> None:
-        """It has this key."""
+        """Record the key of the device."""
         self.offered, self._place = f"{key.get_algorithm()} {key.get_fingerprint()}", place
 
     def is_known(self, known: Any, host: Host, key: asyncssh.SSHKey | None = None) -> bool:
-        """Whether some key of the device is known, or this one."""
+        """Return whether any key of the device is known, or this one."""
         import asyncssh
 
         name, address, port = self._place or (host.host, host.host, host.port or 22)
-        found = asyncssh.match_known_hosts(known, name, address, port if port != 22 else None)
-        return any(found[:2]) if key is None else key in found[0]
+        matches = asyncssh.match_known_hosts(known, name, address, port if port != 22 else None)
+        return any(matches[:2]) if key is None else key in matches[0]
 
 
 def explain_host_key(host: Host, offer: OfferedKey, known: bool, reason: str) -> str:
-    """What is wrong with it, and what to do; `known`: another key of the device is."""
+    """Return what is wrong with the host key, and what to do. `known` says that another key of the device is known."""
     place = f"[{host.host}]:{host.port}" if host.port not in (None, 22) else host.host
     offered = f" {offer.offered}" if offer.offered else ""
     if known:

@@ -1,4 +1,4 @@
-"""hosts.yaml: the devices of a fleet, their classes, and how each is reached."""
+"""hosts.yaml: the devices of a fleet, their classes, and how to reach each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIMITS = yaml_file.Limits("an inventory", 20_000_000, 500_000, "write fewer devi
 
 @dataclass(frozen=True)
 class Host:
-    """A device. None: as ~/.ssh/config says, or, of `home`, as `edgerun` chooses."""
+    """A device. None means as ~/.ssh/config says; for `home`, as `edgerun` chooses."""
 
     name: str
     device_class: str = "device"
@@ -47,24 +47,24 @@ class Host:
 
     @property
     def address(self) -> str:
-        """For people: `pi@10.0.0.5:22`."""
+        """Address for people: `pi@10.0.0.5:22`."""
         user = f"{self.user}@" if self.user else ""
         return f"{user}{self.host}{f':{self.port}' if self.port else ''}"
 
     @property
     def ssh_words(self) -> str:
-        """What stands behind `ssh` in a shell: `-p 2222 pi@10.0.0.5`."""
+        """Arguments of `ssh` in a shell: `-p 2222 pi@10.0.0.5`."""
         place = shlex.quote(f"{f'{self.user}@' if self.user else ''}{self.host}")
         return f"{f'-p {self.port} ' if self.port else ''}{place}"
 
     @property
     def identity(self) -> str:
-        """Of the place on the device that the file names."""
+        """Identity of the place on the device that the file names."""
         return f"{self.address} {self.home or ''}".strip()
 
     @property
     def place(self) -> tuple[str, str, int, str]:
-        """Two hosts with the same one are the same place on the same device."""
+        """Two hosts with an equal place are the same home on the same device."""
         return self.host.lower(), self.user or "", self.port or PORT, posixpath.normpath(self.home or "")
 
 
@@ -76,76 +76,79 @@ class Inventory:
     hosts: tuple[Host, ...]
 
     def of_class(self, name: str) -> tuple[Host, ...]:
-        """Those of a class."""
+        """Return the hosts of a class."""
         return tuple(host for host in self.hosts if host.device_class == name)
 
     def chosen(self, names: tuple[str, ...], device_class: str | None = None) -> tuple[Host, ...]:
-        """Those of these names, all where there are none, and of the class; ConfigError where nothing is left."""
-        known = [host.name for host in self.hosts]
+        """Return the hosts with these names (all if none are given) and of the class.
+
+        Raises ConfigError if none is left.
+        """
+        host_names = [host.name for host in self.hosts]
         for name in names:
-            if name not in known:
-                raise ConfigError(f"--only {name}: no such host in {self.path}, {suggest(name, known)}")
+            if name not in host_names:
+                raise ConfigError(f"--only {name}: no such host in {self.path}, {suggest(name, host_names)}")
         classes = sorted({host.device_class for host in self.hosts})
         if device_class is not None and device_class not in classes:
             raise ConfigError(
                 f"--class {device_class}: no host of {self.path} has it, {suggest(device_class, classes)}"
             )
-        found = tuple(host for host in self.hosts if not names or host.name in names)
-        found = tuple(host for host in found if device_class in (None, host.device_class))
-        if not found:
+        selected = tuple(host for host in self.hosts if not names or host.name in names)
+        selected = tuple(host for host in selected if device_class in (None, host.device_class))
+        if not selected:
             raise ConfigError(f"{self.path}: no host is left; --only and --class name none together")
-        return found
+        return selected
 
 
 def read_inventory(path: Path) -> Inventory:
-    """The inventory in a file; ConfigError with a line for each fault."""
+    """Read the inventory in a file. Raises ConfigError with a line for each mistake."""
     values = yaml_file.read(path, LIMITS)
     faults = [
         f"{path}: {_shown(key)}: unknown key, {suggest(str(key), SECTIONS)}" for key in values if key not in SECTIONS
     ]
     defaults = _section(path, values, "defaults", faults)
-    given = _section(path, values, "hosts", faults)
+    entries = _section(path, values, "hosts", faults)
     faults += _faults(f"{path}: defaults", defaults)
     if "host" in defaults:
         faults.append(f"{path}: defaults.host: each device has its own; name it below hosts")
     hosts = []
-    for name, own in given.items():
-        where = f"{path}: hosts.{_shown(name)}"
+    for name, settings in entries.items():
+        label = f"{path}: hosts.{_shown(name)}"
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            faults.append(f"{where}: not a name; use letters, digits, '.', '_' and '-', and quote a number")
-        elif own is not None and not isinstance(own, dict):
-            faults.append(f"{where}: holds {with_article(type(own).__name__)}; write {{class: pi4}}, or {{}}")
+            faults.append(f"{label}: not a name; use letters, digits, '.', '_' and '-', and quote a number")
+        elif settings is not None and not isinstance(settings, dict):
+            faults.append(f"{label}: holds {with_article(type(settings).__name__)}; write {{class: pi4}}, or {{}}")
         else:
-            faults += _faults(where, own or {})
-            hosts.append((name, {**defaults, **(own or {})}))
-    if not given and not faults:
+            faults += _faults(label, settings or {})
+            hosts.append((name, {**defaults, **(settings or {})}))
+    if not entries and not faults:
         faults.append(f"{path}: hosts: names no device; write `door-1: {{class: pi4, host: 10.0.0.5}}` below it")
     if faults:
         raise ConfigError("\n".join(faults))
-    made = tuple(_host(name, facts) for name, facts in hosts)
-    _check_different(path, made)
-    return Inventory(path, made)
+    parsed = tuple(_host(name, facts) for name, facts in hosts)
+    _check_different(path, parsed)
+    return Inventory(path, parsed)
 
 
 def _section(path: Path, values: Mapping[str, Any], key: str, faults: list[str]) -> dict[Any, Any]:
-    found = values.get(key)
-    if found is not None and not isinstance(found, dict):
-        faults.append(f"{path}: {key}: holds {with_article(type(found).__name__)}, not a mapping of names to values")
+    section = values.get(key)
+    if section is not None and not isinstance(section, dict):
+        faults.append(f"{path}: {key}: holds {with_article(type(section).__name__)}, not a mapping of names to values")
         return {}
-    return found or {}
+    return section or {}
 
 
 def _faults(where: str, facts: Mapping[Any, Any]) -> list[str]:
-    """A line for each key that is unknown, and for each value that cannot be."""
-    found = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
+    """Return a line for each unknown key and each invalid value."""
+    faults = [f"{where}.{_shown(key)}: unknown key, {suggest(str(key), KEYS)}" for key in facts if key not in KEYS]
     for key, value in facts.items():
         if key in KEYS and not _fits(key, value):
-            found.append(f"{where}.{key}: got {truncated(value)}; needed {ADVICE[key]}")
-    return found
+            faults.append(f"{where}.{key}: got {truncated(value)}; needed {ADVICE[key]}")
+    return faults
 
 
 def _shown(key: Any) -> str:
-    """A key as messages show it: nothing in it that a terminal would obey."""
+    """Return a key as messages show it, without control characters."""
     return shell_text.printable(key, 60)
 
 
@@ -162,12 +165,12 @@ def _fits(key: str, value: Any) -> bool:
 
 def _host(name: str, facts: Mapping[str, Any]) -> Host:
     device_class = facts.get("class", Host.device_class)
-    known = {key: facts[key] for key in KEYS if key in facts and key not in ("class", "host")}
-    return Host(name=name, device_class=device_class, host=facts.get("host", name), **known)
+    settings = {key: facts[key] for key in KEYS if key in facts and key not in ("class", "host")}
+    return Host(name=name, device_class=device_class, host=facts.get("host", name), **settings)
 
 
 def _check_different(path: Path, hosts: tuple[Host, ...]) -> None:
-    """ConfigError where two names stand for one device: it would be written to twice at once."""
+    """Raise ConfigError if two names mean the same device, which would then be written to twice at once."""
     seen: dict[tuple[str, str, int, str], str] = {}
     for host in hosts:
         first = seen.setdefault(host.place, host.name)

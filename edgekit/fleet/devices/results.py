@@ -1,4 +1,4 @@
-"""What `edgerun bench` and `edgerun doctor` of a device said, checked for its shape."""
+"""The output of `edgerun bench` and `edgerun doctor` of a device, checked for its structure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceTiming:
 
 @dataclass(frozen=True)
 class DeviceFinding:
-    """What `edgerun doctor --json` found; `severity`: error or warning."""
+    """A finding of `edgerun doctor --json`; `severity` is error or warning."""
 
     code: str
     severity: str
@@ -35,16 +35,16 @@ class DeviceFinding:
     fix: str
 
     def record(self) -> dict[str, str]:
-        """As JSON."""
+        """Return the fields as a dictionary for JSON."""
         return {"code": self.code, "severity": self.severity, "cause": self.cause, "fix": self.fix}
 
 
 def parse_timing(answer: CommandResult) -> DeviceTiming:
-    """Of `edgerun bench --json`; DeviceError where there are no times in it."""
+    """Parse `edgerun bench --json`. Raises DeviceError if there are no times in it."""
     values = device_json.parse_object(_line(answer))
     times = values.get("execute")
-    found = {name: device_json.as_number(times.get(name)) for name in FIGURES} if isinstance(times, dict) else {}
-    figures = {name: figure for name, figure in found.items() if figure is not None}
+    values_ms = {name: device_json.as_number(times.get(name)) for name in FIGURES} if isinstance(times, dict) else {}
+    figures = {name: figure for name, figure in values_ms.items() if figure is not None}
     if len(figures) < len(FIGURES):
         raise DeviceError("timed the model, and does not say how long it took", MALFORMED_ANSWER)
     why = tuple(device_json.get_texts(values, "why")[:MOST])
@@ -52,11 +52,11 @@ def parse_timing(answer: CommandResult) -> DeviceTiming:
 
 
 def parse_findings(answer: CommandResult) -> list[DeviceFinding]:
-    """Of `edgerun doctor --json`."""
-    found = device_json.parse_object(_line(answer)).get("findings")
-    if not isinstance(found, list):
+    """Parse `edgerun doctor --json`."""
+    findings = device_json.parse_object(_line(answer)).get("findings")
+    if not isinstance(findings, list):
         raise DeviceError("does not list what the doctor found", MALFORMED_ANSWER)
-    return [_finding(each) for each in found[:MOST]]
+    return [_finding(each) for each in findings[:MOST]]
 
 
 def _finding(values: Any) -> DeviceFinding:
@@ -66,10 +66,10 @@ def _finding(values: Any) -> DeviceFinding:
 
 
 def _line(answer: CommandResult) -> str:
-    """The last line of JSON, whatever a login has printed before it."""
-    lines = [line for line in answer.out.decode("utf-8", "replace").splitlines() if line.startswith("{")]
+    """Return the last line of JSON, whatever a login has printed before it."""
+    lines = [line for line in answer.stdout.decode("utf-8", "replace").splitlines() if line.startswith("{")]
     if not lines:
         raise DeviceError(
-            f"answers with no JSON ({shell_text.last_line(answer.said) or 'it said nothing'})", MALFORMED_ANSWER
+            f"answers with no JSON ({shell_text.last_line(answer.stderr) or 'it said nothing'})", MALFORMED_ANSWER
         )
     return lines[-1]

@@ -1,4 +1,4 @@
-"""A device over as many connections as it takes: what was cut is done again on the next one."""
+"""A device over several connections: what a broken connection interrupted is repeated on the next one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edgekit.fleet.devices.inventory import Host
 
 T = TypeVar("T")
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Before each new connection after a cut that came without any progress."""
+"""Pauses before each new connection after a break without progress."""
 MOST_CUTS = 1000
-"""Of one device, with progress or without: one that lies could be cut for ever."""
+"""Limit for one device, with or without progress: a malicious one could break the connection forever."""
 
 
 class DeviceSession:
-    """`async with Line(network, host) as line`: the first connection is opened when it is needed."""
+    """`async with DeviceSession(network, host) as session`: the first connection is opened when it is needed."""
 
     def __init__(self, network: Network, host: Host) -> None:
         self.host, self._network = host, network
@@ -36,13 +36,13 @@ class DeviceSession:
         self.drop()
 
     def drop(self) -> None:
-        """Close the connection; the next one is another."""
+        """Close the connection; the next operation opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     async def connection(self) -> Connection:
-        """The one that is open, or a new one. A device that never answered is not asked twice."""
+        """Return the open connection, or a new one. A device that never answered is not tried twice."""
         while self._connection is None:
             try:
                 self._connection = await self._network.open(self.host)
@@ -53,7 +53,7 @@ class DeviceSession:
         return self._connection
 
     async def cut(self, error: Unreachable) -> None:
-        """It was cut: wait a little, or give up with the error where waiting has brought nothing."""
+        """Handle a broken connection: wait a little, or raise the error if waiting has not helped."""
         self.drop()
         self.cuts += 1
         if self._idle >= len(PAUSES_S) or self.cuts > MOST_CUTS:
@@ -62,17 +62,17 @@ class DeviceSession:
         self._idle += 1
 
     def progress(self) -> None:
-        """Something has arrived, so the next cut is the first one again."""
+        """Note that something has arrived, so the next break counts as the first one again."""
         self._idle = 0
 
     async def retry(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do what may be done twice, until the line holds so long."""
+        """Repeat work that may be done twice, until a connection lasts long enough."""
         while True:
             connection = await self.connection()
             try:
-                found = await work(connection)
+                result = await work(connection)
             except ConnectionCut as error:
                 await self.cut(error)
             else:
                 self.progress()
-                return found
+                return result

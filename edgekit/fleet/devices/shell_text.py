@@ -1,4 +1,4 @@
-"""Words for a device's shell, and words of a device's for people."""
+"""Words for a device's shell, and texts of a device for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST = 400
 
 
 def shell_command(words: Sequence[str]) -> str:
-    """The words as one line of a POSIX shell; only `~/` at the beginning of one means something to it."""
+    """Return the words as one line of a POSIX shell. Only `~/` at the beginning of a word is expanded."""
     return " ".join(map(_quoted, words))
 
 
@@ -20,12 +20,12 @@ def _quoted(word: str) -> str:
 
 
 def printable(text: object, most: int = LONGEST) -> str:
-    """What a device said, in one line: no control characters that a terminal would obey, and not without end."""
+    """Return a device's text as one line: without control characters, and shortened."""
     line = UNPRINTABLE.sub(" ", str(text)).strip()
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def last_line(said: bytes, most: int = LONGEST) -> str:
-    """The last line that says something, without the name of the program that said it."""
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+def last_line(output: bytes, most: int = LONGEST) -> str:
+    """Return the last line that is not empty, without the program's name."""
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return printable(lines[-1].removeprefix("edgerun: "), most) if lines else ""

@@ -1,4 +1,4 @@
-"""What a device lacks, brought there: the runner by its digest, and wheels for its Python. Nothing that it has."""
+"""Send what a device lacks: the runner by its digest, and wheels for its Python. Nothing that it has already."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from edgekit.fleet.devices.session import DeviceSession
 from edgekit.fleet.devices.wheels import Wheel
 
 SPARE_BYTES = 4 << 20
-"""Beside what is brought: for records, and for compiled code."""
+"""Beside what is sent: for records and compiled code."""
 UNPACKED_FACTOR = 5
-"""Times as large as the archive is a wheel that was unpacked, its archive counted too."""
+"""An unpacked wheel is this many times as large as the archive, including the archive."""
 NO_ROOM, NO_INTERPRETER = 7, 5
 UNPACK_S = 600.0
 
@@ -36,11 +36,11 @@ class FileContent:
 
 @dataclass(frozen=True)
 class RunnerFile(FileContent):
-    """The one that this edgekit carries."""
+    """The runner of this edgekit."""
 
     @classmethod
     def build(cls) -> RunnerFile:
-        """From the sources that are installed here."""
+        """Build it from the sources that are installed here."""
         with tempfile.TemporaryDirectory(prefix="edgekit-runner-") as folder:
             path = Path(folder) / "edgerun.pyz"
             sha256 = pyz.build(path)
@@ -48,7 +48,7 @@ class RunnerFile(FileContent):
 
 
 class Supplies:
-    """What the desk can bring: the runner, and a folder of wheels."""
+    """What this machine can send: the runner, and a folder of wheels."""
 
     def __init__(self, runner: RunnerFile, folder: Path | None = None) -> None:
         self.runner, self.folder = runner, folder
@@ -60,7 +60,7 @@ class Supplies:
         return wheels.read_folder(self.folder) if self.folder else []
 
     def file(self, wheel: Wheel) -> FileContent:
-        """A wheel's bytes, read once for all devices."""
+        """Return a wheel's bytes, read once for all devices."""
         if wheel.path not in self._files:
             data = wheel.path.read_bytes()
             self._files[wheel.path] = FileContent(data, hashlib.sha256(data).hexdigest())
@@ -68,79 +68,81 @@ class Supplies:
 
 
 async def supply(
-    line: DeviceSession,
-    found: HelloFacts,
+    session: DeviceSession,
+    hello: HelloFacts,
     supplies: Supplies,
     target: str | None,
     room_bytes: int = 0,
     launch: bool = False,
 ) -> tuple[Edgerun, HelloFacts]:
-    """Bring what a bundle of this target lacks there, None: the runner alone. That runner, and what the device is then.
+    """Send what a bundle of this target lacks; for target None, only the runner.
 
-    `room_bytes` are to come behind it. With `launch` the runner is what services start there from then on.
+    Returns the runner and the device's new state.
+
+    `room_bytes` more must fit afterwards. With `launch`, services there start this runner from then on.
 
     Raises
     ------
     DeviceError
-        There is no room, or nothing to bring an interpreter with.
+        There is no room, or no interpreter can be sent.
     """
-    chosen = _chosen(found, supplies, target)
-    to_come = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED_FACTOR
-    to_come += 0 if found.runner else len(supplies.runner.data)
-    to_come += room_bytes + (SPARE_BYTES if to_come else 0)
-    if found.free_bytes is not None and found.free_bytes < to_come:
+    chosen = _chosen(hello, supplies, target)
+    needed_bytes = sum(wheel.path.stat().st_size for wheel in chosen) * UNPACKED_FACTOR
+    needed_bytes += 0 if hello.runner else len(supplies.runner.data)
+    needed_bytes += room_bytes + (SPARE_BYTES if needed_bytes else 0)
+    if hello.free_bytes is not None and hello.free_bytes < needed_bytes:
         raise DeviceError(
-            f"{found.free_bytes:,} bytes are free in {found.home}, and {to_come:,} are needed with what is to come; "
+            f"{hello.free_bytes:,} bytes are free in {hello.home}, and {needed_bytes:,} are needed in all; "
             "`edgerun gc` there removes old releases",
             NO_ROOM,
         )
     runner = supplies.runner
-    is_new = not found.runner or (launch and found.launched != runner.sha256)
+    is_new = not hello.runner or (launch and hello.launched != runner.sha256)
     if is_new:
-        await put_file(line, found, runner, f"{runner.sha256}.pyz", launch, len(runner.data) if found.runner else 0)
+        await put_file(session, hello, runner, f"{runner.sha256}.pyz", launch, len(runner.data) if hello.runner else 0)
     files = [supplies.file(wheel) for wheel in chosen]
     for file in files:
-        await put_file(line, found, file, f"{file.sha256}.whl")
+        await put_file(session, hello, file, f"{file.sha256}.whl")
     if files:
-        await _unpack(line, found, [file.sha256 for file in files])
+        await _unpack(session, hello, [file.sha256 for file in files])
     if files or is_new:
-        found = await say_hello(line, runner.sha256)
-        if not found.runner:
+        hello = await say_hello(session, runner.sha256)
+        if not hello.runner:
             raise DeviceError("took the runner, and does not have it; look at that device", 8)
-    return Edgerun(line, found, runner.sha256), found
+    return Edgerun(session, hello, runner.sha256), hello
 
 
-def _chosen(found: HelloFacts, supplies: Supplies, target: str | None) -> list[Wheel]:
-    lacking = wheels.missing_distributions(found, target) if target else []
-    if not target or not lacking:
+def _chosen(hello: HelloFacts, supplies: Supplies, target: str | None) -> list[Wheel]:
+    missing = wheels.missing_distributions(hello, target) if target else []
+    if not target or not missing:
         return []
     if supplies.folder is None:
         names = ", ".join(known.distribution_of(name) for name in known.interpreters_for(target))
         raise DeviceError(
-            f"its {found.implementation} {found.dotted} lacks {' and '.join(lacking)} (for {target}: {names}); install "
+            f"its {hello.implementation} {hello.dotted} lacks {' and '.join(missing)} (for {target}: {names}); install "
             "there, or bring wheels with `edgekit fleet push --wheels DIR`",
             NO_INTERPRETER,
         )
-    return wheels.choose_wheels(supplies.house, found, target)
+    return wheels.choose_wheels(supplies.house, hello, target)
 
 
 async def put_file(
-    line: DeviceSession, found: HelloFacts, file: FileContent, name: str, launch: bool = False, offset: int = 0
+    session: DeviceSession, hello: HelloFacts, file: FileContent, name: str, launch: bool = False, offset: int = 0
 ) -> None:
-    """A file beside the releases, which no release is made of; `offset` bytes of it are there already."""
+    """Send a file that is not part of a release; `offset` bytes of it are there already."""
 
     def command(offset: int | None, acknowledge: int) -> Sequence[str]:
         at = "-1" if offset is None else str(offset)
         numbers = [at, str(len(file.data)), str(acknowledge)]
-        how = "launch" if launch else ""
-        return [line.host.python, "-c", remote_program("put"), found.home, file.sha256, name, how, *numbers]
+        mode = "launch" if launch else ""
+        return [session.host.python, "-c", remote_program("put"), hello.home, file.sha256, name, mode, *numbers]
 
-    await upload.send_file(line, file.data, command, offset)
+    await upload.send_file(session, file.data, command, offset)
 
 
-async def _unpack(line: DeviceSession, found: HelloFacts, digests: list[str]) -> None:
-    used = [path.rpartition("/")[2] for path in found.packages]
+async def _unpack(session: DeviceSession, hello: HelloFacts, digests: list[str]) -> None:
+    used = [path.rpartition("/")[2] for path in hello.packages]
     kept = [name for name in used if not any(digest.startswith(name) for digest in digests)]
-    command = [line.host.python, "-c", remote_program("unpack"), found.home, *digests, *kept]
-    answer = await line.retry(lambda connection: connection.run(command, within_s=UNPACK_S))
+    command = [session.host.python, "-c", remote_program("unpack"), hello.home, *digests, *kept]
+    answer = await session.retry(lambda connection: connection.run(command, within_s=UNPACK_S))
     answer.check()

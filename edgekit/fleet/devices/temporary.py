@@ -1,4 +1,4 @@
-"""Bundles that lie on a device only while they are timed or examined there: beside its releases, and removed behind."""
+"""Bundles that are on a device only while they are timed or examined, beside its releases, and removed afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUNDLE, STATEMENT, SIGNATURE = ".edge.zip", ".intoto.json", ".sig"
 
 @dataclass(frozen=True)
 class TemporaryBundle:
-    """A bundle, with the statement and the signatures beside it where it is signed."""
+    """A bundle, with its statement and signatures if it is signed."""
 
     bundle: FileContent
     statement: FileContent | None = None
@@ -30,73 +30,73 @@ class TemporaryBundle:
 
     @property
     def files(self) -> dict[str, FileContent]:
-        """By the names under which a device looks for them."""
+        """Files by the names under which a device looks for them."""
         name = f"{self.bundle.sha256}{BUNDLE}"
-        found = {name: self.bundle}
+        files = {name: self.bundle}
         if self.statement:
-            found[f"{name}{STATEMENT}"] = self.statement
-        for place, each in enumerate(self.signatures):
-            found[f"{name}{STATEMENT}{SIGNATURE}{f'.{place + 1}' if place else ''}"] = each
-        return found
+            files[f"{name}{STATEMENT}"] = self.statement
+        for index, each in enumerate(self.signatures):
+            files[f"{name}{STATEMENT}{SIGNATURE}{f'.{index + 1}' if index else ''}"] = each
+        return files
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all files."""
         return sum(len(file.data) for file in self.files.values())
 
     def release(self, status: ReleaseStatus) -> DeviceRelease | None:
-        """A release that is all of it, and loads."""
-        found = status.of(self.bundle.sha256)
-        if found is None or found.state == "failed" or (status.refused and found.number == status.current):
+        """Return a release that has all of these files and can be loaded, or None."""
+        release = status.of(self.bundle.sha256)
+        if release is None or release.state == "failed" or (status.refused and release.number == status.current):
             return None
-        signed = {file.sha256 for file in self.files.values()} if self.signatures else set()
-        return found if found.files >= signed else None
+        digests = {file.sha256 for file in self.files.values()} if self.signatures else set()
+        return release if release.files >= digests else None
 
-    def check(self, found: HelloFacts) -> None:
-        """DeviceError where the device takes signed bundles alone and this one is not: nothing has to be sent then."""
-        if found.status is not None and found.status.signed and not self.signatures:
+    def check(self, hello: HelloFacts) -> None:
+        """Raise DeviceError if the device accepts only signed bundles and this one is not, before anything is sent."""
+        if hello.status is not None and hello.status.signed and not self.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", UNSIGNED)
 
 
 @contextlib.asynccontextmanager
 async def temporary_bundles(
-    line: DeviceSession, found: HelloFacts, bundles: Sequence[TemporaryBundle]
+    session: DeviceSession, hello: HelloFacts, bundles: Sequence[TemporaryBundle]
 ) -> AsyncIterator[list[str]]:
-    """The paths of the bundles there, in their order; what was sent for it is removed at the end, also at Ctrl-C.
+    """Yield the paths of the bundles there, in order. What was sent for this is removed at the end, also after Ctrl-C.
 
-    A release of the device's is used where it lies.
+    If the device has a release with the bundle, its file is used.
 
     Raises
     ------
     DeviceError
-        The device takes signed bundles alone, or has no room.
+        The device accepts only signed bundles, or has no room.
     """
     for each in bundles:
-        each.check(found)
-    home, token = PurePosixPath(found.home), secrets.token_hex(8)
+        each.check(hello)
+    home, token = PurePosixPath(hello.home), secrets.token_hex(8)
     try:
         paths = []
         for each in bundles:
-            release = each.release(found.status or ReleaseStatus())
+            release = each.release(hello.status or ReleaseStatus())
             if release is not None:
                 paths.append(str(home / "releases" / str(release.number) / f"bundle{BUNDLE}"))
                 continue
             for name, file in each.files.items():
-                await put_file(line, found, file, f"temporary/{token}/{name}")
+                await put_file(session, hello, file, f"temporary/{token}/{name}")
             paths.append(str(home / DESK / "temporary" / token / f"{each.bundle.sha256}{BUNDLE}"))
         yield paths
     except Unreachable:  # it is removed by a later measurement there
         raise
     except BaseException:
-        await _forget(line, found, token)
+        await _forget(session, hello, token)
         raise
     else:
-        await _forget(line, found, token)
+        await _forget(session, hello, token)
 
 
-async def _forget(line: DeviceSession, found: HelloFacts, token: str) -> None:
-    """Whatever comes of it: a device that cannot do so now has another day."""
-    command = [line.host.python, "-c", remote_program("forget"), found.home, token]
+async def _forget(session: DeviceSession, hello: HelloFacts, token: str) -> None:
+    """Try to remove the files; a device that cannot do it now will do it with a later measurement."""
+    command = [session.host.python, "-c", remote_program("forget"), hello.home, token]
     with contextlib.suppress(DeviceError, Unreachable, TimeoutError):
         async with asyncio.timeout(FORGET_S):
-            await (await line.connection()).run(command, within_s=FORGET_S)
+            await (await session.connection()).run(command, within_s=FORGET_S)

@@ -1,4 +1,4 @@
-"""Which wheels of a folder a device needs: for its Python, processor and C library, without what is there already."""
+"""Which wheels of a folder a device needs: for its Python, processor and C library, without what it has already."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from edgekit.runner import cpu
 OLDEST_GLIBC = 5
 LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 NARROW = {"aarch64": "armv7l", "x86_64": "i686"}
-"""Of a 32-bit Python on a 64-bit kernel."""
+"""Architecture of a 32-bit Python on a 64-bit kernel."""
 OLDEST_NUMPY = ">=1.22"
 NO_INTERPRETER = 5
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A file of a wheelhouse."""
+    """A wheel file of a folder."""
 
     path: Path
     name: str
@@ -39,7 +39,7 @@ class Wheel:
     tags: frozenset[Tag]
 
     def requirements(self) -> list[Requirement]:
-        """What it needs in turn."""
+        """Return what it requires."""
         with zipfile.ZipFile(self.path) as archive:
             member = next((name for name in archive.namelist() if name.endswith(".dist-info/METADATA")), None)
             if member is None:
@@ -49,86 +49,89 @@ class Wheel:
 
 
 def read_folder(folder: Path) -> list[Wheel]:
-    """All wheels in a folder; ConfigError where there is no such folder, or none in it."""
+    """Return all wheels in a folder. Raises ConfigError if there is no such folder, or no wheel in it."""
     if not folder.is_dir():
         raise ConfigError(f"--wheels {folder}: no such folder; `pip download` fills one")
-    found = []
+    wheels_found = []
     for path in sorted(folder.glob("*.whl")):
         try:
             name, version, _, tags = parse_wheel_filename(path.name)
         except (InvalidWheelFilename, InvalidVersion):
             raise ConfigError(f"{path}: not the name of a wheel; fetch it again") from None
-        found.append(Wheel(path, name, version, tags))
-    if not found:
+        wheels_found.append(Wheel(path, name, version, tags))
+    if not wheels_found:
         raise ConfigError(f"--wheels {folder}: holds no wheel; `pip download` fetches some")
-    return found
+    return wheels_found
 
 
 def missing_distributions(facts: HelloFacts, target: str) -> list[str]:
-    """Distributions that a bundle of this target lacks on a device: numpy, an interpreter, both or none."""
-    there = {canonicalize_name(name) for name in facts.distributions}
+    """Return the distributions that a bundle of this target lacks on a device: numpy, an interpreter, both or none."""
+    installed = {canonicalize_name(name) for name in facts.distributions}
     interpreters = [known.distribution_of(name) for name in known.interpreters_for(target)]
-    lacking = [] if "numpy" in there else ["numpy"]
-    return lacking if any(name in there for name in interpreters) else [*lacking, interpreters[0]]
+    missing = [] if "numpy" in installed else ["numpy"]
+    return missing if any(name in installed for name in interpreters) else [*missing, interpreters[0]]
 
 
 def choose_wheels(house: list[Wheel], facts: HelloFacts, target: str) -> list[Wheel]:
-    """Wheels to bring so that a bundle of this target runs; DeviceError where the folder does not hold them."""
-    lacking = missing_distributions(facts, target)
+    """Return the wheels to send so that a bundle of this target runs. Raises DeviceError if the folder lacks one."""
+    missing = missing_distributions(facts, target)
     fitting = [wheel for wheel in house if wheel.tags & supported_tags(facts)]
-    wanted = [Requirement(f"numpy{OLDEST_NUMPY}")] if "numpy" in lacking else []
-    if lacking and lacking != ["numpy"]:
+    requirements = [Requirement(f"numpy{OLDEST_NUMPY}")] if "numpy" in missing else []
+    if missing and missing != ["numpy"]:
         names = [known.distribution_of(name) for name in known.interpreters_for(target)]
-        held = {wheel.name for wheel in fitting}
-        wanted.insert(0, Requirement(next((name for name in names if name in held), names[0])))
-    return list(_resolved(wanted, fitting, facts).values())
+        available = {wheel.name for wheel in fitting}
+        requirements.insert(0, Requirement(next((name for name in names if name in available), names[0])))
+    return list(_resolved(requirements, fitting, facts).values())
 
 
-def _resolved(wanted: list[Requirement], house: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
-    """The newest of each that fits all that is asked of it; what is on the device and fits stays."""
-    asked: dict[str, SpecifierSet] = {}
-    found: dict[str, Wheel] = {}
+def _resolved(requirements: list[Requirement], house: list[Wheel], facts: HelloFacts) -> dict[str, Wheel]:
+    """Return the newest wheel of each distribution that meets all requirements.
+
+    What is on the device and fits is kept.
+    """
+    specifiers: dict[str, SpecifierSet] = {}
+    selected: dict[str, Wheel] = {}
     environment = _environment(facts)
-    waiting = list(wanted)
+    waiting = list(requirements)
     while waiting:
-        one = waiting.pop(0)
-        if one.marker is not None and not one.marker.evaluate(environment):
+        requirement = waiting.pop(0)
+        if requirement.marker is not None and not requirement.marker.evaluate(environment):
             continue
-        name = canonicalize_name(one.name)
-        asked[name] = asked.get(name, SpecifierSet()) & one.specifier & _beside(one.name)
-        if name in found and found[name].version in asked[name]:
+        name = canonicalize_name(requirement.name)
+        specifiers[name] = specifiers.get(name, SpecifierSet()) & requirement.specifier & _beside(requirement.name)
+        if name in selected and selected[name].version in specifiers[name]:
             continue
-        if name not in found and _is_there(name, asked[name], facts):
+        if name not in selected and _is_there(name, specifiers[name], facts):
             continue
-        fits = [wheel for wheel in house if wheel.name == name and wheel.version in asked[name]]
-        if not fits:
-            raise DeviceError(_lacking(name, asked[name], facts), NO_INTERPRETER)
-        found[name] = max(fits, key=lambda wheel: wheel.version)
+        candidates = [wheel for wheel in house if wheel.name == name and wheel.version in specifiers[name]]
+        if not candidates:
+            raise DeviceError(_lacking(name, specifiers[name], facts), NO_INTERPRETER)
+        selected[name] = max(candidates, key=lambda wheel: wheel.version)
         try:
-            waiting += found[name].requirements()
+            waiting += selected[name].requirements()
         except (InvalidRequirement, zipfile.BadZipFile) as error:
-            raise ConfigError(f"{found[name].path}: cannot be read ({error}); fetch it again") from None
-        if known.NUMPY_2_FROM.get(name, ()) > found[name].version.release:
+            raise ConfigError(f"{selected[name].path}: cannot be read ({error}); fetch it again") from None
+        if known.NUMPY_2_FROM.get(name, ()) > selected[name].version.release:
             waiting.append(Requirement("numpy<2"))
-    return found
+    return selected
 
 
 def _beside(name: str) -> SpecifierSet:
     return SpecifierSet(OLDEST_NUMPY if canonicalize_name(name) == "numpy" else "")
 
 
-def _is_there(name: str, asked: SpecifierSet, facts: HelloFacts) -> bool:
-    for there, version in facts.distributions.items():
-        if canonicalize_name(there) == name:
+def _is_there(name: str, specifier: SpecifierSet, facts: HelloFacts) -> bool:
+    for installed, version in facts.distributions.items():
+        if canonicalize_name(installed) == name:
             try:
-                return asked.contains(Version(version), prereleases=True)
+                return specifier.contains(Version(version), prereleases=True)
             except InvalidVersion:
                 return False
     return False
 
 
 def supported_tags(facts: HelloFacts) -> frozenset[Tag]:
-    """Every tag of a wheel that the device's Python takes."""
+    """Return every wheel tag that the device's Python supports."""
     python, platforms = facts.python[:2], list(_platforms(facts))
     if facts.implementation != "CPython":
         return frozenset()
@@ -139,13 +142,13 @@ def supported_tags(facts: HelloFacts) -> frozenset[Tag]:
 
 
 def wheel_architecture(facts: HelloFacts) -> str:
-    """The processor as wheels call it."""
+    """Return the processor's name in wheels."""
     name = cpu.ARCHITECTURE_ALIASES.get(facts.machine, facts.machine)
     return NARROW.get(name, name) if facts.bits == 32 else name
 
 
 def _platforms(facts: HelloFacts) -> Iterator[str]:
-    """The newest first; those of PEP 600, and the three names from before it."""
+    """Yield platforms, the newest first: those of PEP 600, and the three older names."""
     architecture = wheel_architecture(facts)
     kind, _, version = facts.libc.partition(" ")
     numbers = version.split(".")
@@ -160,7 +163,7 @@ def _platforms(facts: HelloFacts) -> Iterator[str]:
 
 
 def _environment(facts: HelloFacts) -> Mapping[str, str]:
-    """For the markers of requirements; extras are never asked for."""
+    """Return the environment for markers of requirements; extras are never requested."""
     return {
         **{key: str(value) for key, value in default_environment().items()},
         "python_version": ".".join(map(str, facts.python[:2])),
@@ -175,11 +178,11 @@ def _environment(facts: HelloFacts) -> Mapping[str, str]:
     }
 
 
-def _lacking(name: str, asked: SpecifierSet, facts: HelloFacts) -> str:
+def _lacking(name: str, specifier: SpecifierSet, facts: HelloFacts) -> str:
     version = "".join(map(str, facts.python[:2]))
     python = f"CPython {'.'.join(map(str, facts.python[:2]))} on {wheel_architecture(facts)}"
     return (
-        f"needs a wheel of {name}{asked} for {python} "
+        f"needs a wheel of {name}{specifier} for {python} "
         f"({facts.libc or 'no known C library'}), and the folder has none; fetch it with `pip download "
         f"--only-binary :all: --python-version {version} --platform {_platform(facts)} -d DIR {name}`"
     )

@@ -1,4 +1,4 @@
-"""`edgekit fleet bench`: a bundle timed on each device, by the device's own clock. Nothing is installed."""
+"""`edgekit fleet bench`: time a bundle on each device, with the device's own clock. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ TIMED = "timed"
 FIGURES = ("p50_ms", "p95_ms", "p99_ms")
 
 
-def run(bundle: Path, chosen: FleetSelection, calls: int, wheels: Path | None, as_json: bool) -> int:
-    """The exit code of the worst device."""
-    runner, sent = RunnerFile.build(), payload.read_payload(bundle)
+def run(bundle: Path, selection: FleetSelection, calls: int, wheels: Path | None, as_json: bool) -> int:
+    """Time the bundle, print the results, and return the exit code of the worst device."""
+    runner, content = RunnerFile.build(), payload.read_payload(bundle)
     supplies, figures = Supplies(runner, wheels), dict[str, results.DeviceTiming]()
 
-    async def time(line: DeviceSession, found: HelloFacts, before: Outcome) -> Outcome:
-        sent.temporary.check(found)
-        edgerun, found = await supply(line, found, supplies, sent.target, sent.temporary.size)
-        async with temporary_bundles(line, found, [sent.temporary]) as paths:
+    async def time(session: DeviceSession, hello: HelloFacts, before: Outcome) -> Outcome:
+        content.temporary.check(hello)
+        edgerun, hello = await supply(session, hello, supplies, content.target, content.temporary.size)
+        async with temporary_bundles(session, hello, [content.temporary]) as paths:
             answer = await edgerun.bench(*paths, "--calls", str(calls), "--json", within_s=BENCH_S)
         figures[before.host.name] = results.parse_timing(answer)
         return before.to(TIMED)
 
-    ended = run_on_each(chosen, "fleet bench", time, as_json, lines=False, runner=runner.sha256)
+    results_by_host = run_on_each(selection, "fleet bench", time, as_json, lines=False, runner=runner.sha256)
     if as_json:
-        for outcome in ended:
-            print(json.dumps(_record(outcome, sent.bundle.sha256, figures.get(outcome.host.name)), sort_keys=True))
+        for outcome in results_by_host:
+            print(json.dumps(_record(outcome, content.bundle.sha256, figures.get(outcome.host.name)), sort_keys=True))
     else:
         table.print_table(
             ("host", "class", "interpreter", *FIGURES, "why"),
-            [_row(outcome, figures.get(outcome.host.name)) for outcome in ended],
+            [_row(outcome, figures.get(outcome.host.name)) for outcome in results_by_host],
         )
-    return outcomes.worst_exit_code(ended)
+    return outcomes.worst_exit_code(results_by_host)
 
 
-def _record(outcome: Outcome, sha256: str, found: results.DeviceTiming | None) -> dict[str, Any]:
-    if found is None:
+def _record(outcome: Outcome, sha256: str, timing: results.DeviceTiming | None) -> dict[str, Any]:
+    if timing is None:
         return outcome.record(sha256)
-    measured = {"interpreter": found.interpreter, "comparable": found.comparable, "disturbed": list(found.why)}
-    return {**outcome.record(sha256), **measured, **found.figures}
+    measured = {"interpreter": timing.interpreter, "comparable": timing.comparable, "disturbed": list(timing.why)}
+    return {**outcome.record(sha256), **measured, **timing.figures}
 
 
-def _row(outcome: Outcome, found: results.DeviceTiming | None) -> tuple[str, ...]:
+def _row(outcome: Outcome, timing: results.DeviceTiming | None) -> tuple[str, ...]:
     names = (outcome.host.name, outcome.host.device_class)
-    if found is None:
+    if timing is None:
         return *names, "", *("" for _ in FIGURES), f"{outcome.state}: {outcome.why}"
-    return *names, found.interpreter, *(f"{found.figures[name]:.4f}" for name in FIGURES), "; ".join(found.why)
+    return *names, timing.interpreter, *(f"{timing.figures[name]:.4f}" for name in FIGURES), "; ".join(timing.why)

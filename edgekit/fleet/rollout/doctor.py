@@ -1,4 +1,4 @@
-"""`edgekit fleet doctor`: what would keep a bundle from running on each device, with the line that repairs it."""
+"""`edgekit fleet doctor`: report what would keep a bundle from running on each device, and the fix."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ from edgekit.fleet.rollout.selection import FleetSelection, run_on_each
 
 WOULD_RUN, BLOCKED = "would run", 5
 CLOCK_S = 300.0
-"""A clock that is further off matters to whoever reads a log, and to signatures that end on a day."""
+"""A larger clock error matters for logs, and for signatures that expire."""
 
 
-def run(bundle: Path, chosen: FleetSelection, as_json: bool) -> int:
-    """The exit code of the worst device; 5 where it would not run there."""
-    runner, sent = RunnerFile.build(), payload.read_payload(bundle)
+def run(bundle: Path, selection: FleetSelection, as_json: bool) -> int:
+    """Examine the devices, print findings, and return the exit code of the worst device: 5 if it would not run."""
+    runner, content = RunnerFile.build(), payload.read_payload(bundle)
     supplies, findings = Supplies(runner), dict[str, list[DeviceFinding]]()
 
-    async def examine(line: DeviceSession, found: HelloFacts, before: Outcome) -> Outcome:
-        sent.temporary.check(found)
-        edgerun, found = await supply(line, found, supplies, None, sent.temporary.size)
-        async with temporary_bundles(line, found, [sent.temporary]) as paths:
+    async def examine(session: DeviceSession, hello: HelloFacts, before: Outcome) -> Outcome:
+        content.temporary.check(hello)
+        edgerun, hello = await supply(session, hello, supplies, None, content.temporary.size)
+        async with temporary_bundles(session, hello, [content.temporary]) as paths:
             words = edgerun.words("doctor", *paths, "--json")
-            answer = await line.retry(lambda connection: connection.run(words))
+            answer = await session.retry(lambda connection: connection.run(words))
         if answer.code not in (0, BLOCKED):
             answer.check()
-        findings[before.host.name] = told = [*_clock(found), *results.parse_findings(answer)]
-        blocking = [each for each in told if each.severity == "error"]
+        findings[before.host.name] = device_findings = [*_clock(hello), *results.parse_findings(answer)]
+        blocking = [each for each in device_findings if each.severity == "error"]
         if blocking or answer.code == BLOCKED:
             raise DeviceError(
                 "; ".join(f"{each.cause}; {each.fix}" for each in blocking) or "would not run it", BLOCKED
             )
-        return before.to(WOULD_RUN, why="; ".join(each.cause for each in told))
+        return before.to(WOULD_RUN, why="; ".join(each.cause for each in device_findings))
 
-    ended = run_on_each(chosen, "fleet doctor", examine, as_json, runner=runner.sha256)
-    for outcome in ended:
+    results_by_host = run_on_each(selection, "fleet doctor", examine, as_json, runner=runner.sha256)
+    for outcome in results_by_host:
         if as_json:
-            told = [each.record() for each in findings.get(outcome.host.name, [])]
-            print(json.dumps({**outcome.record(sent.bundle.sha256), "findings": told}, sort_keys=True))
+            device_findings = [each.record() for each in findings.get(outcome.host.name, [])]
+            print(json.dumps({**outcome.record(content.bundle.sha256), "findings": device_findings}, sort_keys=True))
         elif outcome.exit_code == 0:
             print(outcome.line())
-    return outcomes.worst_exit_code(ended)
+    return outcomes.worst_exit_code(results_by_host)
 
 
-def _clock(found: HelloFacts) -> list[DeviceFinding]:
-    """What is to be said of the device's clock, beside this machine's."""
-    if abs(found.ahead_s) <= CLOCK_S:
+def _clock(hello: HelloFacts) -> list[DeviceFinding]:
+    """Return a finding if the device's clock differs from this machine's."""
+    if abs(hello.ahead_s) <= CLOCK_S:
         return []
-    off = timedelta(seconds=round(abs(found.ahead_s)))
-    where = "ahead of" if found.ahead_s > 0 else "behind"
+    difference = timedelta(seconds=round(abs(hello.ahead_s)))
+    direction = "ahead of" if hello.ahead_s > 0 else "behind"
     return [
         DeviceFinding(
             "clock",
             "warning",
-            f"its clock is {off} {where} this machine's",
+            f"its clock is {difference} {direction} this machine's",
             "set it, for example by `timedatectl set-ntp true`: signatures, keys and policies end by it",
         )
     ]

@@ -1,7 +1,7 @@
-"""What is known of a fleet between two commands: a file beside hosts.yaml, and one command at a time.
+"""What is known of a fleet between two commands: a file beside hosts.yaml, and a lock for one command at a time.
 
-It is a note and no truth: every device is asked, and the note is for those that cannot be. Where it cannot be written,
-the command goes on without it.
+It is only a note: every device is queried, and the note is for those that cannot be reached. If it cannot be written,
+the command continues without it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from edgekit.runner.errors import bounded_recursion
 FOLDER = ".edgekit/fleet"
 FORMAT = 1
 EVERY_S = 0.5
-"""So often it is written at most: 500 devices change their states thousands of times."""
+"""It is written at most this often: 500 devices change their states thousands of times."""
 LARGEST_BYTES = 64 << 20
 ADVICE = "that folder is needed beside hosts.yaml: repair it, or copy hosts.yaml into a folder of yours"
 
 
 class Journal:
-    """By host: which parcel it has, where it was, and how far it is."""
+    """By host: which payload it has, where it was, and its state."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,23 +38,23 @@ class Journal:
         self._changed = self._warned = False
 
     def state(self, host: Host, key: str) -> str:
-        """How far this device is with the parcel, for all that is known: waiting, sent or confirmed."""
-        found = self._hosts.get(host.name, {})
-        if (found.get("identity"), found.get("key")) != (host.identity, key):
+        """Return the state of this device with the payload, as far as it is known: waiting, sent or confirmed."""
+        entry = self._hosts.get(host.name, {})
+        if (entry.get("identity"), entry.get("key")) != (host.identity, key):
             return WAITING
-        state = found.get("state")
+        state = entry.get("state")
         return CONFIRMED if state == CONFIRMED else SENT if state in ARRIVED else WAITING
 
     def known(self, host: Host, key: str) -> str:
-        """The same in words, with the release that it was; empty where nothing is known."""
+        """Return the same as a sentence, with the release number; empty if nothing is known."""
         state, release = self.state(host, key), self._hosts.get(host.name, {}).get("release")
         if state == WAITING:
             return ""
-        which = f" as release {release}" if state == CONFIRMED and isinstance(release, int) else ""
-        return f"it had confirmed that{which} before" if state == CONFIRMED else "the bundle was sent there before"
+        suffix = f" as release {release}" if state == CONFIRMED and isinstance(release, int) else ""
+        return f"it had confirmed that{suffix} before" if state == CONFIRMED else "the bundle was sent there before"
 
     def note(self, outcome: Outcome, key: str) -> None:
-        """How far a device is by now; one that is only asked, or cannot be, is as far as it was."""
+        """Record the state of a device. A device that is being sent to, or is unreachable, keeps an earlier state."""
         if outcome.state in (SENDING, UNREACHABLE) and self.state(outcome.host, key) != WAITING:
             return
         facts = {"state": outcome.state, "release": outcome.release, "why": outcome.why}
@@ -69,11 +69,11 @@ class Journal:
             self.write()
 
     def forget(self, host: Host) -> None:
-        """Nothing is known of a device any more."""
+        """Remove what is known of a device."""
         self._changed = self._hosts.pop(host.name, None) is not None or self._changed
 
     def write(self) -> None:
-        """What was noted since the last time; a warning, once, where that cannot be."""
+        """Write new notes to the file. If that is not possible, warn once."""
         if not self._changed:
             return
         try:
@@ -91,7 +91,10 @@ class Journal:
 
 @contextmanager
 def open_journal(inventory: Inventory, who: str) -> Iterator[Journal]:
-    """That of an inventory, written at the end; ResourceError where another command is at work on the same fleet."""
+    """Open the journal of an inventory, and write it at the end.
+
+    Raises ResourceError if another command uses the same fleet.
+    """
     folder = inventory.path.resolve().parent / FOLDER
     with lock.hold(folder / f"{inventory.path.name}.lock", who, advice=ADVICE):
         journal = Journal(folder / f"{inventory.path.name}.json")
@@ -106,8 +109,8 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         if path.stat().st_size > LARGEST_BYTES:
             return {}
         with bounded_recursion():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    hosts = found.get("hosts") if isinstance(found, dict) and found.get("format") == FORMAT else None
+    hosts = content.get("hosts") if isinstance(content, dict) and content.get("format") == FORMAT else None
     return {name: each for name, each in hosts.items() if isinstance(each, dict)} if isinstance(hosts, dict) else {}

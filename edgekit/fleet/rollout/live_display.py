@@ -1,4 +1,4 @@
-"""How a fleet is doing, while it does it: one line of counts, and one for each device where something is wrong."""
+"""Live progress of a fleet: one line of counts, and one for each device with a problem."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from edgekit.fleet.rollout.outcomes import FAILED, UNREACHABLE, Outcome
 
 
 class LiveBoard:
-    """What is shown of the devices; `outcomes` is filled by whoever works on them."""
+    """What is shown of the devices; the caller updates the outcomes."""
 
     def __init__(self, watch: Watch, quiet: bool) -> None:
         self._watch, self._quiet = watch, quiet
 
     def note(self, outcome: Outcome) -> None:
-        """A device has gone on; a line where it went no further."""
+        """Note that a device has progressed; print a line if it failed."""
         if outcome.state in (FAILED, UNREACHABLE):
             self.say(outcome.line())
 
     def say(self, line: str) -> None:
-        """A line for good; with --json on standard error, for the other is read by a program."""
+        """Print a permanent line; on standard error with --json, because a program reads standard output."""
         self._watch.say(line, _to_stderr if self._quiet else print)
 
 
 @contextmanager
 def live_board(label: str, tell: Callable[[], str], quiet: bool) -> Iterator[LiveBoard]:
-    """One line on a terminal, else a line now and then; `tell` gives what stands in it."""
+    """Show one line on a terminal, otherwise a line now and then; `tell` returns its text."""
     with watching(label) as watch, watch.during(label, tell, quietly=True):
         yield LiveBoard(watch, quiet)
 
 
 def print_outcomes(outcomes: Sequence[Outcome], sha256: str, as_json: bool, summary: str) -> None:
-    """One object a line; or what there is to say behind the lines of the failures, and a summary."""
+    """Print one JSON object a line; or lines for devices with a note that did not fail, and a summary."""
     for outcome in outcomes:
         if as_json:
             print(json.dumps(outcome.record(sha256), sort_keys=True))

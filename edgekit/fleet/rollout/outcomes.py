@@ -1,4 +1,4 @@
-"""How far each device is, in words and as JSON; and the exit code of the worst."""
+"""The state of each device, as text and as JSON, and the exit code of the worst."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgekit.runner.errors import RunnerError
 WAITING, SENDING, SENT, INSTALLING = "waiting", "sending", "sent", "installing"
 ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE = "on trial", "confirmed", "failed", "unreachable"
 REFUSED, REFUSED_CODE = "refused", 8
-"""Current on a device that would not load it."""
+"""Current on a device that would refuse to load it."""
 ARRIVED = (SENT, INSTALLING, ON_TRIAL, CONFIRMED)
-"""States in which the bundle lies on the device."""
+"""States in which the bundle is on the device."""
 SEVERITY = (8, 5, 4, 6, 2, 7)
-"""Exit codes, the worst first: what speaks against a device or the bundle outweighs a line or a disk."""
+"""Exit codes, the worst first: a problem of a device or the bundle outweighs one of a connection or a disk."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one device; `why` says what is wrong, or what is still to come."""
+    """State of one device; `why` says what is wrong, or what is still pending."""
 
     host: Host
     state: str = WAITING
@@ -33,26 +33,26 @@ class Outcome:
     cuts: int = 0
 
     def to(self, state: str, **changes: Any) -> Outcome:
-        """The next one."""
+        """Return the next outcome."""
         return replace(self, state=state, **changes)
 
     def record(self, sha256: str) -> dict[str, Any]:
-        """As JSON."""
+        """Return the fields as a dictionary for JSON."""
         facts = {"host": self.host.name, "class": self.host.device_class, "address": self.host.address}
-        told = {"state": self.state, "release": self.release, "why": self.why, "exit_code": self.exit_code}
-        return {**facts, "sha256": sha256, **told, "cuts": self.cuts}
+        result = {"state": self.state, "release": self.release, "why": self.why, "exit_code": self.exit_code}
+        return {**facts, "sha256": sha256, **result, "cuts": self.cuts}
 
     def line(self) -> str:
-        """For people."""
+        """Return a line for people."""
         return f"{self.host.name}: {self.state}{f': {self.why}' if self.why else ''}"
 
 
 DEVICE_FAULTS = (EdgekitError, RunnerError, OSError)
-"""What may go wrong with one device, while the others go on."""
+"""What may go wrong with one device without stopping the others."""
 
 
 def failed_outcome(before: Outcome, error: EdgekitError | RunnerError | OSError) -> Outcome:
-    """What an error makes of a device."""
+    """Return the outcome of a device after an error."""
     if isinstance(error, OSError):  # of a file of ours
         error = ResourceError(f"{error.strerror or error}: {error.filename or before.host.name}")
     state = UNREACHABLE if isinstance(error, Unreachable) else FAILED
@@ -61,16 +61,16 @@ def failed_outcome(before: Outcome, error: EdgekitError | RunnerError | OSError)
 
 
 def worst_exit_code(outcomes: Iterable[Outcome]) -> int:
-    """The exit code of a command that did this to all of them."""
+    """Return the exit code of a command with these outcomes."""
     codes = {each.exit_code for each in outcomes} - {0}
     return next((code for code in SEVERITY if code in codes), max(codes, default=0))
 
 
 def count_line(outcomes: Sequence[Outcome] | Mapping[str, Outcome]) -> str:
-    """`sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`, before it those that are still at work."""
-    every = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
-    states = [each.state for each in every]
+    """Return `sent 40/50 · on trial 3 · confirmed 1 · failed 0 · unreachable 2`, after those in progress."""
+    all_outcomes = list(outcomes.values()) if isinstance(outcomes, Mapping) else list(outcomes)
+    states = [each.state for each in all_outcomes]
     arrived = sum(state in ARRIVED for state in states)
-    told = [f"{state} {states.count(state)}" for state in (ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE)]
-    now = [f"{state} {states.count(state)}" for state in (WAITING, SENDING, INSTALLING) if state in states]
-    return " · ".join([*now, f"sent {arrived}/{len(every)}", *told])
+    counts = [f"{state} {states.count(state)}" for state in (ON_TRIAL, CONFIRMED, FAILED, UNREACHABLE)]
+    in_progress = [f"{state} {states.count(state)}" for state in (WAITING, SENDING, INSTALLING) if state in states]
+    return " · ".join([*in_progress, f"sent {arrived}/{len(all_outcomes)}", *counts])

@@ -1,4 +1,4 @@
-"""What a push brings: a bundle, the statement and the signatures beside it, and perhaps a policy."""
+"""What a push sends: a bundle, its statement and signatures, and optionally a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILES = (policy.POLICY, policy.SIGNATURE, policy.ROOT)
 
 @dataclass(frozen=True)
 class Payload:
-    """Read once: every device gets the same bytes, whatever happens to the files meanwhile."""
+    """Read once: every device gets the same bytes, even if the files change meanwhile."""
 
     title: str
     target: str
@@ -32,54 +32,54 @@ class Payload:
 
     @property
     def files(self) -> list[FileContent]:
-        """All that goes into a device's store."""
+        """All files for a device's store."""
         return [self.bundle, *([self.statement] if self.statement else []), *self.signatures]
 
     @property
     def temporary(self) -> TemporaryBundle:
-        """The same for a device that is not to keep it."""
+        """The same for a device that does not keep it."""
         return TemporaryBundle(self.bundle, self.statement, self.signatures)
 
     @property
     def key(self) -> str:
-        """The same key, the same parcel."""
+        """Payloads with equal keys are equal."""
         return digest([[file.sha256 for file in self.files], self.policy])
 
 
 def read_payload(path: Path, policy_folder: Path | None = None) -> Payload:
-    """A bundle with what lies beside it; verified as a device does where there is a policy.
+    """Read a bundle and the files beside it. With a policy it is verified as on a device.
 
     Raises
     ------
     BundleError
-        It is none.
+        It is not a bundle.
     TrustError
         The policy would not trust it.
     """
     if path.is_dir():
         raise BundleError(f"{path}: is a folder; name the NAME-TARGET-VERSION.edge.zip in it")
     data = trust.read_contents(path)
-    found = bundles.read_bytes(data, str(path)).manifest
-    signed, signatures = None, tuple[FileContent, ...]()
+    manifest = bundles.read_bytes(data, str(path)).manifest
+    statement_file, signatures = None, tuple[FileContent, ...]()
     if statement.statement_path(path).exists():
         text, armours = statement.read_statement(path)
-        signed, signatures = file_content(text), tuple(map(file_content, armours.values()))
-    rules = None
+        statement_file, signatures = file_content(text), tuple(map(file_content, armours.values()))
+    policy_texts = None
     if policy_folder is not None:
-        rules = _policy(policy_folder)
+        policy_texts = _policy(policy_folder)
         trusted = trust.check_bundle(path, policy_folder, {}, sha256=digests.hexdigest(data), remember=False)
-        trust.check_name(trusted.name, found.name, path)
-    title = f"{found.name} {found.version} ({found.target})"
-    return Payload(title, found.target, file_content(data), signed, signatures, rules)
+        trust.check_name(trusted.name, manifest.name, path)
+    title = f"{manifest.name} {manifest.version} ({manifest.target})"
+    return Payload(title, manifest.target, file_content(data), statement_file, signatures, policy_texts)
 
 
 def file_content(data: bytes) -> FileContent:
-    """With its digest."""
+    """Return bytes with their digest."""
     return FileContent(data, digests.hexdigest(data))
 
 
 def _policy(folder: Path) -> dict[str, str]:
-    """The texts of a policy's files, once its signature has held."""
+    """Return the texts of a policy's files, after its signature has been verified."""
     policy.read_policy(folder)
     data, armour = policy.read_files(folder)
     root = f"{policy.root_key(folder)}\n"
@@ -87,7 +87,7 @@ def _policy(folder: Path) -> dict[str, str]:
 
 
 def parse_fraction(text: str) -> float:
-    """`10%` or `0.1` as 0.1; ConfigError for what is neither."""
+    """Parse `10%` or `0.1` as 0.1. Raises ConfigError for anything else."""
     number = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(%?)", text.strip())
     value = float(number[1]) / (100 if number[2] else 1) if number else -1.0
     if not 0 <= value <= 1:

@@ -1,4 +1,4 @@
-"""`edgekit fleet push`."""
+"""The command `edgekit fleet push`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PushRequest:
 
     @property
     def options(self) -> PushOptions:
-        """Those for each device."""
+        """Options for each device."""
         for name, value in (("--wait", self.wait_s), ("--latency-ms", self.latency_ms)):
             if value is not None and not 0 <= value < math.inf:
                 raise ConfigError(f"{name} {value:g}: write a number from 0")
@@ -44,32 +44,32 @@ class PushRequest:
 
 
 def run(request: PushRequest, as_json: bool) -> int:
-    """The exit code of the worst device."""
-    chosen, options, sent = request.chosen, request.options, payload.read_payload(request.bundle, request.trust)
-    pace = RolloutPace(request.canary, payload.parse_fraction(request.share), chosen.parallel)
+    """Push the bundle, and return the exit code of the worst device."""
+    selection, options, content = request.chosen, request.options, payload.read_payload(request.bundle, request.trust)
+    pace = RolloutPace(request.canary, payload.parse_fraction(request.share), selection.parallel)
     network, supplies = Network(), Supplies(RunnerFile.build(), request.wheels)
     if request.wheels is not None:
         supplies.house  # noqa: B018  (a folder that holds none is said before any device is asked)
-    with journal.open_journal(chosen.inventory, f"edgekit fleet push {request.bundle.name}") as notes:
-        shown: dict[str, Callable[[Outcome], object]] = {}
+    with journal.open_journal(selection.inventory, f"edgekit fleet push {request.bundle.name}") as record:
+        callbacks: dict[str, Callable[[Outcome], object]] = {}
 
         def on_change(outcome: Outcome) -> None:
-            notes.note(outcome, sent.key)
-            shown["note"](outcome)
+            record.note(outcome, content.key)
+            callbacks["note"](outcome)
 
-        rollout = Rollout(chosen.hosts, pace, on_change)
-        known = {host.name: notes.known(host, sent.key) for host in chosen.hosts}
+        rollout = Rollout(selection.hosts, pace, on_change)
+        known = {host.name: record.known(host, content.key) for host in selection.hosts}
         with live_display.live_board("fleet push", lambda: outcomes.count_line(rollout.outcomes), as_json) as board:
-            shown["note"] = board.note
-            pusher = Pusher(network, supplies, sent, options, rollout.say)
+            callbacks["note"] = board.note
+            pusher = Pusher(network, supplies, content, options, rollout.say)
             asyncio.run(rollout.run(pusher.send, None if request.send_only else pusher.install))
-    ended = [_with_known(each, known[each.host.name]) for each in rollout.outcomes.values()]
-    live_display.print_outcomes(ended, sent.bundle.sha256, as_json, outcomes.count_line(ended))
-    return outcomes.worst_exit_code(ended)
+    results = [_with_known(each, known[each.host.name]) for each in rollout.outcomes.values()]
+    live_display.print_outcomes(results, content.bundle.sha256, as_json, outcomes.count_line(results))
+    return outcomes.worst_exit_code(results)
 
 
 def _with_known(outcome: Outcome, known: str) -> Outcome:
-    """What an earlier push has noted is worth a word where nobody can be asked now."""
+    """If a device is unreachable, add what an earlier push has noted."""
     if outcome.state != UNREACHABLE or not known:
         return outcome
     return outcome.to(outcome.state, why=f"{outcome.why}; {known}")

@@ -17,13 +17,17 @@ from edgekit.fleet.rollout.outcomes import CONFIRMED, INSTALLING, ON_TRIAL, REFU
 from edgekit.fleet.rollout.payload import Payload
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 1.0, 5.0
-"""Between two questions whether the device has confirmed."""
+"""Pauses between two queries whether the device has confirmed."""
 TAKEN_BACK, NOT_YET = 5, 7
 
 
 @dataclass(frozen=True)
 class PushOptions:
-    """`wait_s`: for the device's own confirmation, 0: not at all; `confirm`: do that from here; `proof` for install."""
+    """Options of a push.
+
+    `wait_s` limits the wait for the device's own confirmation (0: none); `confirm` confirms it from here; `proof` is
+    for install.
+    """
 
     wait_s: float = 180.0
     confirm: bool = False
@@ -31,74 +35,77 @@ class PushOptions:
 
 
 class Pusher:
-    """`send`, then `install`. Each takes an outcome and gives the next; `say` is told of those between."""
+    """`send`, then `install`. Each takes an outcome and returns the next; `say` is called with those in between."""
 
     def __init__(
         self,
         network: Network,
         supplies: Supplies,
-        parcel: Payload,
+        payload: Payload,
         options: PushOptions,
         say: Callable[[Outcome], object],
     ) -> None:
-        self._network, self._supplies, self._parcel, self._options = network, supplies, parcel, options
+        self._network, self._supplies, self._payload, self._options = network, supplies, payload, options
         self._say = say
         self._facts: dict[str, HelloFacts] = {}
 
     async def send(self, before: Outcome) -> Outcome:
-        """Whatever is missing on the device, and the parcel; nothing that is there."""
+        """Send what is missing on the device, and the payload."""
         self._say(before.to(SENDING))
-        async with DeviceSession(self._network, before.host) as line:
-            found = await say_hello(line, self._supplies.runner.sha256)
-            done = self._already(before, found.status)
+        async with DeviceSession(self._network, before.host) as session:
+            hello = await say_hello(session, self._supplies.runner.sha256)
+            done = self._already(before, hello.status)
             if done is None:
-                room = sum(len(file.data) for file in self._parcel.files)
-                edgerun, found = await supply(line, found, self._supplies, self._parcel.target, room, launch=True)
-                status = found.status or await edgerun.status()
+                needed_bytes = sum(len(file.data) for file in self._payload.files)
+                edgerun, hello = await supply(
+                    session, hello, self._supplies, self._payload.target, needed_bytes, launch=True
+                )
+                status = hello.status or await edgerun.status()
                 done = self._already(before, status) or await self._send_files(edgerun, status, before)
-            self._facts[before.host.name] = found
-            return done.to(done.state, cuts=line.cuts)
+            self._facts[before.host.name] = hello
+            return done.to(done.state, cuts=session.cuts)
 
     async def _send_files(self, edgerun: Edgerun, status: ReleaseStatus, before: Outcome) -> Outcome:
-        for file in self._parcel.files:
+        for file in self._payload.files:
             if status.refused or file.sha256 not in status.store:  # the file there may be damaged, as the release is
                 offset = min(status.incoming.get(file.sha256, 0), len(file.data))
                 await edgerun.receive(file.sha256, file.data, offset)
         return before.to(SENT)
 
     def _already(self, before: Outcome, status: ReleaseStatus | None) -> Outcome | None:
-        """What is to be said of a device before anything is sent; None where something is."""
+        """Return the outcome if nothing needs to be sent, else None."""
         if status is None:
             return None
-        if self._parcel.policy is None and self._brings_nothing(status):
+        if self._payload.policy is None and self._brings_nothing(status):
             return before.to(CONFIRMED if status.state == "confirmed" else ON_TRIAL, release=status.current)
-        if status.signed and not self._parcel.signatures:
+        if status.signed and not self._payload.signatures:
             raise DeviceError("is in signed mode, and nobody has signed this bundle; use `edgekit sign`", 8)
-        now = status.release(status.current)
-        if status.state == "trial" and now is not None and now.sha256 != self._parcel.bundle.sha256:
+        current = status.release(status.current)
+        if status.state == "trial" and current is not None and current.sha256 != self._payload.bundle.sha256:
             raise DeviceError(
-                f"release {now.number} ({now.name} {now.version}) is on trial there; confirm it or roll it back first",
+                f"release {current.number} ({current.name} {current.version}) is on trial there; "
+                "confirm it or roll it back first",
                 4,
             )
         return None
 
     def _brings_nothing(self, status: ReleaseStatus) -> bool:
-        """Whether all of the parcel is current there, and loads."""
-        bundle, *more = (file.sha256 for file in self._parcel.files)
+        """Return whether all of the payload is current there and can be loaded."""
+        bundle, *more = (file.sha256 for file in self._payload.files)
         return status.is_current(bundle, *more) and not status.refused
 
     async def install(self, before: Outcome) -> Outcome:
-        """On trial, then confirmed by the device or from here."""
+        """Install it: on trial, then confirmed by the device or from here."""
         outcome = before.to(INSTALLING)
         self._say(outcome)
-        async with DeviceSession(self._network, before.host) as line:
-            found = self._facts[before.host.name]
-            edgerun = Edgerun(line, found, found.edgerun)
-            if self._parcel.policy is not None:
-                await edgerun.adopt(self._parcel.policy)
-            statement = self._parcel.statement.sha256 if self._parcel.statement else None
-            signatures = [file.sha256 for file in self._parcel.signatures]
-            sha256 = self._parcel.bundle.sha256
+        async with DeviceSession(self._network, before.host) as session:
+            hello = self._facts[before.host.name]
+            edgerun = Edgerun(session, hello, hello.edgerun)
+            if self._payload.policy is not None:
+                await edgerun.adopt(self._payload.policy)
+            statement = self._payload.statement.sha256 if self._payload.statement else None
+            signatures = [file.sha256 for file in self._payload.signatures]
+            sha256 = self._payload.bundle.sha256
             status = await edgerun.install(sha256, statement, signatures, self._options.proof)
             if not status.is_current(sha256) or status.current is None:
                 raise DeviceError("says that it has installed the bundle, and another is current; look at it", 8)
@@ -106,11 +113,11 @@ class Pusher:
             self._say(outcome)
             if status.state != "confirmed" and self._options.confirm:
                 status = await edgerun.confirm(status.current)
-            ended = await self._wait(edgerun, status, outcome)
-            return ended.to(ended.state, cuts=before.cuts + line.cuts)
+            result = await self._wait(edgerun, status, outcome)
+            return result.to(result.state, cuts=before.cuts + session.cuts)
 
     async def _wait(self, edgerun: Edgerun, status: ReleaseStatus, outcome: Outcome) -> Outcome:
-        """For the device's own word; its outages are waited for too."""
+        """Wait for the device's own confirmation, also through its outages."""
         deadline, pause_s = time.monotonic() + self._options.wait_s, FIRST_LOOK_S
         lost: Unreachable | None = None
         while True:
@@ -119,7 +126,7 @@ class Pusher:
                 raise DeviceError(f"release {release.number} was taken back: {release.why}", TAKEN_BACK)
             if status.refused:
                 raise DeviceError(status.refused, REFUSED_CODE)
-            if status.state == "confirmed" and status.is_current(self._parcel.bundle.sha256):
+            if status.state == "confirmed" and status.is_current(self._payload.bundle.sha256):
                 return outcome.to(CONFIRMED)
             if self._options.wait_s == 0:
                 return outcome

@@ -1,4 +1,4 @@
-"""Many devices at once, and no more than so many: send to all, then install in waves, and stop at the first doubt."""
+"""Work on many devices at once, up to a limit: send to all, then install in waves, and stop at the first problem."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgekit.fleet.rollout.outcomes import CONFIRMED, DEVICE_FAULTS, FAILED, ON_
 
 Step = Callable[[Outcome], Awaitable[Outcome]]
 BUNDLE_FAULT_CODES = (5, 8)
-"""Exit codes of what speaks against the bundle, or against who answers."""
+"""Exit codes that indicate a problem with the bundle, or with who answers."""
 
 
 @dataclass(frozen=True)
 class RolloutPace:
-    """`canary` devices of each class first, then a `share` of it, then all; `parallel` at once."""
+    """`canary` devices of each class first, then a `share` of it, then all; `parallel` at the same time."""
 
     canary: int = 1
     share: float = 0.1
@@ -27,7 +27,7 @@ class RolloutPace:
 
 
 class Rollout:
-    """`run` changes `outcomes`, by name; `on_change` is called with each that has changed."""
+    """`run` changes `outcomes`, by name; `on_change` is called with each changed one."""
 
     def __init__(self, hosts: Sequence[Host], pace: RolloutPace, on_change: Callable[[Outcome], object]) -> None:
         self.outcomes = {host.name: Outcome(host) for host in hosts}
@@ -40,12 +40,12 @@ class Rollout:
         """By class: why nothing more is installed in it."""
 
     def say(self, outcome: Outcome) -> None:
-        """A device has gone on."""
+        """Record the new state of a device."""
         self.outcomes[outcome.host.name] = outcome
         self._on_change(outcome)
 
     async def run(self, send: Step, install: Step | None) -> None:
-        """All devices are asked and sent to; then, with `install`, those that lack it are installed on in waves."""
+        """Query all devices and send to them; then, with `install`, install in waves on those that lack it."""
         await self._each(self._hosts, send, self._doubt_of_sending)
         if install is None:
             return
@@ -57,7 +57,7 @@ class Rollout:
         self._say_who_is_left()
 
     def _stop_on_doubt(self, wave: Sequence[Host]) -> None:
-        """A failure in a wave stops all classes; a class of which nobody got it has proven nothing, and stops."""
+        """Stop all classes if a device of the wave failed. Stop a class if none of its devices got the bundle."""
         for host in wave:
             if self._is_bad(host.name):
                 for name in self._classes:
@@ -67,28 +67,28 @@ class Rollout:
                 self._stopped.setdefault(name, "not installed, for nobody of the wave before can be reached")
 
     def _next(self, ready: Collection[str]) -> list[Host]:
-        """The next wave of every class that goes on, in the order of the inventory."""
-        found: list[Host] = []
+        """Return the next wave of every class that goes on, in the order of the inventory."""
+        wave: list[Host] = []
         for name, members in self._classes.items():
             if name not in self._stopped:
                 proven = sum(self._has(host) and host.name not in ready for host in members)
-                found += waves.next_wave(members, ready, proven, self._pace.canary, self._pace.share)
-        return sorted(found, key=lambda host: self._order[host.name])
+                wave += waves.next_wave(members, ready, proven, self._pace.canary, self._pace.share)
+        return sorted(wave, key=lambda host: self._order[host.name])
 
     def _has(self, host: Host) -> bool:
-        """Whether it has the bundle, confirmed or, where that is not waited for, on trial."""
-        found = self.outcomes[host.name]
-        return found.state in (CONFIRMED, ON_TRIAL) and found.exit_code == 0
+        """Return whether it has the bundle: confirmed or, if that is not waited for, on trial."""
+        outcome = self.outcomes[host.name]
+        return outcome.state in (CONFIRMED, ON_TRIAL) and outcome.exit_code == 0
 
     def _doubt_of_sending(self, host: Host, error: Exception) -> None:
-        """What a device says against the bundle speaks for its class; a line, a disk or a host key are its own."""
+        """Stop a class if one of its devices rejects the bundle. Other errors concern only the device itself."""
         if isinstance(error, DeviceError) and error.exit_code in BUNDLE_FAULT_CODES:
             self._stopped.setdefault(host.device_class, f"not installed, for {host.name} failed while it was sent")
 
     def _is_bad(self, name: str) -> bool:
-        """Whether it failed in its wave, or is not confirmed although that was waited for."""
-        found = self.outcomes[name]
-        return found.state == FAILED or (found.state == ON_TRIAL and found.exit_code != 0)
+        """Return whether it failed in its wave, or was not confirmed although that was waited for."""
+        outcome = self.outcomes[name]
+        return outcome.state == FAILED or (outcome.state == ON_TRIAL and outcome.exit_code != 0)
 
     def _say_who_is_left(self) -> None:
         for outcome in self.outcomes.values():
@@ -102,16 +102,16 @@ class Rollout:
         on_error: Callable[[Host, Exception], object] = lambda host, error: None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        """The step on each; no further one is begun once it is `stopped`."""
+        """Run the step on each; no further one is begun once `stopped` returns true."""
 
-        async def one(host: Host) -> None:
+        async def run_one(host: Host) -> None:
             try:
                 self.say(await step(self.outcomes[host.name]))
             except DEVICE_FAULTS as error:
                 on_error(host, error)
                 self.say(failed_outcome(self.outcomes[host.name], error))
 
-        await for_each(hosts, one, self._pace.parallel, stopped)
+        await for_each(hosts, run_one, self._pace.parallel, stopped)
 
     def _failed(self, hosts: Sequence[Host]) -> bool:
         return any(self._is_bad(host.name) for host in hosts)
@@ -123,10 +123,10 @@ async def for_each(
     parallel: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Work on every host, on so many at once, in their order; none is begun once it is `stopped`."""
+    """Work on every host in order, up to `parallel` at once; none is begun once `stopped` returns true."""
     waiting = iter(hosts)
 
-    async def go_on() -> None:
+    async def work_on_next() -> None:
         for host in waiting:
             if stopped():
                 return
@@ -134,4 +134,4 @@ async def for_each(
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(parallel, len(hosts))):
-            group.create_task(go_on())
+            group.create_task(work_on_next())

@@ -1,4 +1,4 @@
-"""The devices that a command is for, and what is done with each of them: many at once, each with its own end."""
+"""The devices that a command is for, and work on each of them: many at once, each with its own result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgekit.fleet.rollout.rollout import for_each
 
 @dataclass(frozen=True)
 class FleetSelection:
-    """An inventory, and those of its hosts that are meant."""
+    """An inventory, and the selected hosts."""
 
     inventory: Inventory
     hosts: tuple[Host, ...]
@@ -28,40 +28,40 @@ class FleetSelection:
 
     @classmethod
     def read(cls, path: Path, only: tuple[str, ...], device_class: str | None, parallel: int) -> FleetSelection:
-        """ConfigError where the file or a name is wrong."""
-        found = inventory.read_inventory(path)
-        return cls(found, found.chosen(only, device_class), parallel)
+        """Read the inventory and select hosts. Raises ConfigError if the file or a name is wrong."""
+        fleet = inventory.read_inventory(path)
+        return cls(fleet, fleet.chosen(only, device_class), parallel)
 
 
 Work = Callable[[DeviceSession, HelloFacts, Outcome], Awaitable[Outcome]]
 
 
 def run_on_each(
-    chosen: FleetSelection, label: str, work: Work, quiet: bool, lines: bool = True, runner: str = ""
+    selection: FleetSelection, label: str, work: Work, quiet: bool, lines: bool = True, runner: str = ""
 ) -> list[Outcome]:
-    """Say hello to each device, then do the work; the outcomes in the order of the inventory.
+    """Say hello to each device, then do the work. Returns the outcomes in the order of the inventory.
 
-    `lines`: a device that fails is told of at once, for no table has it. `runner`: digest of the one that is to answer
-    where it is there; else it is the one that services start.
+    With `lines`, a failed device is reported at once, because no table shows it. `runner` is the digest of the
+    preferred runner; if it is not there, the one that services start answers.
     """
-    found = {host.name: Outcome(host) for host in chosen.hosts}
+    results = {host.name: Outcome(host) for host in selection.hosts}
     network = Network()
-    with live_display.live_board(label, lambda: _asked(list(found.values())), quiet) as board:
+    with live_display.live_board(label, lambda: _asked(list(results.values())), quiet) as board:
 
-        async def one(host: Host) -> None:
-            before = found[host.name]
+        async def run_one(host: Host) -> None:
+            before = results[host.name]
             try:
-                async with DeviceSession(network, host) as line:
-                    found[host.name] = await work(line, await say_hello(line, runner), before)
+                async with DeviceSession(network, host) as session:
+                    results[host.name] = await work(session, await say_hello(session, runner), before)
             except DEVICE_FAULTS as error:
-                found[host.name] = failed_outcome(before, error)
+                results[host.name] = failed_outcome(before, error)
                 if lines:
-                    board.note(found[host.name])
+                    board.note(results[host.name])
 
-        asyncio.run(for_each(chosen.hosts, one, chosen.parallel))
-    return list(found.values())
+        asyncio.run(for_each(selection.hosts, run_one, selection.parallel))
+    return list(results.values())
 
 
-def _asked(found: Sequence[Outcome]) -> str:
-    answered = sum(each.state != outcomes.WAITING for each in found)
-    return f"answered {answered}/{len(found)}"
+def _asked(results: Sequence[Outcome]) -> str:
+    answered = sum(each.state != outcomes.WAITING for each in results)
+    return f"answered {answered}/{len(results)}"

@@ -1,4 +1,4 @@
-"""Rows for people, in columns as wide as they need."""
+"""Tables for people, with columns as wide as they need."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print them; what is wrong with a device may be long, so the last column wraps on a terminal only."""
+    """Print a table. Reasons may be long, so the last column wraps on a terminal only."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    made = Table()
+    table = Table()
     for heading in headings:
-        made.add_column(heading, no_wrap=heading != headings[-1])
+        table.add_column(heading, no_wrap=heading != headings[-1])
     for row in rows:
-        made.add_row(*map(escape, row))
-    Console(width=None if sys.stdout.isatty() else 200).print(made)
+        table.add_row(*map(escape, row))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)

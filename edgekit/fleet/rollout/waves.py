@@ -9,10 +9,10 @@ from edgekit.fleet.devices.inventory import Host
 
 
 def next_wave(members: Sequence[Host], ready: Collection[str], proven: int, canary: int, share: float) -> list[Host]:
-    """The next wave among the `members` of one class, those that are `ready`, in the order of the inventory.
+    """Return the next wave among the `members` of one class that are `ready`, in the order of the inventory.
 
-    First come so many that `canary` devices have it, then so many that it is a `share` of the class, then the rest: a
-    device of one class proves nothing for another. `proven` devices have it already.
+    First enough that `canary` devices have it, then enough that it is a `share` of the class, then the rest: a device
+    of one class proves nothing for another. `proven` devices have it already.
     """
     waiting = [host for host in members if host.name in ready]
     for most in (canary, math.ceil(share * len(members))):

@@ -1,7 +1,7 @@
 """OpenSSF Model Signing (OMS): a second signature, for those who verify models with that format.
 
-Its own program makes and checks it. That needs other versions of packages than the workbook, so it lies in an
-environment of its own; `model_signing` must be in PATH. Devices ask for none of it.
+It is made and checked by a program of its own. That needs other versions of packages than the workbook, so it is in a
+separate environment; `model_signing` must be in PATH. Devices do not use it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ KEY = "`openssl ecparam -name prime256v1 -genkey -noout` makes a key"
 
 
 def signature_path(bundle: Path) -> Path:
-    """Where the signature of a bundle lies."""
+    """Return the path of the signature of a bundle."""
     return bundle.with_name(bundle.name + SUFFIX)
 
 
 def check_ready(key: Path) -> str:
-    """The path of the program; ConfigError where it is not there, TrustError where the key is not."""
+    """Return the path of the program. Raises ConfigError if it is missing, TrustError if the key is."""
     _there(key)
     program = shutil.which(PROGRAM)
     if program is None:
@@ -36,18 +36,18 @@ def check_ready(key: Path) -> str:
 
 
 def sign(bundle: Path, key: Path) -> str:
-    """Write the signature with a private key, PEM of an elliptic curve; a line that says so."""
-    path, made = signature_path(bundle), bundle.with_name(f".{bundle.name}.{os.getpid()}.oms.tmp")
+    """Write the signature with a private key, PEM of an elliptic curve. Returns a line that says so."""
+    path, temporary = signature_path(bundle), bundle.with_name(f".{bundle.name}.{os.getpid()}.oms.tmp")
     try:
-        _run("sign", bundle, key, ["--signature", str(made), "--private_key", str(key)])
-        os.replace(made, path)
+        _run("sign", bundle, key, ["--signature", str(temporary), "--private_key", str(key)])
+        os.replace(temporary, path)
     finally:
-        remove_quietly(made)
+        remove_quietly(temporary)
     return f"OMS         {path.name}, signed with {key.name}"
 
 
 def verify(bundle: Path, key: Path) -> str:
-    """Let its own verifier check the signature with a public key, PEM; a line that says so."""
+    """Check the signature with a public key, PEM, by the program's own verifier. Returns a line that says so."""
     _run("verify", bundle, key, ["--signature", str(_there(signature_path(bundle))), "--public_key", str(key)])
     return f"OMS         {signature_path(bundle).name} holds for {key.name}"
 
@@ -59,8 +59,8 @@ def _there(path: Path) -> Path:
     return path
 
 
-def _run(verb: str, bundle: Path, key: Path, words: list[str]) -> None:
-    command = [check_ready(key), verb, "key", str(bundle), *words]
+def _run(verb: str, bundle: Path, key: Path, arguments: list[str]) -> None:
+    command = [check_ready(key), verb, "key", str(bundle), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)
@@ -68,5 +68,5 @@ def _run(verb: str, bundle: Path, key: Path, words: list[str]) -> None:
         raise TrustError(f"{bundle}: {PROGRAM} did not answer within {LIMIT_S} s") from None
     if done.returncode != 0:
         last = "".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-1:])[:300]
-        doing = "verify the OMS signature" if verb == "verify" else "sign"
-        raise TrustError(f"{bundle}: {PROGRAM} did not {doing} ({last or f'exit code {done.returncode}'})")
+        action = "verify the OMS signature" if verb == "verify" else "sign"
+        raise TrustError(f"{bundle}: {PROGRAM} did not {action} ({last or f'exit code {done.returncode}'})")

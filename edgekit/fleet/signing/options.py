@@ -1,4 +1,4 @@
-"""Options of `edgekit trust` that are more than a word; ConfigError for one that is misspelt."""
+"""Parse structured options of `edgekit trust`. Raises ConfigError for a malformed one."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from edgekit.device.trust.signed_json import LARGEST_NUMBER
 
 
 def parse_date(text: str | None) -> float | None:
-    """Seconds since 1970 of the beginning of a day, in UTC."""
+    """Return the seconds since 1970 of the beginning of a day, in UTC."""
     if text is None:
         return None
     try:
-        found = day.fromisoformat(text)
+        date = day.fromisoformat(text)
     except ValueError:
         raise ConfigError(f"--until {text}: not a date; write 2027-01-31") from None
-    return datetime(found.year, found.month, found.day, tzinfo=UTC).timestamp()
+    return datetime(date.year, date.month, date.day, tzinfo=UTC).timestamp()
 
 
 def parse_revocations(names: Sequence[str], below: Sequence[str]) -> tuple[Sequence[str], dict[str, int]]:
-    """Names of signers, and by bundle the least counter; one of the two must be given."""
+    """Return names of signers, and by bundle the lowest counter. One of the two must be given."""
     if not names and not below:
         raise ConfigError("edgekit trust revoke: names no signer; give NAME, or --below BUNDLE=COUNTER")
-    found = {}
+    minimum = {}
     for text in below:
         name, _, counter = text.partition("=")
         if not counter.isdecimal() or int(counter) > LARGEST_NUMBER:
             raise ConfigError(f"--below {text[:80]}: write BUNDLE=COUNTER, for example digits=7")
-        found[name] = int(counter)
-    return names, found
+        minimum[name] = int(counter)
+    return names, minimum
 
 
 def parse_keys(texts: Sequence[str]) -> dict[str, Path]:
-    """By signer, the file of a new public key."""
-    found = {}
+    """Return, by signer, the file of a new public key."""
+    keys = {}
     for text in texts:
         name, _, path = text.partition("=")
-        if not path or name in found:
+        if not path or name in keys:
             raise ConfigError(f"{text[:80]}: write NAME=KEY.pub once for each signer, for example anna=anna-2.pub")
-        found[name] = Path(path)
-    return found
+        keys[name] = Path(path)
+    return keys

@@ -1,4 +1,4 @@
-"""Changes of a policy: each reads the present one, verifies it, and writes the next version signed by the root."""
+"""Changes of a policy: each reads and verifies the present one, and writes the next version signed by the root."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS = 365
 
 
 def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
-    """The first version, which trusts nobody yet; TrustError where a policy lies there."""
+    """Create the first version, which trusts nobody yet. Raises TrustError if there is a policy already."""
     if (folder / policy.POLICY).exists():
         raise TrustError(
             f"{folder}: holds a policy already; change it with `edgekit trust add`, or take another folder"
@@ -30,15 +30,15 @@ def init(folder: Path, root: Path, threshold: int, days: int) -> Policy:
     key = ssh_signing.public_half(root)
     data = encode_policy(first)
     armour = ssh_signing.sign(data, root, policy.NAMESPACE)
-    made = policy.verify_policy(data, armour, key)
+    verified = policy.verify_policy(data, armour, key)
     make_folder(folder)
     write_atomically(folder / policy.ROOT, f"{key}\n".encode(), policy.MODE)
     policy.write_policy(folder, data, armour)
-    return made
+    return verified
 
 
 def add(folder: Path, root: Path, name: str, key: Path, until_s: float | None) -> Policy:
-    """One more signer."""
+    """Add a signer."""
     present = policy.read_policy(folder)
     if name in present.signers:
         raise ConfigError(f"{name}: is a signer already; `edgekit trust rotate` gives a signer another key")
@@ -49,21 +49,21 @@ def add(folder: Path, root: Path, name: str, key: Path, until_s: float | None) -
 
 
 def revoke(folder: Path, root: Path, names: Sequence[str], below: Mapping[str, int]) -> Policy:
-    """Keys that count no longer, and the least counters that bundles may have."""
+    """Revoke keys, and set the lowest counters that bundles may have."""
     present = policy.read_policy(folder)
     keys = [_signer(present, name).key for name in names]
-    left = {name: signer for name, signer in present.signers.items() if name not in names}
+    signers = {name: signer for name, signer in present.signers.items() if name not in names}
     for name, counter in below.items():
         if counter < present.minimum.get(name, 0):
             raise ConfigError(
                 f"--below {name}={counter}: the policy has {present.minimum[name]} already; it only rises"
             )
     minimum = {**present.minimum, **{_name(name): counter for name, counter in below.items()}}
-    return _write(folder, root, present._replace(signers=left, revoked=_union(present, keys), minimum=minimum))
+    return _write(folder, root, present._replace(signers=signers, revoked=_union(present, keys), minimum=minimum))
 
 
 def rotate(folder: Path, root: Path, keys: Mapping[str, Path], threshold: int | None, days: int) -> Policy:
-    """A new epoch: counters begin anew, earlier signatures install nothing, replaced keys are revoked."""
+    """Begin a new epoch: counters start again, earlier signatures install nothing, replaced keys are revoked."""
     present = policy.read_policy(folder)
     ended = [_signer(present, name).key for name in keys]
     signers = dict(present.signers)

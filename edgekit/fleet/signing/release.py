@@ -23,7 +23,7 @@ from edgekit.runner.files import write_atomically
 
 @dataclass(frozen=True)
 class SignRequest:
-    """The options of `edgekit sign`; `counter` None: the seconds since 1970, which rise by themselves."""
+    """The options of `edgekit sign`. If `counter` is None, it is the seconds since 1970, which always increase."""
 
     bundle: Path
     key: Path
@@ -34,94 +34,100 @@ class SignRequest:
 
 
 def sign(request: SignRequest) -> Iterator[str]:
-    """Write the statement and the first signature, or one signature more; lines that say what was signed."""
+    """Write the statement and the first signature, or another signature. Yields lines that say what was signed."""
     rules = policy.read_policy(request.trust)
     now_s = float(int(time.time()))
     trust.check_unexpired("policy.json", rules.expires_s, now_s, "`edgekit trust renew` gives it a later end")
     _check_signer(rules, ssh_signing.public_half(request.key), now_s)
     data = trust.read_contents(request.bundle)
-    found = bundles.read_bytes(data, str(request.bundle))
+    content = bundles.read_bytes(data, str(request.bundle))
     digest = bundles.sha256.hexdigest(data)
     path = statement.statement_path(request.bundle)
     if request.cosign:
         text, armours = statement.read_statement(request.bundle)
-        about = _check_same(request, text, digest, rules)
-        trust.check_name(about.name, found.manifest.name, request.bundle)
+        release = _check_same(request, text, digest, rules)
+        trust.check_name(release.name, content.manifest.name, request.bundle)
     else:
         counter = int(now_s) if request.counter is None else request.counter
         expires_s = now_s + request.days * DAY_S
-        about = Statement(digest, found.manifest.name, rules.epoch, counter, now_s, expires_s)
-        text, armours = provenance.build_statement(request.bundle, found, about), {}
-    trust.check_unexpired(str(path), about.expires_s, now_s, "sign it for more days, without --cosign")
+        release = Statement(digest, content.manifest.name, rules.epoch, counter, now_s, expires_s)
+        text, armours = provenance.build_statement(request.bundle, content, release), {}
+    trust.check_unexpired(str(path), release.expires_s, now_s, "sign it for more days, without --cosign")
     yield f"bundle      {request.bundle.name}, sha256 {digest}"  # before anybody enters a passphrase for it
-    yield f"release     {about.name} epoch {about.epoch}, counter {about.counter}, until {format_time(about.expires_s)}"
+    yield _release_line(release.name, release.epoch, release.counter, release.expires_s)
     armour = ssh_signing.sign(text, request.key, statement.NAMESPACE)
-    one = rules._replace(threshold=1)
+    relaxed = rules._replace(threshold=1)
     place = _place(path, armours, armour)
-    signed = trust.count_signers(one, text, {**armours, place: armour}, now_s)  # as a device will
-    trust.check_minimum(about, rules, str(path))
-    trust.check_floor(about, rules, None, str(path))
+    signers = trust.count_signers(relaxed, text, {**armours, place: armour}, now_s)  # as a device will
+    trust.check_minimum(release, rules, str(path))
+    trust.check_floor(release, rules, None, str(path))
     replaced = 0 if request.cosign else _replace_statement(path, text)
     write_atomically(place, armour)
-    yield f"signed by   {', '.join(signed)}; {rules.threshold} must sign"
+    yield f"signed by   {', '.join(signers)}; {rules.threshold} must sign"
     yield f"wrote       {path} and {place.name}{f'; {replaced} earlier signatures removed' if replaced else ''}"
 
 
 def verify(bundle: Path, folder: Path) -> Iterator[str]:
-    """As a device does that has seen nothing yet, and the SBOM beside the bundle too."""
+    """Verify as a device does that has seen nothing yet, and also the SBOM beside the bundle."""
     data = trust.read_contents(bundle)
-    found = trust.check_bundle(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
-    trust.check_name(found.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
+    trusted = trust.check_bundle(bundle, folder, {}, sha256=bundles.sha256.hexdigest(data), remember=False)
+    trust.check_name(trusted.name, bundles.read_bytes(data, str(bundle)).manifest.name, bundle)
     text, _ = statement.read_statement(bundle)
     sbom = provenance.check_sbom(bundle, text)
-    yield f"verified    {bundle.name}, sha256 {found.sha256}"
-    yield f"signed by   {', '.join(found.signers)} at {format_time(found.statement_time)}"
-    yield f"release     {found.name} epoch {found.epoch}, counter {found.counter}, until {format_time(found.expires)}"
+    yield f"verified    {bundle.name}, sha256 {trusted.sha256}"
+    yield f"signed by   {', '.join(trusted.signers)} at {format_time(trusted.statement_time)}"
+    yield _release_line(trusted.name, trusted.epoch, trusted.counter, trusted.expires)
     yield f"SBOM        {sbom}"
 
 
+def _release_line(name: str, epoch: int, counter: int, expires_s: float) -> str:
+    return f"release     {name} epoch {epoch}, counter {counter}, until {format_time(expires_s)}"
+
+
 def _check_signer(rules: Policy, key: str, now_s: float) -> None:
-    """TrustError for a key that no device would count, before anybody is asked for a passphrase."""
-    name, shown = rules.signer(key), sshsig.fingerprint(key)
+    """Raise TrustError for a key that no device would count, before the user is asked for a passphrase."""
+    name, fingerprint = rules.signer(key), sshsig.fingerprint(key)
     if name is None or key in rules.revoked:
-        word = "is revoked" if key in rules.revoked else "is no signer of this policy"
-        raise TrustError(f"{shown} {word}; it has {', '.join(rules.signers) or 'none'}; see `edgekit trust add`")
+        problem = "is revoked" if key in rules.revoked else "is no signer of this policy"
+        raise TrustError(
+            f"{fingerprint} {problem}; it has {', '.join(rules.signers) or 'none'}; see `edgekit trust add`"
+        )
     expires_s = rules.signers[name].expires_s
     if expires_s is not None:
         trust.check_unexpired(f"signer {name}", expires_s, now_s, "`edgekit trust rotate` gives it another key")
 
 
 def _check_same(request: SignRequest, text: bytes, digest: str, rules: Policy) -> Statement:
-    """What the statement that lies there says, as text that its next signer is shown; it must be about this bundle."""
+    """Return the content of the existing statement, which must be about this bundle."""
     if request.counter is not None:
         raise ConfigError(f"--counter {request.counter}: a co-signer signs the counter that stands there; leave it out")
-    about = statement.parse_statement(text, str(statement.statement_path(request.bundle)))
-    if about.sha256 != digest:
+    existing = statement.parse_statement(text, str(statement.statement_path(request.bundle)))
+    if existing.sha256 != digest:
         raise TrustError(f"{request.bundle}: the statement beside it is about another bundle; sign without --cosign")
-    if about.epoch != rules.epoch:
+    if existing.epoch != rules.epoch:
         raise TrustError(
-            f"{request.bundle}: signed in epoch {about.epoch}, now is {rules.epoch}; sign without --cosign"
+            f"{request.bundle}: signed in epoch {existing.epoch}, now is {rules.epoch}; sign without --cosign"
         )
-    return about
+    return existing
 
 
 def _place(path: Path, armours: dict[Path, bytes], armour: bytes) -> Path:
-    """Where the next signature goes; TrustError where this key has signed already."""
+    """Return the path of the next signature. Raises TrustError if this key has signed already."""
     keys = [sshsig.signing_key(each, statement.NAMESPACE, str(where)) for where, each in armours.items()]
     if sshsig.signing_key(armour, statement.NAMESPACE, "") in keys:
         raise TrustError(f"{path}: this key has signed already; a co-signer needs another one")
     names = ["", *(f".{number}" for number in range(2, MOST_SIGNATURES + 1))]
     places = (path.with_name(f"{path.name}{SIGNATURE_SUFFIX}{name}") for name in names)
-    free = next((place for place in places if place not in armours), None)
-    if free is None:
+    unused = next((place for place in places if place not in armours), None)
+    if unused is None:
         raise TrustError(f"{path}: has {len(armours)} signatures, no more are read; sign without --cosign")
-    return free
+    return unused
 
 
 def _replace_statement(path: Path, text: bytes) -> int:
-    """How many signatures of the earlier one were removed. They go first: in between, nobody has signed."""
+    """Replace the statement, and return how many earlier signatures were removed. They are removed first."""
     earlier = statement.signatures_beside(path)
-    for old in earlier:
-        old.unlink()
+    for signature in earlier:
+        signature.unlink()
     write_atomically(path, text)
     return len(earlier)

@@ -1,4 +1,4 @@
-"""`ssh-keygen -Y sign` as a process: with a key file, an agent or a security key, whatever the user has."""
+"""`ssh-keygen -Y sign` as a process: with a key file, an agent or a security key."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgekit.runner.errors import TrustError
 
 
 def sign(data: bytes, key: Path, namespace: str) -> bytes:
-    """The armoured signature of `data`; ssh-keygen asks for a passphrase or a touch itself.
+    """Return the armoured signature of `data`. ssh-keygen itself asks for a passphrase or a touch.
 
-    `key` is a private key, or a `.pub` file whose private half an agent holds. TrustError where nothing was signed.
+    `key` is a private key, or a `.pub` file whose private half an agent holds. Raises TrustError if nothing was signed.
     """
     if not key.is_file():
         raise TrustError(f"{key}: no such key; make one with `ssh-keygen -t ed25519 -f {key}`")
@@ -26,17 +26,22 @@ def sign(data: bytes, key: Path, namespace: str) -> bytes:
         message.write_bytes(data)
         command = [program, "-q", "-Y", "sign", "-f", str(key), "-n", namespace, str(message)]
         # its questions go to the terminal, and so does "touch your security key"
-        said_to = None if sys.stderr.isatty() else subprocess.PIPE
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=said_to, check=False)
-        if done.returncode != 0:
-            lines = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-            said = f" ({lines[-1][:200]})" if lines else ""
-            raise TrustError(f"{key}: ssh-keygen did not sign{said}; give a private key, or a .pub that an agent holds")
+        errors_to = None if sys.stderr.isatty() else subprocess.PIPE
+        result = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=errors_to, check=False)
+        if result.returncode != 0:
+            lines = (result.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+            detail = f" ({lines[-1][:200]})" if lines else ""
+            raise TrustError(
+                f"{key}: ssh-keygen did not sign{detail}; give a private key, or a .pub that an agent holds"
+            )
         return message.with_name("message.sig").read_bytes()
 
 
 def _find() -> str:
-    """The user's own ssh-keygen, because that of the system may lack security keys; TrustError where there is none."""
+    """Return the user's own ssh-keygen, because the system's may lack security keys.
+
+    Raises TrustError if there is none.
+    """
     program = shutil.which("ssh-keygen")
     if program is None:
         raise TrustError(
@@ -47,16 +52,16 @@ def _find() -> str:
 
 
 def public_half(key: Path) -> str:
-    """`TYPE BASE64` of a private key, from the `.pub` beside it; of a `.pub`, what stands in it."""
+    """Return `TYPE BASE64` of a private key from the `.pub` file beside it, or of a `.pub` file itself."""
     path = key if key.suffix == ".pub" else key.with_name(key.name + ".pub")
     return read_public(path, f"`ssh-keygen -y -f {key} > {path}` makes it")
 
 
 def read_public(path: Path, fix: str = "give the .pub file of the key") -> str:
-    """`TYPE BASE64` of a `.pub` file, which ssh-keygen must take too; TrustError otherwise."""
+    """Return `TYPE BASE64` of a `.pub` file, which ssh-keygen must accept too. Raises TrustError otherwise."""
     text = read_small(path.resolve(), sshsig.LARGEST_KEY, fix).decode("utf-8", "replace")
     key = sshsig.public_key(text, str(path))
-    done = subprocess.run([_find(), "-l", "-f", str(path)], capture_output=True, check=False)
-    if done.returncode != 0:
+    result = subprocess.run([_find(), "-l", "-f", str(path)], capture_output=True, check=False)
+    if result.returncode != 0:
         raise TrustError(f"{path}: ssh-keygen does not take this key; {fix}")
     return key

@@ -1,4 +1,4 @@
-"""The in-toto statement about a bundle: SLSA provenance of what its manifest records, and edgekit's own part."""
+"""The in-toto statement about a bundle: SLSA provenance from its manifest, and edgekit's own extension."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BUILDER = "urn:edgekit:workbook"
 
 
 def build_statement(path: Path, bundle: Bundle, release: Statement) -> bytes:
-    """The statement as it is signed: the same bundle, release and SBOM give the same bytes."""
-    made = bundle.manifest.provenance
-    facts = bundle.manifest
+    """Build the statement to be signed: the same bundle, release and SBOM give the same bytes."""
+    provenance = bundle.manifest.provenance
+    manifest = bundle.manifest
     sbom = path.with_name(SBOM)
     values = {
         "_type": TYPE,
@@ -33,14 +33,14 @@ def build_statement(path: Path, bundle: Bundle, release: Statement) -> bytes:
             "buildDefinition": {
                 "buildType": BUILD_TYPE,
                 "externalParameters": {
-                    **{key: getattr(facts, key) for key in ("name", "version", "target", "variant")},
-                    "config": made.get("config", {}),
+                    **{key: getattr(manifest, key) for key in ("name", "version", "target", "variant")},
+                    "config": provenance.get("config", {}),
                 },
-                "internalParameters": {key: made[key] for key in ("measured", "machine") if key in made},
-                "resolvedDependencies": dependencies(made),
+                "internalParameters": {key: provenance[key] for key in ("measured", "machine") if key in provenance},
+                "resolvedDependencies": dependencies(provenance),
             },
             "runDetails": {
-                "builder": {"id": BUILDER, "version": {"edgekit": str(made.get("edgekit", "unknown"))}},
+                "builder": {"id": BUILDER, "version": {"edgekit": str(provenance.get("edgekit", "unknown"))}},
                 **({"byproducts": [_file(sbom)]} if sbom.is_file() else {}),
             },
             RELEASE: {
@@ -55,20 +55,26 @@ def build_statement(path: Path, bundle: Bundle, release: Statement) -> bytes:
     return (json.dumps(values, separators=(",", ":"), sort_keys=True) + "\n").encode()
 
 
-def dependencies(made: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Everything with a digest or a version that a bundle's provenance names."""
-    digests = {"data": made.get("data_digest"), "weights": made.get("weights_sha256")}
-    if "source" in made:  # a ready-made model
-        digests |= {str(made["source"]): made.get("sha256"), f"{made['source']}, weights": made.get("bin_sha256")}
+def dependencies(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return everything with a digest or a version that a bundle's provenance names."""
+    digests = {"data": provenance.get("data_digest"), "weights": provenance.get("weights_sha256")}
+    if "source" in provenance:  # a ready-made model
+        digests |= {
+            str(provenance["source"]): provenance.get("sha256"),
+            f"{provenance['source']}, weights": provenance.get("bin_sha256"),
+        }
     for group in ("builders", "code", "stages"):
-        digests |= {f"{group}/{name}": digest for name, digest in _group(made, group).items()}
+        digests |= {f"{group}/{name}": digest for name, digest in _group(provenance, group).items()}
     files = [{"name": name, "digest": {"sha256": digest}} for name, digest in digests.items() if digest]
-    libraries = _group(made, "libraries").items()
+    libraries = _group(provenance, "libraries").items()
     return files + [{"uri": f"pkg:pypi/{quote(name)}@{quote(str(version), safe='')}"} for name, version in libraries]
 
 
 def check_sbom(path: Path, data: bytes) -> str:
-    """How the SBOM beside a bundle compares with a verified statement; TrustError where it is another one."""
+    """Return how the SBOM beside a bundle compares with a verified statement.
+
+    Raises TrustError if it is another one.
+    """
     details = json.loads(data)["predicate"]["runDetails"]
     signed = {each["name"]: each["digest"]["sha256"] for each in details.get("byproducts", ())}
     if SBOM not in signed:
@@ -76,9 +82,9 @@ def check_sbom(path: Path, data: bytes) -> str:
     sbom = path.with_name(SBOM)
     if not sbom.is_file():
         return "signed, and not here"
-    found = sha256.hexdigest(sbom.read_bytes())
-    if found != signed[SBOM]:
-        raise TrustError(f"{sbom}: its sha256 is {found[:16]}…, the signed one is {signed[SBOM][:16]}…; copy it again")
+    digest = sha256.hexdigest(sbom.read_bytes())
+    if digest != signed[SBOM]:
+        raise TrustError(f"{sbom}: its sha256 is {digest[:16]}…, the signed one is {signed[SBOM][:16]}…; copy it again")
     return "as signed"
 
 
@@ -86,6 +92,6 @@ def _file(path: Path) -> dict[str, Any]:
     return {"name": path.name, "digest": {"sha256": sha256.hexdigest(path.read_bytes())}}
 
 
-def _group(made: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = made.get(key)
-    return found if isinstance(found, dict) else {}
+def _group(provenance: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    group = provenance.get(key)
+    return group if isinstance(group, dict) else {}

@@ -56,19 +56,19 @@ def config(desk: Rig) -> Iterator[Path]:
 def test_words_arrive_as_they_are_whatever_a_shell_would_make_of_them(desk: Rig) -> None:
     words = ["a b", "$HOME", "`id`", "'", '"', "\\", "*", "ä\n", "", ";true"]
     answer = run(host(desk), "python3", "-c", "import sys; print(sys.argv[1:])", *words)
-    assert answer.code == 0 and eval(answer.out) == words
+    assert answer.code == 0 and eval(answer.stdout) == words
     assert run(host(desk), "cat", data=bytes(range(256)) * 1000).out == bytes(range(256)) * 1000
 
 
 def test_each_address_is_a_device_with_a_home_of_its_own(desk: Rig) -> None:
-    homes = [run(host(desk, number), "pwd").out.decode().strip() for number in (0, 1)]
+    homes = [run(host(desk, number), "pwd").stdout.decode().strip() for number in (0, 1)]
     assert homes == [str(desk.device(0)), str(desk.device(1))]
     assert run(host(desk), "ls", "~/nothing").code == 2
 
 
 def test_an_exit_code_and_the_last_line_come_back(desk: Rig) -> None:
     answer = run(host(desk), "sh", "-c", "echo out; echo 'edgerun: wrong' >&2; exit 5")
-    assert (answer.code, answer.out) == (5, b"out\n")
+    assert (answer.code, answer.stdout) == (5, b"out\n")
     with pytest.raises(DeviceError, match="^wrong$") as caught:
         answer.check()
     assert caught.value.exit_code == 5
@@ -120,7 +120,7 @@ def test_hashed_names_and_other_files_of_known_hosts_are_read(desk: Rig, known: 
 
 def test_a_name_of_the_config_is_resolved_with_its_user_port_and_key(desk: Rig, config: Path) -> None:
     config.write_text(f"Host door\n  HostName {address(1)}\n  Port {desk.port}\n  User {desk.user}\n")
-    assert run(Host("door", host="door"), "pwd").out.decode().strip() == str(desk.device(1))
+    assert run(Host("door", host="door"), "pwd").stdout.decode().strip() == str(desk.device(1))
     config.write_text("Host door\n  Port none\n")
     with pytest.raises(ConfigError, match="config"):
         run(Host("door", host="door"), "true")
@@ -129,7 +129,7 @@ def test_a_name_of_the_config_is_resolved_with_its_user_port_and_key(desk: Rig, 
 def test_a_jump_host_is_gone_through(desk: Rig, config: Path) -> None:
     jump = f"{desk.user}@{address(2)}:{desk.port}"
     config.write_text(f"Host {address(1)}\n  ProxyJump {jump}\n")
-    seen = run(host(desk, 1), "sh", "-c", "echo $SSH_CONNECTION").out.decode().split()
+    seen = run(host(desk, 1), "sh", "-c", "echo $SSH_CONNECTION").stdout.decode().split()
     assert seen[2] == address(1)
     desk.forget(2)
     try:

@@ -91,7 +91,7 @@ def test_it_lies_there_with_what_signs_it_and_is_removed_behind(desk: Rig, bundl
         assert lying(desk) == sorted([name, *signed])
         assert Path(f"{paths[0]}.intoto.json.sig.2").read_bytes() == b"second"
         answer = await edgerun.bench(paths[0], "--calls", "20", "--no-trial", "--json", within_s=60)
-        assert b"p50_ms" in answer.out
+        assert b"p50_ms" in answer.stdout
 
     measured(desk, bundle, look)
     assert not lying(desk) and not list((desk.device(0) / ".edge").glob("store/*"))
@@ -229,7 +229,7 @@ def test_through_lines_that_are_cut_there_is_never_more_than_one(
             ):
                 calls = ("--calls", "120000", "--no-trial", "--json")
                 answer = await Edgerun(line, found, found.edgerun).bench(*paths, *calls, within_s=300)
-                assert line.cuts == proxy.cuts >= 1 and b"p50_ms" in answer.out  # how many, the pace decides
+                assert line.cuts == proxy.cuts >= 1 and b"p50_ms" in answer.stdout  # how many, the pace decides
         watching.cancel()
 
     asyncio.run(cut())

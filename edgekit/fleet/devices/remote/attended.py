@@ -1,9 +1,9 @@
-"""Runs a command of the runner, alone on this device, and only as long as whoever asked for it is there.
+"""Run a command of the runner, exclusively on this device, and only as long as the requester is connected.
 
-Whoever asked writes a byte now and then. At the end of this standard input, or after a silence, the command is ended
-with all that it started: a line that is cut would leave it at work, and beside the next one both would be slow.
-Exit codes: the command's own; 7: another one is at work here; 6: nobody listens any more.
-Arguments: the home, seconds of silence, seconds to wait for another one to end, the runner, its words.
+The requester writes a byte now and then. At the end of standard input, or after a silence, the command is ended with
+all processes that it started: after a broken connection it would go on, and slow down the next one. Exit codes: the
+command's own; 7: another one is running here; 6: the requester is gone. Arguments: the home, seconds of silence,
+seconds to wait for another one to end, the runner, its arguments.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ def main(home: str, silence_s: float, patience_s: float, words: list) -> int:
     os.ftruncate(lock, 0)
     with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
         os.pwrite(lock, ("process " + str(os.getpid())).encode(), 0)
-    over, alive = os.pipe()  # the command has the other end, and closes it by ending
+    ended_fd, child_fd = os.pipe()  # the command has the other end, and closes it by ending
     command = [sys.executable, *words]
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(alive, lock))
-    os.close(alive)
-    while over not in (ready := select.select([0, over], [], [], silence_s)[0]):
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=(child_fd, lock))
+    os.close(child_fd)
+    while ended_fd not in (ready := select.select([0, ended_fd], [], [], silence_s)[0]):
         if not ready or not os.read(0, 4096):
             kill(child)
             return end(
@@ -56,7 +56,7 @@ def holder(lock: int) -> str:
 
 
 def listens(within_s: float) -> bool:
-    """Whether somebody does, as far as this is known after so many seconds."""
+    """Return whether the requester is still connected, as far as this is known after so many seconds."""
     return not select.select([0], [], [], within_s)[0] or bool(os.read(0, 4096))
 
 

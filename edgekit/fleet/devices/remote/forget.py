@@ -1,4 +1,4 @@
-"""Removes a folder of `desk/temporary`, and others there that nobody came back for.
+"""Remove a folder of `desk/temporary`, and abandoned ones there.
 
 Arguments: the home, the folder's name.
 """

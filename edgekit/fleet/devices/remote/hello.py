@@ -1,6 +1,6 @@
-"""What a device is, in one line of JSON behind a token; then `edgerun status --json`, where a runner is here.
+"""Print what a device is, as one line of JSON after a token; then `edgerun status --json`, if a runner is here.
 
-Arguments: the token, the home or "", the sha256 of the runner that is preferred, or "". Any other one answers as well.
+Arguments: the token, the home or "", the sha256 of the preferred runner, or "". Any other runner answers as well.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import time
 
 MOST_DISTRIBUTIONS = 2000
-"""So that the answer is no larger than whoever asks will read."""
+"""So that the answer is not larger than the requester will read."""
 
 
 def main(token: str, home: str, runner: str) -> None:
@@ -21,7 +21,7 @@ def main(token: str, home: str, runner: str) -> None:
     sys.path[:] = [path for path in sys.path if path]  # not the folder in which the login happens to begin
     home = locate(home)
     launched = launcher(home)
-    found = next((each for each in [runner, launched, *runners(home)] if is_intact(home, each)), "")
+    digest_here = next((each for each in [runner, launched, *runners(home)] if is_intact(home, each)), "")
     packages = folders(home)
     facts = {
         "python": list(sys.version_info[:3]),
@@ -32,8 +32,8 @@ def main(token: str, home: str, runner: str) -> None:
         "system": platform.system(),
         "libc": libc(),
         "home": home,
-        "runner": bool(found) and found == runner,
-        "edgerun": found,
+        "runner": bool(digest_here) and digest_here == runner,
+        "edgerun": digest_here,
         "launched": launched,
         "kept": os.path.lexists(os.path.join(home, "current")),
         "packages": packages,
@@ -43,41 +43,41 @@ def main(token: str, home: str, runner: str) -> None:
     }
     sys.stdout.write(token + json.dumps(facts) + "\n")
     sys.stdout.flush()
-    if found and sys.version_info >= (3, 9):
+    if digest_here and sys.version_info >= (3, 9):
         import runpy
 
-        path = place(home, found)
+        path = place(home, digest_here)
         sys.argv = [path, "status", "--json", "--home", home]
         runpy.run_path(path, run_name="__main__")
 
 
 def locate(given: str) -> str:
-    """As the runner finds it."""
-    named = os.path.expanduser(given) or os.environ.get("EDGERUN_HOME")
-    if not named:
-        named = os.path.expanduser("~/.edge")
-        if os.path.lexists("/var/lib/edge") or named.startswith("~"):
-            named = "/var/lib/edge"
-    return os.path.abspath(named)
+    """Find the home as the runner does."""
+    path = os.path.expanduser(given) or os.environ.get("EDGERUN_HOME")
+    if not path:
+        path = os.path.expanduser("~/.edge")
+        if os.path.lexists("/var/lib/edge") or path.startswith("~"):
+            path = "/var/lib/edge"
+    return os.path.abspath(path)
 
 
 def place(home: str, sha256: str) -> str:
-    """Of a runner."""
+    """Return the path of a runner."""
     return os.path.join(home, "desk", sha256 + ".pyz")
 
 
 def launcher(home: str) -> str:
-    """The runner that `edgerun` in the home starts."""
+    """Return the runner that `edgerun` in the home starts, or ""."""
     try:
         with open(os.path.join(home, "edgerun")) as stream:
-            found = re.search("/desk/([0-9a-f]{64})[.]pyz", stream.read(65536))
+            match = re.search("/desk/([0-9a-f]{64})[.]pyz", stream.read(65536))
     except (OSError, ValueError):
         return ""
-    return found.group(1) if found else ""
+    return match.group(1) if match else ""
 
 
 def runners(home: str) -> list:
-    """All that are here, the newest first."""
+    """Return all runners that are here, the newest first."""
     try:
         names = [name[:-4] for name in os.listdir(os.path.join(home, "desk")) if name.endswith(".pyz")]
         return sorted(names, key=lambda name: os.path.getmtime(place(home, name)), reverse=True)
@@ -86,25 +86,28 @@ def runners(home: str) -> list:
 
 
 def is_intact(home: str, sha256: str) -> bool:
-    """Whether a runner is here as it was brought."""
+    """Return whether a runner is here, unchanged."""
     return bool(sha256) and os.path.isfile(place(home, sha256)) and digest(place(home, sha256)) == sha256
 
 
 def folders(home: str) -> list:
-    """Of the packages that were brought here."""
-    place = os.path.join(home, "desk", "packages")
+    """Return the folders of the packages that were sent here."""
+    parent = os.path.join(home, "desk", "packages")
     try:
-        with open(os.path.join(place, "used")) as stream:
+        with open(os.path.join(parent, "used")) as stream:
             names = stream.read(65536).split()
     except (OSError, ValueError):
         return []
-    found = [os.path.join(place, name) for name in names if name.isalnum()]
-    return [path for path in found if os.path.isdir(path)]
+    paths = [os.path.join(parent, name) for name in names if name.isalnum()]
+    return [path for path in paths if os.path.isdir(path)]
 
 
 def distributions(paths: list) -> dict:
-    """Versions by name, off the folders that pip leaves; the first on the path wins, as it does for an import."""
-    found: dict = {}
+    """Return versions by name, from the folders that pip leaves.
+
+    The first on the path wins, as it does for an import.
+    """
+    versions: dict = {}
     for path in paths:
         try:
             names = sorted(os.listdir(path))
@@ -112,20 +115,20 @@ def distributions(paths: list) -> dict:
             continue
         for entry in names:
             stem, _, suffix = entry.rpartition(".")
-            if suffix in ("dist-info", "egg-info") and "-" in stem and len(found) < MOST_DISTRIBUTIONS:
+            if suffix in ("dist-info", "egg-info") and "-" in stem and len(versions) < MOST_DISTRIBUTIONS:
                 name, version = stem.split("-")[:2]
-                found.setdefault(name.lower().replace("_", "-").replace(".", "-"), version)
-    return found
+                versions.setdefault(name.lower().replace("_", "-").replace(".", "-"), version)
+    return versions
 
 
 def libc() -> str:
-    """`glibc 2.36`, `musl` or empty."""
+    """Return `glibc 2.36`, `musl` or ""."""
     try:
-        found = os.confstr("CS_GNU_LIBC_VERSION")
+        glibc = os.confstr("CS_GNU_LIBC_VERSION")
     except (AttributeError, ValueError, OSError):
-        found = None
-    if found:
-        return found
+        glibc = None
+    if glibc:
+        return glibc
     try:
         names = os.listdir("/lib")
     except OSError:
@@ -141,14 +144,14 @@ def digest(path: str) -> str:
 
 
 def free(path: str) -> "int | None":
-    """Bytes that this user may write on the disk of a folder that need not be there yet."""
+    """Return the bytes that this user may write on the disk of a folder that need not exist yet."""
     while not os.path.isdir(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
+    return status.f_bavail * status.f_frsize
 
 
 if __name__ == "__main__":

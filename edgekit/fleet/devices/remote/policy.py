@@ -1,4 +1,4 @@
-"""Gives a policy that came on standard input, a line of JSON with each file's text, to `edgerun trust`.
+"""Pass a policy from standard input, a line of JSON with each file's text, to `edgerun trust`.
 
 Arguments: the home, the sha256 of the runner.
 """

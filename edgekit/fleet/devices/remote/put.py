@@ -1,10 +1,10 @@
-"""Appends standard input to `desk/incoming/SHA256`, and moves that to `desk/NAME` when its digest is right.
+"""Append standard input to `desk/incoming/SHA256`, and move that to `desk/NAME` when its digest is right.
 
-With `launch`, a runner is what `edgerun` in the home starts from then on.
+With `launch`, `edgerun` in the home starts this runner from then on.
 
-Answers as `edgerun receive` does: lines of JSON with the bytes that are safe here. Exit codes 4: another offset; 7: no
-room; 8: another digest, or a home in which others can write.
-Arguments: the home, the sha256, the name, `launch` or "", the offset, the size, bytes between two answers.
+Answers as `edgerun receive` does: lines of JSON with the number of bytes that are stored safely. Exit codes: 4: another
+offset; 7: no room; 8: another digest, or a home in which others can write. Arguments: the home, the sha256, the name,
+`launch` or "", the offset, the size, bytes between two answers.
 """
 
 import contextlib
@@ -47,24 +47,24 @@ def main(home: str, sha256: str, name: str, launched: str, offset: int, size: in
 
 
 def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowledge: int) -> None:
-    """Until the file is whole, or the input ends."""
+    """Receive until the file is complete or the input ends."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    at = told = os.fstat(handle).st_size
-    if at != offset:
-        tell(sha256, at, False)
-        end(4, sha256 + ": " + str(at) + " bytes are here, so send from there")
-    while at < size:
-        data = os.read(0, min(PIECE_BYTES, size - at))
+    position = acknowledged = os.fstat(handle).st_size
+    if position != offset:
+        tell(sha256, position, False)
+        end(4, sha256 + ": " + str(position) + " bytes are here, so send from there")
+    while position < size:
+        data = os.read(0, min(PIECE_BYTES, size - position))
         if not data:
             break
-        at = append(handle, path, data, at, sha256)
-        if acknowledge and at - told >= acknowledge:
+        position = append(handle, path, data, position, sha256)
+        if acknowledge and position - acknowledged >= acknowledge:
             os.fsync(handle)
-            tell(sha256, at, False)
-            told = at
+            tell(sha256, position, False)
+            acknowledged = position
     os.fsync(handle)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    if at < size or not is_at(handle, path):  # to be gone on with, or another desk was faster
+    if position < size or not is_at(handle, path):  # to be gone on with, or another desk was faster
         return
     if digest(path) != sha256:
         os.unlink(path)
@@ -74,20 +74,20 @@ def receive(path: str, final: str, sha256: str, offset: int, size: int, acknowle
     sync(os.path.dirname(final))
 
 
-def append(handle: int, path: str, data: bytes, at: int, sha256: str) -> int:
-    """Write all of it, unless another desk has written meanwhile; the new size."""
+def append(handle: int, path: str, data: bytes, position: int, sha256: str) -> int:
+    """Write all of the data and return the new size, unless another sender has written meanwhile."""
     fcntl.flock(handle, fcntl.LOCK_EX)  # of the file: others may go on while this one waits for a line that is cut
     try:
-        found = os.fstat(handle).st_size
-        if found != at or not is_at(handle, path):
-            tell(sha256, found if is_at(handle, path) else 0, False)
+        size = os.fstat(handle).st_size
+        if size != position or not is_at(handle, path):
+            tell(sha256, size if is_at(handle, path) else 0, False)
             end(4, sha256 + ": another desk sends it, too; ask for the offset, and go on from there")
         while data:
             written = os.write(handle, data)
-            data, at = data[written:], at + written
+            data, position = data[written:], position + written
     finally:
         fcntl.flock(handle, fcntl.LOCK_UN)
-    return at
+    return position
 
 
 def is_at(handle: int, path: str) -> bool:
@@ -102,25 +102,25 @@ def is_there(path: str, sha256: str) -> bool:
 
 
 def folder(path: str) -> str:
-    """A folder that is this user's alone, made if need be."""
+    """Return a folder that only this user can write to, created if necessary."""
     if not os.path.lexists(path):
-        above = os.path.dirname(path)
-        while not os.path.lexists(above):
-            above = os.path.dirname(above)
-        if not os.path.isdir(above):
-            end(7, above + ": is no folder, so none can be made in it; name another home in hosts.yaml")
+        ancestor = os.path.dirname(path)
+        while not os.path.lexists(ancestor):
+            ancestor = os.path.dirname(ancestor)
+        if not os.path.isdir(ancestor):
+            end(7, ancestor + ": is no folder, so none can be made in it; name another home in hosts.yaml")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with contextlib.suppress(FileExistsError):  # another desk was faster
             os.mkdir(path, 0o755 if path == "/var/lib/edge" else 0o700)  # as the runner does
         sync(os.path.dirname(path))
-    found = os.lstat(path)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         end(8, path + ": is no folder of this user's in which nobody else can write; look at it, or name another home")
     return path
 
 
 def launch(home: str, runner: str) -> None:
-    """`edgerun` in the home, for services and for people on the device."""
+    """Write `edgerun` in the home, for services and for people on the device."""
     temporary = os.path.join(home, ".edgerun." + str(os.getpid()) + ".tmp")
     with open(temporary, "w") as stream:
         stream.write(LAUNCHER.replace("{python}", sys.executable).replace("{runner}", runner))
@@ -132,7 +132,7 @@ def launch(home: str, runner: str) -> None:
 
 
 def forget(home: str, sha256: str) -> None:
-    """Runners of old, but the newest ones, this one and what the launcher starts."""
+    """Remove old runners, except the newest ones, this one and the one that the launcher starts."""
     desk, launcher = os.path.join(home, "desk"), os.path.join(home, "edgerun")
     kept = sha256
     if os.path.exists(launcher):
@@ -144,11 +144,11 @@ def forget(home: str, sha256: str) -> None:
 
 
 def digest(path: str) -> str:
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     with open(path, "rb") as stream:
         for data in iter(lambda: stream.read(1 << 20), b""):
-            found.update(data)
-    return found.hexdigest()
+            hasher.update(data)
+    return hasher.hexdigest()
 
 
 def sync(path: str) -> None:

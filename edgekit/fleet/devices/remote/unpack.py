@@ -1,6 +1,6 @@
-"""Unpacks wheels that were put here, each into a folder of its own, and writes down which ones are used from now on.
+"""Unpack wheels that were sent here, each into a folder of its own, and record which ones are used from now on.
 
-Arguments: the home, then the sha256 of each wheel that is used. One that is unpacked already stays as it is.
+Arguments: the home, then the sha256 of each wheel that is used. One that is unpacked already is left unchanged.
 """
 
 import os
