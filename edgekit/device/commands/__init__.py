@@ -1,1 +1,1 @@
-"""Commands of `edgerun` that look after a device: one file each, as in `edgekit.runner.commands`."""
+"""Commands of `edgerun` that manage a device: one file each, as in `edgekit.runner.commands`."""

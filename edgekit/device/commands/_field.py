@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is kept and reported; nothing is unless it is asked for."""
+    """Add the options; without them nothing is kept or reported."""
     group = parser.add_argument_group("from the field back to the desk")
     group.add_argument("--keep", metavar="FOLDER", help="keep the most doubtful samples of each day, to be labelled")
     group.add_argument("--keep-per-day", metavar="N", type=_shared.positive, help="the most of a day (default: 100)")
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Exit code 2 for options that do not belong together."""
+    """Exit with code 2 for options that do not go together."""
     if options.keep is None and (options.keep_per_day or options.keep_bytes):
         options.misuse("--keep-per-day and --keep-bytes are for --keep")
     if options.keep == "":
@@ -41,27 +41,27 @@ def check(options: argparse.Namespace) -> None:
 
 @contextmanager
 def handle_termination(options: argparse.Namespace) -> Iterator[None]:
-    """Of what observes: SIGTERM, which stops services, ends like Ctrl-C, and warnings are lines as all others are."""
-    wanted = options.metrics or options.watch or options.keep or options.report
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    """While observing, let SIGTERM, which stops services, end like Ctrl-C, and print warnings like all others."""
+    is_observing = options.metrics or options.watch or options.keep or options.report
+    if not is_observing or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def terminate(*_: Any) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    previous = signal.signal(signal.SIGTERM, terminate)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _shared.warn(str(message))
             yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, previous or signal.SIG_DFL)
 
 
 @contextmanager
 def observe(model: Model, options: argparse.Namespace) -> Iterator[None]:
-    """Observe what is asked for, and write the last of it in the end."""
+    """Attach the requested observers, and let them write their last output at the end."""
     try:
         _attach(model, options)
         yield
@@ -70,7 +70,7 @@ def observe(model: Model, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _attach(model: Model, options: argparse.Namespace) -> None:
-    """Add what is asked for to the model's observers."""
+    """Add the requested observers to the model."""
     if options.keep is not None:
         from edgekit.device.monitor import uncertain
 

@@ -1,4 +1,4 @@
-"""`edgerun bench A B …`: several bundles timed in turns, each opened anew again and again; ratios have intervals."""
+"""`edgerun bench A B …`: interleaved timing of several bundles, each opened many times; ratios have intervals."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ CONFIDENCE = 0.99
 
 
 def run(options: argparse.Namespace) -> None:
-    """A row for each bundle: its p50, and how many times the fastest's that is. A bundle that answers wrongly is not
-    timed: SelftestError."""
+    """Print a row for each bundle: its p50, and how many times the fastest's that is.
+
+    A bundle that answers wrongly is not timed: SelftestError.
+    """
     paths = options.bundle
     models = [_load_validated(options, path) for path in paths]
     rounds = max(options.rounds or ROUNDS, intervals.MIN_ROUNDS)
     calls, warmup = -(-(options.calls or CALLS) // rounds), WARMUP if options.warmup is None else options.warmup
-    openers = {str(place): _opener(model) for place, model in enumerate(models)}
-    with conditions.ConditionsRecorder() as watch:
-        growing = bench.timed_openings(openers, rounds, rounds, calls, warmup, on_round=watch.sample)
-        samples_ms, openings = next(growing)
+    openers = {str(index): _opener(model) for index, model in enumerate(models)}
+    with conditions.ConditionsRecorder() as recorder:
+        timings = bench.timed_openings(openers, rounds, rounds, calls, warmup, on_round=recorder.sample)
+        samples_ms, openings = next(timings)
     spreads = sorted(conditions.noise(each, openings) or 0.0 for each in samples_ms.values())
-    seen = conditions.to_record(watch.result(spreads[len(spreads) // 2]))
+    record = conditions.to_record(recorder.result(spreads[len(spreads) // 2]))
     rows = _rows(paths, models, samples_ms, openings)
     if options.samples:
         for row, values_ms in zip(rows, samples_ms.values()):
             row["samples_ns"] = [round(1e6 * each) for each in values_ms.tolist()]
-    known = _options.measurement_facts(argparse.Namespace(bundle=paths[0], device=options.device), models[0])
+    facts = _options.measurement_facts(argparse.Namespace(bundle=paths[0], device=options.device), models[0])
     for name in ("bundle", "sha256", "interpreter", "version", "threads"):
-        del known[name]  # each row has its own
-    reasons = known["why"] + seen["disturbed"]
-    known.update(seen, comparable=not reasons, why=reasons, confidence=CONFIDENCE, rounds=rounds)
-    known.update(openings=openings, calls_per_round=calls, warmup_per_round=warmup)
+        del facts[name]  # each row has its own
+    reasons = facts["why"] + record["disturbed"]
+    facts.update(record, comparable=not reasons, why=reasons, confidence=CONFIDENCE, rounds=rounds)
+    facts.update(openings=openings, calls_per_round=calls, warmup_per_round=warmup)
     if options.json:
-        _shared.print_json({**known, "bundles": rows})
+        _shared.print_json({**facts, "bundles": rows})
         return
-    machine = known["machine"]
-    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
+    machine = facts["machine"]
+    print(f"on {machine['host']} ({machine['cpu']}), {facts['architecture']}, Python {machine['python']}")
     for line in _table(rows):
         print(line)
     print(f"{rounds} rounds in turns, each opened {openings} times; intervals at {100 * CONFIDENCE:g} %")
-    _options.print_noise_reasons(seen["disturbed"])
+    _options.print_noise_reasons(record["disturbed"])
 
 
 def _load_validated(options: argparse.Namespace, path: str) -> Model:
@@ -61,15 +63,15 @@ def _load_validated(options: argparse.Namespace, path: str) -> Model:
 
 
 def _opener(model: Model) -> Callable[[], Callable[[], object]]:
-    """Opens the bundle anew, as `load` had chosen, for calls with its first golden sample."""
-    how = (model.threads, model.backend.name, model.device)
+    """Return a function that opens the bundle anew, with the same choices, for calls with its first golden sample."""
+    settings = (model.threads, model.backend.name, model.device)
     x = model.prepare(model.golden()[0][0])
 
-    def opened() -> Callable[[], object]:
-        execute = open_model(model.bundle, *how).execute
+    def open_again() -> Callable[[], object]:
+        execute = open_model(model.bundle, *settings).execute
         return lambda: execute(x)
 
-    return opened
+    return open_again
 
 
 def _rows(

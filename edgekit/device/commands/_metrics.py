@@ -1,4 +1,4 @@
-"""`--metrics`: what the model does, for Prometheus, in a file or on a port of this machine."""
+"""`--metrics`: metrics of the model for Prometheus, in a file or on a port of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where they go."""
+    """Add the option."""
     parser.add_argument(
         "--metrics",
         metavar="WHERE",
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def open_metrics(where: str | None) -> Iterator[Metrics | None]:
-    """Metrics for a model to be loaded, closed behind it; None where none are asked for."""
+    """Open metrics for a model to be loaded, and close them afterwards; None if they are not requested."""
     if where is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""What the commands of the device share: options of homes and proofs, and the facts that every figure carries."""
+"""What the commands of the device share: options of homes and validations, and the facts in every result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def add_home_argument(parser: argparse.ArgumentParser) -> None:
-    """Where the releases are."""
+    """Add the option for the home of the releases."""
     parser.add_argument(
         "--home", metavar="DIR", help="of the releases (default: $EDGERUN_HOME, /var/lib/edge or ~/.edge)"
     )
 
 
 def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
-    """What a proof of a release may use, and how fast it has to be."""
+    """Add options for what the validation of a release may use, and how fast the release must be."""
     group = parser.add_argument_group("the proof, in a process of its own")
     group.add_argument(
         "--latency-ms",
@@ -41,14 +41,14 @@ def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def validation_limits(options: argparse.Namespace) -> Any:
-    """What the arguments of `proof` ask for."""
+    """Return the limits from the options of `add_validation_arguments`."""
     from edgekit.device.releases.validation import ValidationLimits
 
     return ValidationLimits(options.memory_mb, options.cpu_s, options.wall_s, options.latency_ms)
 
 
 def non_negative_number(text: str) -> float:
-    """An argument that is a number from 0."""
+    """Parse a non-negative number."""
     try:
         value = float(text)
     except ValueError:
@@ -59,14 +59,14 @@ def non_negative_number(text: str) -> float:
 
 
 def sha256(text: str) -> str:
-    """An argument that is a file's digest."""
+    """Parse a file's digest."""
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
         raise argparse.ArgumentTypeError(f"got {text}; use the 64 hex digits that `sha256sum` prints")
     return text
 
 
 def whole_number_between(least: int, most: int) -> Callable[[str], int]:
-    """An argument that is a whole number between two, both among them."""
+    """Return a parser of whole numbers between two limits, inclusive."""
 
     def number(text: str) -> int:
         value = int(text) if text.isdecimal() and len(text) < 20 else -1
@@ -78,7 +78,7 @@ def whole_number_between(least: int, most: int) -> Callable[[str], int]:
 
 
 def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, Any]:
-    """What every figure carries with it: of what, by what, where; and whether it may be held against others."""
+    """Return what accompanies every result: the bundle, the interpreter, the machine, and whether it is comparable."""
     from edgekit.device.hardware import emulation
     from edgekit.device.measure import bench
 
@@ -98,17 +98,17 @@ def measurement_facts(options: argparse.Namespace, model: Model) -> dict[str, An
     }
 
 
-def print_facts(known: dict[str, Any]) -> None:
-    """The same, for people."""
-    machine = known["machine"]
-    print(f"{known['interpreter']} {known['version']}, threads: {known['threads']}, device: {known['device']}")
-    print(f"on {machine['host']} ({machine['cpu']}), {known['architecture']}, Python {machine['python']}")
-    for reason in known["why"]:
-        if reason not in known.get("disturbed", ()):  # those are printed after the figures
+def print_facts(facts: dict[str, Any]) -> None:
+    """Print these facts for people."""
+    machine = facts["machine"]
+    print(f"{facts['interpreter']} {facts['version']}, threads: {facts['threads']}, device: {facts['device']}")
+    print(f"on {machine['host']} ({machine['cpu']}), {facts['architecture']}, Python {machine['python']}")
+    for reason in facts["why"]:
+        if reason not in facts.get("disturbed", ()):  # those are printed after the figures
             print(f"NOT COMPARABLE: {reason}")
 
 
 def print_noise_reasons(reasons: list[str]) -> None:
-    """One line where something else went on, none of a quiet machine."""
+    """Print one line if something disturbed the measurement."""
     if reasons:
         print(f"disturbed: {'; '.join(reasons)}. Times taken so are not to be compared; measure again when it is quiet")

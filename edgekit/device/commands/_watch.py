@@ -1,4 +1,4 @@
-"""`--watch`: whether inputs and answers still look like validation's, said while they come."""
+"""`--watch`: report whether inputs and answers still look like those of validation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from edgekit.runner.model import Model
 
 EVERY = 64
-"""Answers between two looks."""
+"""Answers between two checks."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whether it is wanted."""
+    """Add the option."""
     parser.add_argument(
         "--watch",
         action="store_true",
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def report_verdicts(model: Model, wanted: bool) -> Iterator[None]:
-    """Watch a model that was loaded with a monitor; the last verdict, with its golden vectors, comes at the end."""
-    if not wanted:
+def report_verdicts(model: Model, enabled: bool) -> Iterator[None]:
+    """Watch a model that was loaded with a monitor. The last verdict, with its golden vectors, comes at the end."""
+    if not enabled:
         yield
         return
     watcher = VerdictReporter(model.monitor)
@@ -43,7 +43,7 @@ def report_verdicts(model: Model, wanted: bool) -> Iterator[None]:
 
 
 class VerdictReporter:
-    """An observer that says what changes in a monitor's verdict."""
+    """An observer that reports changes of a monitor's verdict."""
 
     def __init__(self, monitor: Any) -> None:
         self._monitor, self._since = monitor, 0
@@ -64,7 +64,7 @@ class VerdictReporter:
         """See `Observer`."""
 
     def say(self, verdict: Verdict) -> None:
-        """One line on standard error."""
+        """Print one line on standard error."""
         _shared.warn(f"still right? {verdict.level}: {verdict.reason}")
 
     def _look(self) -> None:

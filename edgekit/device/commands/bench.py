@@ -1,4 +1,4 @@
-"""`edgerun bench`: how fast is the model here, does it stay so, and is it faster than another?"""
+"""`edgerun bench`: how fast the model is here, whether it stays so, and whether it is faster than another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARMUP = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("bundle", metavar="BUNDLE", nargs="+", help="a file that ends in .edge.zip; several take turns")
     _shared.add_json_argument(parser)
     parser.add_argument("--calls", metavar="N", type=_shared.positive, help=f"timed calls (default: {CALLS})")
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Percentiles of the model alone and of a whole answer; or one of the other questions."""
+    """Print percentiles of the model alone and of a whole answer, or do one of the other measurements."""
     if len(options.bundle) > 1 or options.rounds:
         if options.compare or options.minutes or options.rate or options.window:
             options.misuse("bundles that take turns have rounds; leave out --compare, --minutes, --rate and --window")
@@ -73,25 +73,25 @@ def _calls(options: argparse.Namespace) -> None:
     model = _shared.load(options)
     raw = model.golden()[0][0]
     x = model.prepare(raw)
-    wanted, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
-    rounds = min(ROUNDS, wanted)
+    call_count, warmup = options.calls or CALLS, WARMUP if options.warmup is None else options.warmup
+    rounds = min(ROUNDS, call_count)
     calls = {"execute": lambda: model.execute(x), "predict": lambda: model.predict(raw)}
-    with conditions.ConditionsRecorder() as watch:
-        samples = bench.time_interleaved(calls, rounds, -(-wanted // rounds), warmup, on_round=watch.sample)
-    figures = {name: bench.latency_summary(taken) for name, taken in samples.items()}
-    known = _options.measurement_facts(options, model)
-    seen = conditions.to_record(watch.result(conditions.noise(samples["execute"], rounds)))
-    reasons = known["why"] + seen["disturbed"]
-    known.update(seen, comparable=not reasons, why=reasons)
+    with conditions.ConditionsRecorder() as recorder:
+        samples = bench.time_interleaved(calls, rounds, -(-call_count // rounds), warmup, on_round=recorder.sample)
+    figures = {name: bench.latency_summary(values) for name, values in samples.items()}
+    facts = _options.measurement_facts(options, model)
+    record = conditions.to_record(recorder.result(conditions.noise(samples["execute"], rounds)))
+    reasons = facts["why"] + record["disturbed"]
+    facts.update(record, comparable=not reasons, why=reasons)
     if options.json:
-        _shared.print_json({**known, **figures})
+        _shared.print_json({**facts, **figures})
         return
-    _options.print_facts(known)
+    _options.print_facts(facts)
     columns = ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "throughput_per_s")
     print(f"{'':<8}" + "".join(f"{name:>18}" for name in columns))
     for name, row in figures.items():
         print(f"{name:<8}" + "".join(f"{row[column]:>18,.{4 if column.endswith('_ms') else 1}f}" for column in columns))
-    _options.print_noise_reasons(seen["disturbed"])
+    _options.print_noise_reasons(record["disturbed"])
 
 
 def _above_zero(text: str) -> float:

@@ -1,4 +1,4 @@
-"""`edgerun boot`: the release to start now. On trial, a try is spent first; without one left, the way back is taken."""
+"""`edgerun boot`: the release to start now. On trial, a try is spent first; if none is left, it is rolled back."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ HELP = "spend a try of a release on trial, then print its path or start a progra
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     _options.add_home_argument(parser)
     parser.usage = "%(prog)s [options] [-- PROGRAM ...]"
     parser.set_defaults(program=[])
 
 
 def _begin(home: Home) -> int:
-    """The release to start: a confirmed one where no try can be counted, because this user can write nothing there."""
+    """Return the release to start.
+
+    If this user can write nothing there, no try can be counted, so it is a confirmed one.
+    """
     from edgekit.device.releases import transitions
     from edgekit.runner.files import READ_ONLY_ERRORS
 
@@ -46,7 +49,7 @@ def _begin(home: Home) -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    """The path of its bundle; with a program, that takes the place of this process."""
+    """Print the path of its bundle, or replace this process by a program."""
     from edgekit.device.releases import current_release
     from edgekit.device.releases.home import find_home
 
@@ -57,9 +60,9 @@ def run(options: argparse.Namespace) -> None:
     if not options.program:
         print(release.path)
         return
-    words = [word.replace("{bundle}", release.path) for word in options.program]
+    command = [word.replace("{bundle}", release.path) for word in options.program]
     sys.stdout.flush()
     try:
-        os.execvpe(words[0], words, release.environment())
+        os.execvpe(command[0], command, release.environment())
     except OSError as error:
-        raise BackendError(f"{words[0]}: cannot be started: {error.strerror or error}") from None
+        raise BackendError(f"{command[0]}: cannot be started: {error.strerror or error}") from None

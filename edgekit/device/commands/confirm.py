@@ -1,4 +1,4 @@
-"""`edgerun confirm`: the release on trial is the one to keep."""
+"""`edgerun confirm`: keep the release that is on trial."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ HELP = "keep the release that is on trial"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("--release", metavar="N", type=_shared.positive, help="only where this is the current one")
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """What is current then."""
+    """Confirm it, and print which release is current."""
     from edgekit.device.releases import summary, transitions
     from edgekit.device.releases.home import find_home
 

@@ -1,4 +1,4 @@
-"""`edgerun doctor`: will it run here, and if not, which line repairs it? Imports no numpy and no interpreter."""
+"""`edgerun doctor`: whether a bundle will run here, and if not, the fix. Imports no numpy and no interpreter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELP = "report what would keep a bundle from running here, with the command that
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("bundle", metavar="BUNDLE", nargs="?", help="a file that ends in .edge.zip (default: none)")
     parser.add_argument(
         "--interpreter",
@@ -31,14 +31,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print facts and findings; DoctorError when one of them blocks."""
+    """Print facts and findings. Raises DoctorError if one of them blocks."""
     from edgekit.device import doctor
     from edgekit.device.doctor import bundle_requirements, report
     from edgekit.device.hardware import facts
 
-    wanted = bundle_requirements.read_requirements(options.bundle) if options.bundle else None
+    requirements = bundle_requirements.read_requirements(options.bundle) if options.bundle else None
     case = doctor.DoctorCase(
-        facts.gather_facts(), wanted, options.interpreter, options.device, options.input, _verifier()
+        facts.gather_facts(), requirements, options.interpreter, options.device, options.input, _verifier()
     )
     findings = doctor.examine(case)
     if options.json:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _verifier() -> VerifierFault | None:
-    """What keeps signatures from being verified here; None where nothing does, or releases need not be signed."""
+    """Return what keeps signatures from being verified here; None if nothing does, or releases need not be signed."""
     from edgekit.runner import device_home
 
     if not device_home.homes_with_policy(device_home.find_home()):

@@ -1,4 +1,4 @@
-"""`edgerun gc`: frees the disk of releases and files that no command will ask for."""
+"""`edgerun gc`: remove releases and files that no command will need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "remove old releases, and files that belong to none"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument(
         "--keep", metavar="N", type=_shared.non_negative, default=2,
         help="besides the current release and the one before (default: 2)",
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """What was removed."""
+    """Remove them, and print what was removed."""
     from edgekit.device.releases import cleanup, transitions
     from edgekit.device.releases.home import find_home
 

@@ -1,4 +1,4 @@
-"""`edgerun install`: a bundle becomes a release that has proven itself here, on trial."""
+"""`edgerun install`: a bundle becomes a release that was validated here, on trial."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("bundle", metavar="BUNDLE", help="a file, or the sha256 of one that was received")
     parser.add_argument(
         "--tries",
@@ -39,17 +39,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """What is current then; an error leaves the device as it was."""
+    """Install it, and print which release is current. After an error the device is unchanged."""
     from edgekit.device.releases import summary
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.installation import BundleFiles, install, store_bundle
 
     home, path = find_home(options.home), Path(options.bundle)
     if SHA256.fullmatch(options.bundle):
-        wanted = BundleFiles(options.bundle, options.statement, tuple(options.signature))
+        files = BundleFiles(options.bundle, options.statement, tuple(options.signature))
     elif path.is_file():
-        wanted = store_bundle(home, path)
+        files = store_bundle(home, path)
     else:
         raise InputError(f"{path}: no such file, and no sha256 of 64 hex digits")
-    install(home, wanted, options.tries, _options.validation_limits(options), options.interpreter, _shared.warn)
+    install(home, files, options.tries, _options.validation_limits(options), options.interpreter, _shared.warn)
     summary.print_summary(home, options.json)

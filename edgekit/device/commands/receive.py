@@ -1,4 +1,4 @@
-"""`edgerun receive`: a file that arrives on standard input, on however many lines that are cut."""
+"""`edgerun receive`: receive a file on standard input, over several connections if they break."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "append standard input to a file, and keep that when its digest is right"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("sha256", metavar="SHA256", type=_options.sha256, help="of the whole file")
     parser.add_argument(
         "--offset", metavar="N", type=_shared.non_negative, help="where the input begins; refused elsewhere"
@@ -31,22 +31,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """A line of JSON with the bytes that are safe here, also where the offset was another."""
+    """Receive, and print lines of JSON with the number of bytes stored safely, also if the offset was wrong."""
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.incoming_files import receive_file
 
-    told = {"offset": 0, "stored": True}
+    state = {"offset": 0, "stored": True}
 
     def print_offset(offset: int, stored: bool) -> None:
-        told.update(offset=offset, stored=stored)
-        _shared.print_json({"sha256": options.sha256, **told})
+        state.update(offset=offset, stored=stored)
+        _shared.print_json({"sha256": options.sha256, **state})
         sys.stdout.flush()
 
     if sys.stdin is None:  # closed by whoever started this
         raise InputError("standard input is closed; send the file there")
-    how = {name: getattr(options, name) for name in ("offset", "size", "acknowledge", "restart")}
+    settings = {name: getattr(options, name) for name in ("offset", "size", "acknowledge", "restart")}
     with open(sys.stdin.fileno(), "rb", closefd=False) as stream:
-        receive_file(find_home(options.home), options.sha256, stream, print_offset, **how)
-    if options.size is None and not told["stored"]:
-        here = f"{told['offset']} bytes are here, not yet the file of this digest"
-        _shared.warn(f"{here}; send the rest, or all of it with --restart")
+        receive_file(find_home(options.home), options.sha256, stream, print_offset, **settings)
+    if options.size is None and not state["stored"]:
+        progress = f"{state['offset']} bytes are here, not yet the file of this digest"
+        _shared.warn(f"{progress}; send the rest, or all of it with --restart")

@@ -1,4 +1,4 @@
-"""`edgerun rollback`: back to the release that was confirmed before."""
+"""`edgerun rollback`: go back to the release that was confirmed before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "go back to the release that was confirmed before"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("--why", metavar="TEXT", default="taken back by hand", help="kept with the release")
     parser.add_argument(
         "--release", metavar="N", type=_shared.positive, help="only from this one; nothing happens where it has failed"
@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """What is current then; ReleaseError where there is nothing to go back to."""
+    """Roll back, and print which release is current. Raises ReleaseError if there is none to go back to."""
     from edgekit.device.releases import summary, transitions
     from edgekit.device.releases.home import find_home
 

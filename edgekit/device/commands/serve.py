@@ -1,6 +1,6 @@
-"""`edgerun serve`: bundles behind a socket. The server is `edgekit.serve`, a process with packages of its own.
+"""`edgerun serve`: serve bundles on a socket. The server is `edgekit.serve`, a process with packages of its own.
 
-Each setting of a server is declared once, as a field of `Settings`; its option is made of that.
+Each setting of a server is declared once, as a field of `Settings`, which defines its option.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PIP_NAMES = {
     "google.protobuf": "protobuf",
     **{package: package.replace(".", "-") for package in TRACE_PACKAGES},
 }
-"""Where the package is not called like the module."""
+"""Packages whose name differs from their module's."""
 MOST_WORKERS = 256
 UVICORN = "0.54"
 """The release whose connection `edgekit.serve.connection` builds on: uvicorn does not say what may change there."""
@@ -93,13 +93,13 @@ def _redis(text: str) -> str:
 
 
 def is_redis(text: str) -> bool:
-    """Whether a text is the URL of a Redis."""
+    """Return whether a text is the URL of a Redis server."""
     from urllib.parse import urlsplit
 
     try:
         parts = urlsplit(text)
-        sound = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
-        return sound and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+        is_valid = parts.scheme == "unix" if parts.path and not parts.hostname else bool(parts.hostname)
+        return is_valid and not parts.query and parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
     except ValueError:
         return False
 
@@ -109,11 +109,11 @@ def _collector(text: str) -> str:
 
     try:
         parts = urlsplit(text)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        sound = False
+        is_valid = False
     if (
-        not sound or not text.isprintable() or " " in text or "@" in text or parts.query or parts.fragment
+        not is_valid or not text.isprintable() or " " in text or "@" in text or parts.query or parts.fragment
     ):  # it may hold a password, and is not repeated
         raise argparse.ArgumentTypeError(
             "use http://HOST:PORT or https://…, with the path where it is not /v1/traces; "
@@ -148,10 +148,10 @@ def _option(
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server was asked for. Fields without an option keep their default, except in tests.
+    """Settings of a server. Fields without an option keep their default, except in tests.
 
-    Port -1 of admin or gRPC opens none, and `deadline_ms` 0 sets no deadline. `most_json_bytes` bounds the JSON of a
-    request, which takes up to thirty times its bytes once it is parsed. Bytes of the cache are those of each worker.
+    Port -1 of admin or gRPC opens none, and `deadline_ms` 0 sets no deadline. `most_json_bytes` limits the JSON of a
+    request, which takes up to thirty times its size when parsed. The cache size is for each worker.
     """
 
     bundles: tuple[str, ...]
@@ -242,18 +242,18 @@ class Settings:
     key: str = _option("access", "--key", "", "for TLS, with --certificate", metavar="PEM")
 
     def to_json(self) -> str:
-        """For another process, which reads it from a descriptor: every user of the machine may read a command line."""
+        """Return JSON for another process, which reads it from a descriptor: every user may read a command line."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str | bytes) -> Settings:
-        """What `to_json` gave."""
+        """Parse the output of `to_json`."""
         values = json.loads(text)
         return Settings(**{**values, "bundles": tuple(values["bundles"])})
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="files that end in .edge.zip, or folders of them")
     groups: dict[str, Any] = {}
     for setting in fields(Settings):
@@ -264,7 +264,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> NoReturn:
-    """Become the server; comes back only where it cannot start."""
+    """Become the server. Returns only if it cannot start."""
     if sys.platform != "linux":
         raise BackendError(
             "serve needs Linux; run it in WSL 2, in a container (docs/how-to/container.md) or on a device"
@@ -273,10 +273,10 @@ def run(options: argparse.Namespace) -> NoReturn:
     _check_packages(_needed(settings))
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (_home(), os.environ.get("PYTHONPATH"))))
-    handed = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
-    with open(handed, "w", closefd=False) as stream:
+    descriptor = os.memfd_create("edgekit-settings", 0)  # without a name, and open in the server too
+    with open(descriptor, "w", closefd=False) as stream:
         stream.write(settings.to_json())
-    command = [sys.executable, "-P", "-m", "edgekit.serve", str(handed)]
+    command = [sys.executable, "-P", "-m", "edgekit.serve", str(descriptor)]
     sys.stdout.flush()
     try:
         os.execve(sys.executable, command, environment)
@@ -285,9 +285,9 @@ def run(options: argparse.Namespace) -> NoReturn:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    """InputError where two options do not go together."""
-    given = {each.name: getattr(options, each.name) for each in fields(Settings) if each.metadata}
-    values = {name: value for name, value in given.items() if value is not None}
+    """Return the settings. Raises InputError if two options do not go together."""
+    options_given = {each.name: getattr(options, each.name) for each in fields(Settings) if each.metadata}
+    values = {name: value for name, value in options_given.items() if value is not None}
     settings = Settings(tuple(os.path.abspath(path) for path in options.bundles), **values)
     if settings.uds and (settings.port != 8000 or settings.host != "127.0.0.1"):
         raise InputError("--uds replaces --host and --port; leave them out")
@@ -297,19 +297,19 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _needed(settings: Settings) -> tuple[str, ...]:
-    """Packages that these settings use."""
-    found = PACKAGES
+    """Return the packages that these settings use."""
+    packages = PACKAGES
     if settings.cache_bytes:
-        found += ("cachetools",)
+        packages += ("cachetools",)
     if settings.cache_redis:
-        found += ("redis",)
+        packages += ("redis",)
     if settings.trace_to:
-        found += TRACE_PACKAGES
-    return found if settings.grpc_port < 0 else found + GRPC_PACKAGES
+        packages += TRACE_PACKAGES
+    return packages if settings.grpc_port < 0 else packages + GRPC_PACKAGES
 
 
 def _check_packages(packages: tuple[str, ...]) -> None:
-    """BackendError with the line that installs what is missing; nothing of it is imported."""
+    """Raise BackendError with the command that installs what is missing. Nothing is imported."""
     if sys.version_info < (3, 11):
         raise BackendError("serve needs Python 3.11 or newer, this is {}.{}".format(*sys.version_info))
     missing = [package for package in packages if not _is_there(package)]
@@ -320,23 +320,27 @@ def _check_packages(packages: tuple[str, ...]) -> None:
 
 
 def _check_uvicorn() -> None:
-    """BackendError for a uvicorn of another release: its connection works otherwise inside."""
+    """Raise BackendError for a uvicorn of another release, whose connections work differently inside."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        found = version("uvicorn")
+        installed = version("uvicorn")
     except PackageNotFoundError:  # it was copied without its metadata
         from importlib import import_module
 
-        found = str(import_module("uvicorn").__version__)
-    if found.split(".")[:2] != UVICORN.split("."):
+        installed = str(import_module("uvicorn").__version__)
+    if installed.split(".")[:2] != UVICORN.split("."):
         raise BackendError(
-            f"serve needs uvicorn {UVICORN}, this is {found}; run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
+            f"serve needs uvicorn {UVICORN}, this is {installed}; "
+            f"run: {sys.executable} -m pip install uvicorn~={UVICORN}.0"
         )
 
 
 def _is_there(package: str) -> bool:
-    """For `google.protobuf` Python imports `google`, which holds nothing; where there is none, it raises."""
+    """Return whether a package is installed.
+
+    For `google.protobuf` Python imports `google`, and raises if there is none.
+    """
     from importlib.util import find_spec
 
     try:
@@ -346,7 +350,7 @@ def _is_there(package: str) -> bool:
 
 
 def _home() -> str:
-    """The folder or archive that holds the package edgekit, with the server in it."""
+    """Return the folder or archive that holds the package edgekit, with the server in it."""
     import edgekit
 
     return os.path.dirname(os.path.dirname(os.path.abspath(edgekit.__file__)))

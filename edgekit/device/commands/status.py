@@ -1,4 +1,4 @@
-"""`edgerun status`: which release is current, and what became of the others."""
+"""`edgerun status`: which release is current, and the state of the others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HELP = "say which release is current, and what became of the others"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     _options.add_home_argument(parser)
     _shared.add_json_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """A line for each thing to know, or JSON with all of it."""
+    """Print it for people, or as JSON."""
     from edgekit.device.releases import summary
     from edgekit.device.releases.home import find_home
 

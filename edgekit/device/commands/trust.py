@@ -1,4 +1,4 @@
-"""`edgerun trust`: this device takes over a policy, and is in signed mode from the first one on."""
+"""`edgerun trust`: adopt a policy. The device is in signed mode from the first one on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ HELP = "take over a signed policy that says who may sign bundles"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument("source", metavar="FROM", help="folder that `edgekit trust` made: policy.json, its signature")
     _options.add_home_argument(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Say which policy holds now; TrustError where it is older, or the root of this device has not signed it."""
+    """Adopt it and print it. Raises TrustError if it is older, or not signed by the root of this device."""
     from pathlib import Path
 
     from edgekit.device.releases import current_release, transitions
@@ -30,10 +30,10 @@ def run(options: argparse.Namespace) -> None:
     create_home(home)
     with home.locked():
         transitions.recover(home)
-        made = adopt_policy(Path(options.source), home.trust)
-        refused = current_release.refusal_reason(home)
+        adopted = adopt_policy(Path(options.source), home.trust)
+        refusal = current_release.refusal_reason(home)
     print(f"root    {sshsig.fingerprint(policy.root_key(home.trust))}")
-    print(f"policy  version {made.version}, epoch {made.epoch}, until {format_time(made.expires_s)}")
-    print(f"signers {', '.join(sorted(made.signers)) or 'nobody yet'}; {made.threshold} must sign")
-    if refused:
-        _shared.warn(f"{refused}; it will not be loaded: install a signed bundle")
+    print(f"policy  version {adopted.version}, epoch {adopted.epoch}, until {format_time(adopted.expires_s)}")
+    print(f"signers {', '.join(sorted(adopted.signers)) or 'nobody yet'}; {adopted.threshold} must sign")
+    if refusal:
+        _shared.warn(f"{refusal}; it will not be loaded: install a signed bundle")

@@ -1,4 +1,4 @@
-"""`edgerun watch`: a program on the current release, looked after; under systemd, or alone."""
+"""`edgerun watch`: run a program on the current release and monitor both; under systemd, or alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HELP = "start a program with the current release, check that, and confirm it or 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's options."""
     parser.add_argument(
         "--confirm-after", metavar="S", type=_options.non_negative_number, default=60.0,
         help="a release on trial is kept when it was healthy so long (default: 60)",
@@ -30,9 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Until it is stopped, or its program ends by itself with code 0."""
+    """Run until it is stopped, or its program exits with code 0."""
     from edgekit.device.releases.home import find_home
     from edgekit.device.releases.watcher import Watcher, WatchOptions
 
-    how = (options.confirm_after, options.every, _options.validation_limits(options), options.interpreter)
-    Watcher(find_home(options.home), WatchOptions(tuple(options.program), *how), _shared.warn).run()
+    settings = (options.confirm_after, options.every, _options.validation_limits(options), options.interpreter)
+    Watcher(find_home(options.home), WatchOptions(tuple(options.program), *settings), _shared.warn).run()
