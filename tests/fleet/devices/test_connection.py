@@ -57,7 +57,7 @@ def test_words_arrive_as_they_are_whatever_a_shell_would_make_of_them(desk: Rig)
     words = ["a b", "$HOME", "`id`", "'", '"', "\\", "*", "ä\n", "", ";true"]
     answer = run(host(desk), "python3", "-c", "import sys; print(sys.argv[1:])", *words)
     assert answer.code == 0 and eval(answer.stdout) == words
-    assert run(host(desk), "cat", data=bytes(range(256)) * 1000).out == bytes(range(256)) * 1000
+    assert run(host(desk), "cat", data=bytes(range(256)) * 1000).stdout == bytes(range(256)) * 1000
 
 
 def test_each_address_is_a_device_with_a_home_of_its_own(desk: Rig) -> None:

@@ -17,7 +17,7 @@ def shown(
     """The exit code and the lines for so many devices, of which d0 cannot be reached."""
     ended = [Outcome(Host(f"d{place}"), outcomes.CONFIRMED, 1) for place in range(number)]
     ended[0] = ended[0].to(outcomes.UNREACHABLE, why="no route", exit_code=7)
-    monkeypatch.setattr(status, "ask", lambda *_, **__: ended)
+    monkeypatch.setattr(status, "run_on_each", lambda *_, **__: ended)
     chosen: Any = None
     return status.run(chosen, False, everything), capsys.readouterr().out.splitlines()
 
