@@ -232,8 +232,8 @@ WALK = (
     Seed(
         "config-wins-over-the-cell",
         "workbook/stage.py",
-        "{**plan.section(stage), **beside(plan.path, told)}",
-        "{**beside(plan.path, told), **plan.section(stage)}",
+        "{**plan.section(stage), **beside(plan.path, winning)}",
+        "{**beside(plan.path, winning), **plan.section(stage)}",
         "a parameter changed in the notebook has no effect",
         ("tests/workbook/test_stage.py",),
     ),
