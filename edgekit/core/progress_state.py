@@ -52,6 +52,19 @@ class State:
         left = "" if self.left_s is None else f"about {duration(self.left_s)} left"
         return " · ".join(filter(None, [*map(str, self.steps), left]))
 
+    def fitted(self, most: int) -> str:
+        """The same in at most so many letters, if it can be: without the best so far, the time left or outer steps."""
+        named = [place for place, step in enumerate(self.steps) if step.name]
+        inner = replace(self, steps=self.steps[named[-1] :] if named else self.steps)
+        states = [state for each in (self, inner) for state in (each, each._without_best(), each._bare())]
+        return next((text for text in map(str, states) if len(text) <= most), str(states[-1]))
+
+    def _without_best(self) -> State:
+        return replace(self, steps=tuple(replace(step, best="") for step in self.steps))
+
+    def _bare(self) -> State:
+        return replace(self._without_best(), left_s=None)
+
     def to_json(self) -> str:
         """One line."""
         return json.dumps(asdict(self))

@@ -114,7 +114,7 @@ class Watch:
             with self._lock, suppress(Exception):  # one line that fails must not silence those after it
                 self._look()
                 if self._live is not None:
-                    self._live.update(self._text(self._line()), refresh=True)
+                    self._live.update(self._text(self._line(self._live.console.width)), refresh=True)
                 elif not self._terminal and time.monotonic() - self._spoken >= EARLY * self._period_s:
                     self._write(self._line())
 
@@ -129,12 +129,15 @@ class Watch:
                 self._said = (found.process, number)
                 self._write(f"{self._label} · {text}")
 
-    def _line(self) -> str:
+    def _line(self, width: int | None = None) -> str:
+        """What goes on; shortened to `width`, where that is given, so that what changes most is still seen."""
         if not self._label:
             return "edgekit run · at work"
-        return " · ".join(filter(None, [f"{self._label} {self._taken()}", self._published() or self._place()]))
+        label = f"{self._label} {self._taken()}"
+        most = None if width is None else width - len(f"{label} · ")
+        return " · ".join(filter(None, [label, self._published(most) or self._place()]))
 
-    def _published(self) -> str:
+    def _published(self, most: int | None) -> str:
         """The state in words, without a step that only repeats the stage in the label."""
         state = self._state
         if state is None:
@@ -142,7 +145,7 @@ class Watch:
         outermost = state.steps[0] if state.steps else None
         if outermost is not None and not outermost.unit and self._label.endswith(f" {outermost.name}"):
             state = replace(state, steps=state.steps[1:])
-        return str(state)
+        return str(state) if most is None else state.fitted(most)
 
     def _taken(self) -> str:
         return elapsed(time.monotonic() - self._began)

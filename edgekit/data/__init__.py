@@ -68,7 +68,7 @@ def load(config: SourceConfig, progress: Progress | None = None) -> Data:
     """
     from edgekit.data import checks, splits
 
-    with steps.step("data", "files") as shown:
+    with steps.step("reading the data", "files") as shown:
         pools: Pools = _module(config.source).read(config, progress or shown.at)
         pools = checks.normal(pools, config.task)
         pools = splits.limited(pools, config.limit, config.split_seed, config.task)

@@ -256,7 +256,7 @@ def is_reference_network(name: Any) -> bool:
 
 
 def _same_data(record: dict[str, Any], plan: Plan) -> None:
-    with watching("reading the data"):
+    with watching("starting"):
         found = datas.load(plan.data).digest
     if found != record["data_digest"]:
         raise DataError(

@@ -136,7 +136,7 @@ def finished(plan: Plan, folder: Path) -> tuple[Result | None, DataDigest | None
         return None, None
     last = _last(plan, result)
     remembered = state.remembered_digest(plan, folder)
-    with nullcontext() if remembered.digest else watching("reading the data"):
+    with nullcontext() if remembered.digest else watching("starting"):
         data = state.read_digest(plan, folder, remembered)
     done = all(each.state == "done" for each in islice(state.examine(plan, folder, data.digest), last))
     return result if done else None, data

@@ -46,6 +46,22 @@ def test_a_singular_unit_counts_the_one_under_way_and_a_plural_what_is_done(step
 
 
 @pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (200, "training 2 of 2 · best 37.00% · the student · epoch 12 of 40 · best 26.00% · about 9 s left"),
+        (70, "training 2 of 2 · the student · epoch 12 of 40 · about 9 s left"),
+        (50, "training 2 of 2 · the student · epoch 12 of 40"),
+        (45, "the student · epoch 12 of 40 · about 9 s left"),
+        (30, "the student · epoch 12 of 40"),
+        (10, "the student · epoch 12 of 40"),
+    ],
+)
+def test_on_a_narrow_terminal_the_step_under_way_is_what_stays(most: int, words: str) -> None:
+    outer, inner = Shown("", "training", 1, 2, "37.00%"), Shown("", "epoch", 11, 40, "26.00%")
+    assert State(1, (outer, Shown("the student"), inner), 9.0).fitted(most) == words
+
+
+@pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.2, "1 s"), (45.4, "45 s"), (59.6, "1 min"), (180, "3 min"), (3600, "1 h"), (4801, "1 h 20 min")],
 )
