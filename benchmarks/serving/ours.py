@@ -38,7 +38,7 @@ def interpreter(address: str, model: str) -> str:
 def proofs(server: Server) -> list[str]:
     """What the server said of each bundle: its interpreter, and whether batching pays."""
     lines = server.log.read_text(errors="replace").splitlines()
-    return [line.split(": ", 1)[1] for line in lines if ": proven on " in line]
+    return [line.split(": ", 1)[1] for line in lines if ": validated on " in line]
 
 
 def raw(model: str, sample: np.ndarray) -> Post:

@@ -151,7 +151,7 @@ class Admin:
                 )
             bases = {base for path, base, _ in known if path in paths}
             others = [entry.bundle for entry in supervisor.entries if entry.bundle.name not in bases]
-            await supervisor.change([*others, *await supervisor.prove(paths)])
+            await supervisor.change([*others, *await supervisor.validate(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
             raise RequestError(400, str(error) or "the workers took too long") from None
 
@@ -169,7 +169,9 @@ class Admin:
 def _known(places: Sequence[str], without: Container[str] = ()) -> list[tuple[str, str, str]]:
     """Path, name and version of each bundle in the folders; it reads and hashes whole files, so not on the loop."""
     return [
-        (path, *repository.name_of(path)) for path in repository.find(places) if os.path.realpath(path) not in without
+        (path, *repository.name_and_version(path))
+        for path in repository.find_bundles(places)
+        if os.path.realpath(path) not in without
     ]
 
 

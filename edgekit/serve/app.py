@@ -1,4 +1,4 @@
-"""Requests to answers: the paths of the Open Inference Protocol v2, `/predict`, and the page. An ASGI application."""
+"""The ASGI application of a worker: the Open Inference Protocol v2, `/predict` for files, and the server's page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgekit.runner.errors import BackendError
 from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
-from edgekit.serve.counters import FIELDS, NO_MODEL, Memory, ModelRequest, ended
+from edgekit.serve.counters import FIELDS, NO_MODEL, ModelRequest, SharedCounters, end_with_error
 from edgekit.serve.errors import ClientDisconnected, RequestError, busy, late
 from edgekit.serve.load_shedding import LoopLag
 from edgekit.serve.page import PAGE, check_host, policy
@@ -51,14 +51,14 @@ JSON = (b"content-type", b"application/json")
 BINARY = (b"content-type", b"application/octet-stream")
 HTML = (b"content-type", b"text/html; charset=utf-8")
 INPUT_BYTES = 4
-"""Of one value that a model computes with."""
+"""Size of one value of a model's input tensor, which is always float32."""
 PAGE_HEADERS = policy(PAGE)
 OPEN_PATHS = frozenset(("/", "/v2/health/live", "/v2/health/ready"))
-"""What asks for no token: health, and the page, which sends the token itself."""
+"""Paths that need no token: health checks, and the page, whose own requests send the token."""
 
 
 class HttpRequest(NamedTuple):
-    """One request; `values` are those that its route has names for."""
+    """One request. `values` holds the parts of the path that its route names, for example `model`."""
 
     scope: dict[str, Any]
     headers: Headers
@@ -68,11 +68,17 @@ class HttpRequest(NamedTuple):
 
 
 class App:
-    """One worker's application. `models` is replaced as a whole, by name and by (name, version)."""
+    """The application of one worker.
 
-    def __init__(self, settings: Settings, memory: Memory, tokens: tuple[bytes, ...] = (), number: int = 0) -> None:
+    `models` maps names, and `versions` pairs of name and version, to the models that are served. Both dictionaries are
+    replaced as a whole when the models change, so that a request never sees half of a change.
+    """
+
+    def __init__(
+        self, settings: Settings, memory: SharedCounters, tokens: tuple[bytes, ...] = (), worker_number: int = 0
+    ) -> None:
         self.settings, self.memory, self.tokens = settings, memory, tokens
-        self.row = memory.row(number, NO_MODEL)
+        self.row = memory.row(worker_number, NO_MODEL)
         self.models: dict[str, ServedModel] = {}
         self.versions: dict[tuple[str, str], ServedModel] = {}
         self.slots: dict[str, int] = {}
@@ -85,7 +91,7 @@ class App:
         self._undecoded = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request; whatever goes wrong is JSON."""
+        """Answer one request. Every error is answered with a status and a JSON body."""
         try:
             status, headers, body = await self._answer(scope, receive)
         except ClientDisconnected as error:
@@ -93,7 +99,7 @@ class App:
             return
         except Exception as error:
             note_error(error)
-            refusal = ended(self.row, error)
+            refusal = end_with_error(self.row, error)
             status, body = refusal.status, orjson.dumps({"error": refusal.text})
             headers = [JSON]
             if refusal.retry_after_s is not None:
@@ -118,142 +124,151 @@ class App:
         return await handler(self, HttpRequest(scope, headers, receive, arrived_ns, values))
 
     def model_at(self, path: str) -> ServedModel:
-        """The model that a path names; RequestError (404) where there is none."""
+        """Return the model that a path names. Raises RequestError (404) if there is none."""
         route = ROUTES.match(path)
         if route is None or "model" not in route[1]:
-            raise RequestError(404, f"path: got {path}; {THERE_IS}")
+            raise RequestError(404, f"path: got {path}; {SEE_INDEX}")
         return self._named(route[1])
 
     def _named(self, values: Mapping[str, str]) -> ServedModel:
         return self.model(values["model"], values.get("version"))
 
     def model(self, name: str, version: str | None = None) -> ServedModel:
-        """By its name, and by its version where one is asked for; RequestError (404) for what is not served."""
-        found = self.models.get(name) if version is None else self.versions.get((name, version))
-        if found is None:
+        """Return a model by name, and by version if one is given. Raises RequestError (404) if it is not served."""
+        served = self.models.get(name) if version is None else self.versions.get((name, version))
+        if served is None:
             got = name if version is None else f"{name}/versions/{version}"
             raise RequestError(404, f"model: got {got}; served are {', '.join(sorted(self.models)) or 'none'}")
-        return found
+        return served
 
     async def infer(self, request: HttpRequest) -> Response:
-        """A request of the Open Inference Protocol."""
+        """Answer an inference request of the Open Inference Protocol."""
         served, headers = self._named(request.values), request.headers
-        with ModelRequest(served, request.arrived_ns, self.budget) as held:
-            granted_ms = deadline_ms(headers)
-            if granted_ms and self.lag.is_late(granted_ms / 1e3):
+        with ModelRequest(served, request.arrived_ns, self.budget) as reservation:
+            client_deadline_ms = deadline_ms(headers)
+            if client_deadline_ms and self.lag.is_late(client_deadline_ms / 1e3):
                 raise late(served.batcher.wait_s())
             length = header_bytes(headers)
-            body = await self._body(request, held, is_json=length is None)
+            body = await self._body(request, reservation, is_json=length is None)
             check_json(min(length or 0, len(body)), self.settings.most_json_bytes)
             if length == 0:
-                asked = wire.parse_raw(body, served.input)
+                infer_request = wire.parse_raw(body, served.input)
             else:
-                asked = wire.parse(body, length, served.input, served.outputs)
-            deadline_s = self.deadline_s(granted_ms or asked.timeout_ms, self.lag.arrived_s())
-            answer = await self.run(served, asked.samples, deadline_s, request.receive, held)
-            outputs = asked.outputs
+                infer_request = wire.parse(body, length, served.input, served.outputs)
+            deadline_s = self.deadline_s(client_deadline_ms or infer_request.timeout_ms, self.lag.arrived_s())
+            answer = await self.run(served, infer_request.samples, deadline_s, request.receive, reservation)
+            outputs = infer_request.outputs
             if outputs is None and length == 0:
                 outputs = served.binary_values
-            tensors = served.tensors(answer.outputs, asked.samples, outputs, asked.binary)
-            head: dict[str, Any] = {"model_name": served.name, "model_version": served.bundle.version}
-            if asked.id:
-                head["id"] = asked.id
-            encoded, length = wire.encode(head, tensors)
-        served.finished(answer, request.arrived_ns)
+            tensors = served.tensors(answer.outputs, infer_request.samples, outputs, infer_request.binary)
+            answer_header: dict[str, Any] = {"model_name": served.name, "model_version": served.bundle.version}
+            if infer_request.id:
+                answer_header["id"] = infer_request.id
+            encoded, length = wire.encode(answer_header, tensors)
+        served.count_answer(answer, request.arrived_ns)
         if length is None:
             return 200, [JSON], encoded
         return 200, [BINARY, (HEADER_LENGTH, b"%d" % length)], encoded
 
     async def no_model(self, request: HttpRequest) -> Response:
-        """Always RequestError (404): a path that asks for an answer and names no model."""
-        got = request.scope["path"]
-        raise RequestError(404, f"path: got {got}; use /v2/models/NAME/infer, or …/NAME/versions/VERSION/infer")
+        """Raise RequestError (404), for an inference path that names no model."""
+        path = request.scope["path"]
+        raise RequestError(404, f"path: got {path}; use /v2/models/NAME/infer, or …/NAME/versions/VERSION/infer")
 
-    def deadline_s(self, timeout_ms: float, since_s: float) -> float:
-        """Of `time.monotonic`, for a request that came at `since_s`; infinity where nobody sets one.
+    def deadline_s(self, timeout_ms: float, arrived_s: float) -> float:
+        """Return the deadline, on the clock of `time.monotonic`, of a request that arrived at `arrived_s`.
 
-        The server's own deadline holds for a client that grants no time, which is `timeout_ms` 0.
+        A client that sets no deadline (`timeout_ms` is 0) gets the server's default. Without a default, the deadline
+        is infinity.
         """
         timeout_ms = timeout_ms or self.settings.deadline_ms
-        return since_s + timeout_ms / 1e3 if timeout_ms else math.inf
+        return arrived_s + timeout_ms / 1e3 if timeout_ms else math.inf
 
     def run(
-        self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, held: Reservation
+        self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, reservation: Reservation
     ) -> Awaitable[Answer]:
-        """Samples through the model's queue, which refuses what would be late.
+        """Put samples into the model's queue and wait for the answer.
 
-        Without `receive`, a caller that has gone cancels the task itself. What waits in the queue are the model's
-        inputs, float32 of as many values, which `held` is charged with.
+        The queue refuses requests that would miss their deadline. While they wait, the samples are held as float32
+        input tensors, and `reservation` is charged for these bytes. `receive` is used to notice that the client
+        disconnects; without it (gRPC), the caller's task is cancelled instead.
         """
-        timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, held)
+        timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, reservation)
         return answer if timeline is None else timeline.asked(served.name, served.bundle, answer)
 
     async def _run(
-        self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, held: Reservation
+        self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, reservation: Reservation
     ) -> Answer:
         cache, input_bytes = served.cache, INPUT_BYTES * samples.size
-        held.take(input_bytes)
+        reservation.take(input_bytes)
         x, queue = (served.prepare(samples), served.batcher) if cache is None else (samples, cache)
         try:
-            made = queue.submit(x, deadline_s)
-            if not isinstance(made, Answer):
+            answer = queue.submit(x, deadline_s)
+            if not isinstance(answer, Answer):
                 served.row[FIELDS["pending"]] = served.batcher.pending
                 try:
-                    made = await await_or_disconnect(made, receive)
+                    answer = await await_or_disconnect(answer, receive)
                 finally:
                     served.row[FIELDS["pending"]] = served.batcher.pending
         except BackendError as error:
             if served.watcher is not None:
-                served.watcher.refused(error)
+                served.watcher.note_refusal(error)
             raise RequestError(500, str(error)) from None
-        held.give(input_bytes)
+        reservation.give(input_bytes)
         if served.watcher is not None:
-            served.watcher.answered(samples, made.outputs)
-        return made
+            served.watcher.note_answer(samples, answer.outputs)
+        return answer
 
     async def predict(self, request: HttpRequest) -> Response:
-        """A file as it is, decoded by the bundle's own input path; its windows run in batches of the size that pays."""
+        """Answer a file that is sent unchanged as the body.
+
+        The bundle's own input path decodes it. The windows of a recording run in the largest batches that are faster
+        than single calls.
+        """
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
         served, headers = self._chosen(query.get("model", [""])[-1]), request.headers
-        with ModelRequest(served, request.arrived_ns, self.budget) as held:
-            top = query.get("top", ["5"])[-1]
-            if not top.isdecimal() or not 0 < int(top[:9]) <= 1000:
-                raise RequestError(400, f"top: got {top}; use a whole number from 1 to 1000")
+        with ModelRequest(served, request.arrived_ns, self.budget) as reservation:
+            top_k = query.get("top", ["5"])[-1]
+            if not top_k.isdecimal() or not 0 < int(top_k[:9]) <= 1000:
+                raise RequestError(400, f"top: got {top_k}; use a whole number from 1 to 1000")
             if headers.get(b"content-type", b"").lower().startswith(b"multipart/"):
                 raise RequestError(415, "body: got a form; send the file itself, as curl -T FILE does")
             deadline_s = self.deadline_s(deadline_ms(headers), request.arrived_ns / 1e9)  # one clock on Linux
-            body = await self._body(request, held)
+            body = await self._body(request, reservation)
             samples = await self._decoded(served, body, deadline_s)
-            held.take(sum(each.raw.nbytes for each in samples))
-            answers, made, post_ns = [], [], 0
+            reservation.take(sum(each.raw.nbytes for each in samples))
+            answers, batch_answers, post_ns = [], [], 0
             size = served.curve.sizes[-1]
-            for first in range(0, len(samples), size):
-                batch = samples[first : first + size]
+            for start in range(0, len(samples), size):
+                batch = samples[start : start + size]
                 raws = batch[0].raw[None] if len(batch) == 1 else np.stack([each.raw for each in batch])
-                answer = await self.run(served, raws, deadline_s, request.receive, held)
-                ran_ns = perf_counter_ns()
-                found = served.answers(answer.outputs, raws, int(top), [each.size for each in batch])
-                post_ns += perf_counter_ns() - ran_ns
-                for sample, facts in zip(batch, found):
+                answer = await self.run(served, raws, deadline_s, request.receive, reservation)
+                post_started_ns = perf_counter_ns()
+                predictions = served.answers(answer.outputs, raws, int(top_k), [each.size for each in batch])
+                post_ns += perf_counter_ns() - post_started_ns
+                for sample, facts in zip(batch, predictions):
                     answers.append({**(sample.span.facts() if sample.span else {}), **facts})
-                made.append(answer)
-            counters.took(served.row, "compute_output", post_ns)
-        served.finished(Answer.together(made), request.arrived_ns)
+                batch_answers.append(answer)
+            counters.observe(served.row, "compute_output", post_ns)
+        served.count_answer(Answer.concatenate(batch_answers), request.arrived_ns)
         facts = {"model": served.name, "version": served.bundle.version, "answers": answers}
         return 200, [JSON], orjson.dumps(facts, option=orjson.OPT_APPEND_NEWLINE)
 
     def _chosen(self, name: str) -> ServedModel:
-        """The model that a file is for: the one that is named, or the only one, in whichever targets it is served."""
-        bare = {served.manifest.name for served in self.models.values()}
-        name = name or (next(iter(bare)) if len(bare) == 1 else "")
-        found = self.models.get(name)
-        if found is None:
+        """Return the model for a file: the named one, or the only one that is served, in whatever targets."""
+        names = {served.manifest.name for served in self.models.values()}
+        name = name or (next(iter(names)) if len(names) == 1 else "")
+        served_model = self.models.get(name)
+        if served_model is None:
             got = f"got {name}" if name else "several are served"
             raise RequestError(404, f"model: {got}; add ?model= and one of {', '.join(sorted(self.models)) or 'none'}")
-        return found
+        return served_model
 
     async def _decoded(self, served: ServedModel, body: Body, deadline_s: float) -> list[Sample]:
-        """A file's samples. One file at a time: a picture may take six times the bytes of its pixels meanwhile."""
+        """Decode a file into samples.
+
+        One file is decoded at a time, because decoding a picture may take six times the memory of its pixels.
+        """
         if self._undecoded >= self.settings.queue:
             raise busy(f"the queue is full: {self._undecoded} files wait", self._undecoded)
 
@@ -268,26 +283,30 @@ class App:
         finally:
             self._undecoded -= 1
 
-    async def _body(self, request: HttpRequest, held: Reservation, is_json: bool = False) -> Body:
-        """The whole body; RequestError (413) as soon as it is too long, (503) where all bodies together are."""
-        most, what, receive = self.settings.most_body_bytes, "bytes", request.receive
-        if is_json and most > self.settings.most_json_bytes:
-            most, what = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
-        check_body(request.headers, most, what)
+    async def _body(self, request: HttpRequest, reservation: Reservation, is_json: bool = False) -> Body:
+        """Receive the whole body.
+
+        Raises RequestError (413) as soon as the body is too long, and RequestError (503) if the bodies of all requests
+        together take too much memory.
+        """
+        limit_bytes, unit, receive = self.settings.most_body_bytes, "bytes", request.receive
+        if is_json and limit_bytes > self.settings.most_json_bytes:
+            limit_bytes, unit = self.settings.most_json_bytes, "bytes of JSON, which binary tensors need not"
+        check_body(request.headers, limit_bytes, unit)
         message = await receive()
         body: Body = message.get("body", b"")
-        held.take(len(body))
+        reservation.take(len(body))
         if message.get("more_body"):
-            received = BodyBuffer()
-            received.add(message.get("body", b""))
+            buffer = BodyBuffer()
+            buffer.add(message.get("body", b""))
             while message.get("more_body"):
                 message = await receive()
                 piece = message.get("body", b"")
-                held.take(len(piece))
-                received.add(piece)
-                if received.size > most:
-                    raise RequestError(413, f"body: longer than {most} {what}")
-            body = received.whole()
+                reservation.take(len(piece))
+                buffer.add(piece)
+                if buffer.size > limit_bytes:
+                    raise RequestError(413, f"body: longer than {limit_bytes} {unit}")
+            body = buffer.whole()
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
         timeline = CURRENT.get()
@@ -296,11 +315,11 @@ class App:
         return body
 
     async def page(self, request: HttpRequest) -> Response:
-        """The server's own page."""
+        """Serve the server's page."""
         return 200, [HTML, *PAGE_HEADERS], PAGE
 
     async def status(self, request: HttpRequest) -> Response:
-        """What the page shows."""
+        """Return the facts that the page shows, as JSON."""
         if not self.settings.uds:
             check_host(request.scope["headers"], self.settings.host)
         return _json(
@@ -313,49 +332,49 @@ class App:
         )
 
     async def server_metadata(self, request: HttpRequest) -> Response:
-        """Name, version, extensions."""
+        """Return the server's name, its version and the protocol extensions that it supports."""
         return _json({"name": "edgekit", "version": __version__, "extensions": EXTENSIONS})
 
     async def live(self, request: HttpRequest) -> Response:
-        """Whether the process answers."""
+        """Report that the process is alive."""
         return _json({"live": True, "ready": self.ready})
 
     async def server_ready(self, request: HttpRequest) -> Response:
-        """Whether requests should be sent."""
+        """Report whether the server accepts requests."""
         return _json({"live": True, "ready": self.ready}, 200 if self.ready else 503)
 
     async def model_ready(self, request: HttpRequest) -> Response:
-        """Whether requests to a model should be sent."""
+        """Report whether a model accepts requests."""
         return _json({"name": self._named(request.values).name, "ready": self.ready}, 200 if self.ready else 503)
 
     async def model_metadata(self, request: HttpRequest) -> Response:
-        """Inputs and outputs."""
+        """Describe a model's inputs and outputs."""
         return _json(self._named(request.values).metadata())
 
     async def model_config(self, request: HttpRequest) -> Response:
-        """The model's configuration in Triton's words."""
+        """Describe a model in the format of Triton's model configuration."""
         settings = self.settings
         return _json(self._named(request.values).config(settings.workers, settings.queue_delay_ms))
 
     async def model_stats(self, request: HttpRequest) -> Response:
-        """Statistics of a model, or of all, of all workers together."""
+        """Return the statistics of one model or of all models, added up over all workers."""
         models = [self._named(request.values)] if request.values else self.distinct()
         return _json({"model_stats": [self.stats(served) for served in models]})
 
     @property
     def ready(self) -> bool:
-        """Not before all models are open, and not while the server drains."""
+        """Whether requests are accepted: not before all models are open, and not while the server drains."""
         return self.is_ready and not self.is_draining
 
     def distinct(self) -> list[ServedModel]:
-        """Every model once, whatever names it has."""
+        """Return every model once, even if it has several names."""
         return list({id(served): served for served in self.versions.values()}.values())
 
     def _sums(self, served: ServedModel) -> dict[str, int]:
         return self.memory.sums(self.slots[served.bundle.identity])
 
     def stats(self, served: ServedModel) -> dict[str, Any]:
-        """Its statistics, of all workers together."""
+        """Return a model's statistics, added up over all workers."""
         return counters.model_stats(served.name, served.bundle.version, self._sums(served), counters.SIZES)
 
     def _facts(self, served: ServedModel) -> dict[str, Any]:
@@ -368,7 +387,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 POST, GET = ("POST",), ("GET", "HEAD")
-THERE_IS = "see / for what there is"
+SEE_INDEX = "see / for what there is"
 ROUTES: Router[Callable[[App, HttpRequest], Awaitable[Response]]] = Router(
     [
         Route(POST, "/v2/models/{model}/infer", App.infer),
@@ -393,5 +412,5 @@ ROUTES: Router[Callable[[App, HttpRequest], Awaitable[Response]]] = Router(
         Route(GET, "/v2/models/{model}/versions/{version}/config", App.model_config),
         Route(GET, "/v2/models/{model}/versions/{version}/stats", App.model_stats),
     ],
-    THERE_IS,
+    SEE_INDEX,
 )

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP connection with what it lacks: a deadline for receiving a request, and bounds before the app sees it.
+"""uvicorn's HTTP connection, extended by deadlines for receiving a request and limits that apply before the app.
 
-uvicorn keeps silent, half-headed and stalled connections open for ever (uvicorn#157). It also closes behind an answer
-while the client still sends: the system then resets the connection, and the client loses the answer.
+uvicorn keeps silent, incomplete and stalled connections open for ever (uvicorn#157). It also closes a connection after
+the answer while the client is still sending, so that the system resets the connection and the client loses the answer.
 """
 
 from __future__ import annotations
@@ -20,21 +20,25 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from edgekit.serve.load_shedding import ANSWER, EarlyRefusal, LoopLag
 
-logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a line for each bad request could fill a disk
-REFUSED_S = 1.0
-"""How long a connection too many is read after its refusal; it does not count among those that are open."""
+logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # one line per bad request could fill a disk
+REFUSED_READ_S = 1.0
+"""How long a connection above the limit is still read after its refusal. It does not count as open."""
 
-FRESH_S = 1.0
-"""How long a connection that was just made may still bring its request while the server ends."""
+NEW_CONNECTION_S = 1.0
+"""How long a connection without a request may still send one while the server shuts down."""
 
 
-class TooLong(Exception):
-    """Stops the parser; a refusal is the connection's last answer."""
+class StopParsing(Exception):
+    """Stops the parser after the last answer of a connection has been written."""
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Of one connection. `receive_s` holds from a request's first byte, or the connection's, to its last."""
+    """The limits of connections.
+
+    `receive_s` is the time from the first byte of a request, or from the start of the connection, to the request's last
+    byte. `header_bytes` is the size of the headers, and `connections` the number of open connections.
+    """
 
     receive_s: float
     header_bytes: int
@@ -42,85 +46,88 @@ class ConnectionLimits:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection. What it shares with all others is set before the process listens."""
+    """One connection. The attributes that all connections share are set before the process listens."""
 
     limits: ConnectionLimits
     lag = LoopLag()
-    early: EarlyRefusal | None = None
+    early_refusal: EarlyRefusal | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._deadline: asyncio.TimerHandle | None = None
-        self._stuck: asyncio.TimerHandle | None = None
-        self._receiving = False  # a request has begun and is not whole
+        self._write_deadline: asyncio.TimerHandle | None = None
+        self._is_receiving = False  # a request has begun and is not complete
         self._in_headers = False
-        self._upgrading = False
-        self._has_stayed = False  # a request among the data that are read now offered another protocol
-        self._ended = False  # the last answer is written
-        self._refusing = False  # the request that is being received is refused once it is whole
-        self._next: RequestResponseCycle | None = None  # what runs once the parser has no data any more
-        self._begun = self._size = 0  # of the data that the parser has now: requests that begin in it, its bytes
-        self._bare_bytes = 0  # since the request's first byte, or the last of its body
+        self._is_upgrading = False
+        self._has_ignored_upgrade = False  # the data being read contained a request that offered another protocol
+        self._has_ended = False  # the last answer has been written
+        self._is_refusing = False  # the request being received will be refused once it is complete
+        self._next_cycle: RequestResponseCycle | None = None  # the request to run once the parser has consumed its data
+        self._requests_begun = 0  # number of requests that begin in the data being parsed
+        self._data_bytes = 0  # size of the data being parsed
+        self._bare_bytes = 0  # bytes since the request's first byte, or since the last piece of its body
 
     def connection_made(self, transport: Any) -> None:
-        """Refuse one too many; expect a request soon."""
+        """Refuse the connection if too many are open; otherwise expect a request."""
         super().connection_made(transport)
-        self._closing = BufferedTransport(self)
+        self._buffered = BufferedTransport(self)
         if len(self.connections) > self.limits.connections:
             self.connections.discard(self)
             reason = f"{self.limits.connections} connections are open, that is the limit"
-            self._refuse(503, reason, b"retry-after: 1\r\n", REFUSED_S)
+            self._refuse(503, reason, b"retry-after: 1\r\n", REFUSED_READ_S)
             return
-        self._expect()
+        self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See uvicorn."""
-        self._closing.forget()
-        self._relax()
+        self._buffered.forget()
+        self._stop_deadline()
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; a request that is not whole must be so before the deadline."""
-        self._has_stayed = False
+        """Parse the data. A request that is still incomplete must be complete before the deadline."""
+        self._has_ignored_upgrade = False
         self._receive(data)
 
     def _receive(self, data: bytes) -> None:
-        if self._ended:
+        if self._has_ended:
             return
         self.lag.note_read(self.loop)
         self._stop_keep_alive_timer()
-        was_receiving, self._begun, self._size = self._receiving, 0, len(data)
+        was_receiving, self._requests_begun, self._data_bytes = self._is_receiving, 0, len(data)
         self._bare_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            if self._has_stayed:  # no client does that, and each would be a call within the one before it
+            if self._has_ignored_upgrade:  # no real client does that, and each would add a recursive call
                 self._refuse(400, "several requests in a row offer another protocol; wait for the first answer")
             else:
-                self._stay(data[upgrade.args[0] :])
+                self._answer_without_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
             self._refuse(400, "not an HTTP request")
-        self._start()
-        if self._ended or self.transport.is_closing():
+        self._start_next()
+        if self._has_ended or self.transport.is_closing():
             return
-        if self._receiving:
-            if self._begun:  # where it began is not known, if something was before it
-                self._bare_bytes = len(data) if self._begun == 1 and not was_receiving and self._in_headers else 0
+        if self._is_receiving:
+            if self._requests_begun:  # if other data came before it, its first byte is not known
+                self._bare_bytes = (
+                    len(data) if self._requests_begun == 1 and not was_receiving and self._in_headers else 0
+                )
             if self._bare_bytes > self.limits.header_bytes:
                 self._refuse(431, f"the headers are longer than {self.limits.header_bytes} bytes")
                 return
         idle = self.cycle is None or self.cycle.response_complete
-        if self._receiving or (idle and self.timeout_keep_alive_task is None):
-            self._expect()
+        if self._is_receiving or (idle and self.timeout_keep_alive_task is None):
+            self._start_deadline()
         else:
-            self._relax()
+            self._stop_deadline()
 
-    def _start(self) -> None:
-        """Of several pipelined requests the first runs at once, each other one as a task."""
-        if self._next is None:
+    def _start_next(self) -> None:
+        """Run the first of several pipelined requests at once; the others run as tasks."""
+        if self._next_cycle is None:
             return
-        cycle, self._next = self._next, None
+        cycle, self._next_cycle = self._next_cycle, None
         task = start_eagerly(cycle.run_asgi(self.app), self.loop)
         if task is not None:
             self._keep_task(task)
@@ -129,36 +136,36 @@ class GuardedProtocol(HttpToolsProtocol):
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    def _stay(self, rest: bytes) -> None:
-        """Answer a request that offers another protocol in this one; Java's client offers HTTP/2 with every request."""
-        self._upgrading, self._has_stayed = False, True
+    def _answer_without_upgrade(self, remaining_data: bytes) -> None:
+        """Answer in HTTP/1.1 although the request offers another protocol, as Java's client does with HTTP/2."""
+        self._is_upgrading, self._has_ignored_upgrade = False, True
         head = [b"%s %s HTTP/1.1" % (self._method, self.url)]
         head += [b"%s: %s" % each for each in self.headers if each[0] not in (b"upgrade", b"http2-settings")]
         self.parser = httptools.HttpRequestParser(self)
-        self._receive(b"\r\n".join((*head, b"", rest)))
+        self._receive(b"\r\n".join((*head, b"", remaining_data)))
 
     def on_message_begin(self) -> None:
-        """A request's first byte."""
-        self._receiving = self._in_headers = True
-        self._begun += 1
+        """Note that a request begins."""
+        self._is_receiving = self._in_headers = True
+        self._requests_begun += 1
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its headers are whole. Until the rest is, its answer is the connection's last."""
-        if self._size > self.limits.header_bytes:
+        """Check the headers and create the request. Until its body is complete, its answer closes the connection."""
+        if self._data_bytes > self.limits.header_bytes:
             self._check_headers()
         self._in_headers = False
         self._bare_bytes = 0
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
-            self._upgrading, self._method = True, self.parser.get_method()
+            self._is_upgrading, self._method = True, self.parser.get_method()
             return
         if self._is_late():
-            self._refusing = True
+            self._is_refusing = True
             return
         self._make_cycle()
 
     def _make_cycle(self) -> None:
-        """As uvicorn does; the cycle writes by the buffered transport, and runs when the parser is done."""
+        """Create the request as uvicorn does. It writes to the buffered transport, and runs when the parser is done."""
         url, version = httptools.parse_url(self.url), self.parser.get_http_version()
         path = url.path.decode("ascii")
         self.scope["method"] = self.parser.get_method().decode("ascii")
@@ -166,10 +173,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.scope["path"] = unquote(path) if "%" in path else path
         self.scope["raw_path"] = url.path
         self.scope["query_string"] = url.query or b""
-        before, self._keep_alive = self.cycle, version != "1.0" and self.parser.should_keep_alive()
+        previous, self._keep_alive = self.cycle, version != "1.0" and self.parser.should_keep_alive()
         self.cycle = RequestResponseCycle(
             scope=self.scope,
-            transport=self._closing,  # type: ignore[arg-type]  # what an answer needs of one
+            transport=self._buffered,  # type: ignore[arg-type]  # has the methods that an answer needs
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -180,60 +187,60 @@ class GuardedProtocol(HttpToolsProtocol):
             keep_alive=False,
             on_response=self.on_response_complete,
         )
-        if before is None or before.response_complete:
-            self._next = self.cycle
+        if previous is None or previous.response_complete:
+            self._next_cycle = self.cycle
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
     def _is_late(self) -> bool:
-        """Whether it is refused before the app sees it; what is unusual about a request is the app's business."""
-        if self.early is None or not self.lag.is_long or self._next is not None:
+        """Return whether to refuse the request before the app sees it. Unusual requests are left to the app."""
+        if self.early_refusal is None or not self.lag.is_long or self._next_cycle is not None:
             return False
         parser, is_alone = self.parser, self.cycle is None or self.cycle.response_complete
         is_usual = parser.get_method() == b"POST" and parser.should_keep_alive() and parser.get_http_version() == "1.1"
         is_plain = is_usual and not self.expect_100_continue and not self.flow.write_paused
-        return is_alone and is_plain and self.early.is_late(self.url, self.headers)
+        return is_alone and is_plain and self.early_refusal.is_late(self.url, self.headers)
 
     def _check_headers(self) -> None:
         total = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if total > self.limits.header_bytes:
             self._refuse(431, f"the headers are longer than {self.limits.header_bytes} bytes")
-            raise TooLong
+            raise StopParsing
 
     def on_body(self, body: bytes) -> None:
-        """A piece of its body."""
+        """Pass on a piece of the body."""
         self._bare_bytes = 0
-        if not self._upgrading and not self._refusing:
+        if not self._is_upgrading and not self._is_refusing:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """It is whole."""
-        if self._upgrading:
+        """Note that the request is complete."""
+        if self._is_upgrading:
             return
-        self._receiving = False
-        if self._refusing:
-            self._refusing = False
-            self._answer_late()
+        self._is_receiving = False
+        if self._is_refusing:
+            self._is_refusing = False
+            self._refuse_late()
             return
         if not self.cycle.response_started:
             self.cycle.keep_alive = self._keep_alive
         super().on_message_complete()
 
-    def _answer_late(self) -> None:
-        """The refusal; the connection stays, unless the server stops."""
-        is_last = self.early is not None and self.early.is_ending
+    def _refuse_late(self) -> None:
+        """Refuse a late request. The connection stays open, unless the server shuts down."""
+        is_last = self.early_refusal is not None and self.early_refusal.is_ending
         head = b"".join(b"%b: %b\r\n" % each for each in self.server_state.default_headers)
         close = b"connection: close\r\n" if is_last else b""
         self.transport.write(b"".join((STATUS_LINE[503], head, close, ANSWER)))
         if is_last:
             self.close()
-            raise TooLong  # what comes behind it is not answered
+            raise StopParsing  # later requests are not answered
         self._start_keep_alive_timer()
 
     def on_response_complete(self) -> None:
-        """An answer is whole."""
-        self._closing.flush()
+        """Send the end of an answer, and start the next pipelined request."""
+        self._buffered.flush()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -255,85 +262,95 @@ class GuardedProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = None
 
     def close(self) -> None:
-        """Behind the last answer."""
-        if self._ended or self.transport.is_closing():
+        """Close the connection after the last answer."""
+        if self._has_ended or self.transport.is_closing():
             return
-        if self._receiving or self.pipeline:
+        if self._is_receiving or self.pipeline:
             self._linger(self.limits.receive_s)
         else:
-            self._leave()
+            self._close_gracefully()
 
     def timeout_keep_alive_handler(self) -> None:
-        """No other request came; one that has begun has a deadline of its own."""
-        if not (self._receiving or self.transport.is_closing()):
-            self._leave()
+        """Close an idle connection. A request that has begun has a deadline of its own."""
+        if not (self._is_receiving or self.transport.is_closing()):
+            self._close_gracefully()
 
     def shutdown(self) -> None:
-        """Close behind the request that is under way, at once where there is none. A new connection brings one soon."""
-        if self._ended or self._receiving:
+        """Close the connection after its current request, or at once if there is none.
+
+        A connection that has not sent a request yet gets a little more time, because its request may be on the way.
+        """
+        if self._has_ended or self._is_receiving:
             return
         if self.cycle is None:
-            self._relax()
-            self._deadline = self.loop.call_later(min(FRESH_S, self.limits.receive_s), self._too_late)
+            self._stop_deadline()
+            self._deadline = self.loop.call_later(min(NEW_CONNECTION_S, self.limits.receive_s), self._deadline_passed)
         else:
             super().shutdown()
 
     def pause_writing(self) -> None:
-        """The client takes nothing; it is let go where that lasts."""
+        """Note that the client does not read, and abort the connection if that lasts too long."""
         super().pause_writing()
-        if self._stuck is None:
-            self._stuck = self.loop.call_later(self.limits.receive_s, self._abort)
+        if self._write_deadline is None:
+            self._write_deadline = self.loop.call_later(self.limits.receive_s, self._abort)
 
     def resume_writing(self) -> None:
-        """It takes something again."""
+        """Note that the client reads again."""
         super().resume_writing()
-        if self._stuck is not None:
-            self._stuck.cancel()
-            self._stuck = None
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
 
     def _abort(self) -> None:
-        self._stuck = None
-        self._closing.forget()
+        self._write_deadline = None
+        self._buffered.forget()
         self.transport.abort()
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self.limits.receive_s, self._too_late)
+            self._deadline = self.loop.call_later(self.limits.receive_s, self._deadline_passed)
 
-    def _relax(self) -> None:
+    def _stop_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_late(self) -> None:
+    def _deadline_passed(self) -> None:
         self._deadline = None
-        if self._ended or self.transport.is_closing():
+        if self._has_ended or self.transport.is_closing():
             self.transport.abort()
             return
-        if self.flow.read_paused:  # it is this side that does not read
-            self._expect()
+        if self.flow.read_paused:  # the delay is ours: reading is paused
+            self._start_deadline()
             return
         answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
-        if not self._receiving or answering or self.pipeline:
-            self._leave()
+        if not self._is_receiving or answering or self.pipeline:
+            self._close_gracefully()
             return
-        self._refuse(408, f"the request was not whole after {self.limits.receive_s:g} s")
+        self._refuse(408, f"the request was not complete after {self.limits.receive_s:g} s")
 
-    def _leave(self) -> None:
-        """Close behind what is written. A client that takes none of it would hold the connection for ever."""
-        self._relax()
+    def _close_gracefully(self) -> None:
+        """Close once everything is written, or after a while, because a client that never reads would hold it open."""
+        self._stop_deadline()
         self.transport.close()
-        self._deadline = self.loop.call_later(self.limits.receive_s, self._too_late)
+        self._deadline = self.loop.call_later(self.limits.receive_s, self._deadline_passed)
 
-    def _refuse(self, status: int, reason: str, more: bytes = b"", linger_s: float = 0.0) -> None:
-        if self._ended or self.transport.is_closing():
+    def _refuse(self, status: int, reason: str, more_headers: bytes = b"", linger_s: float = 0.0) -> None:
+        if self._has_ended or self.transport.is_closing():
             return
         body = orjson.dumps({"error": reason})
         length = b"content-length: %d\r\n" % len(body)
-        head = (STATUS_LINE[status], b"content-type: application/json\r\n", length, more, b"connection: close\r\n\r\n")
+        head = (
+            STATUS_LINE[status],
+            b"content-type: application/json\r\n",
+            length,
+            more_headers,
+            b"connection: close\r\n\r\n",
+        )
         is_waiting = self.cycle is not None and not self.cycle.response_complete
-        if self.early and not self._refusing and not (is_waiting and self.cycle.more_body):  # which count elsewhere
-            self.early.refused(status, reason)
+        is_counted_elsewhere = self._is_refusing or (is_waiting and self.cycle.more_body)
+        if self.early_refusal and not is_counted_elsewhere:
+            self.early_refusal.count_refusal(status, reason)
         if is_waiting:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -341,35 +358,35 @@ class GuardedProtocol(HttpToolsProtocol):
         self._linger(linger_s or self.limits.receive_s)
 
     def _linger(self, limit_s: float) -> None:
-        """Close this side, and read without looking until the other side does, or a while is over."""
-        self._ended = True
-        self._closing.forget()  # a request that is answered or told to go on later must not write behind the end
-        self._relax()
+        """Close the sending side, and discard what arrives until the client closes, at most for `limit_s`."""
+        self._has_ended = True
+        self._buffered.forget()  # requests that are still running must not write any more
+        self._stop_deadline()
         self._stop_keep_alive_timer()
         if not self.transport.can_write_eof():  # TLS
             self.transport.close()
             return
         self.flow.resume_reading()
         self.transport.write_eof()
-        self._deadline = self.loop.call_later(limit_s, self._too_late)
+        self._deadline = self.loop.call_later(limit_s, self._deadline_passed)
 
 
 STATUS, CONTINUE = b"HTTP/1.1 ", b"HTTP/1.1 100 "
 
 
 class Connection(Protocol):
-    """What is asked of the connection itself."""
+    """What `BufferedTransport` needs of a connection."""
 
     transport: asyncio.Transport
 
     def close(self) -> None:
-        """Behind the last answer."""
+        """Close the connection after the last answer."""
 
 
 class BufferedTransport:
-    """Sends head and body as one; closing takes in first what the client still sends.
+    """Sends the headers and body of an answer in one piece, and closes without losing what the client still sends.
 
-    uvicorn writes the head of an answer and then its body, which would be two packets.
+    uvicorn writes the headers and the body separately, which would make two packets.
     """
 
     __slots__ = ("_connection", "_head", "_write", "is_closing")
@@ -381,7 +398,7 @@ class BufferedTransport:
         self.is_closing = connection.transport.is_closing
 
     def write(self, data: bytes) -> None:
-        """A head waits for its body."""
+        """Write data. The headers of an answer are held back until its body follows."""
         if self._connection is None:
             return
         if self._head:
@@ -392,43 +409,46 @@ class BufferedTransport:
         self._write(data)
 
     def flush(self) -> None:
-        """The answer is whole; that to HEAD has no body."""
+        """Send headers that are held back, because the answer (to a HEAD request) has no body."""
         if self._head:
             self.write(b"")
 
     def close(self) -> None:
-        """Behind the answer."""
+        """Close the connection after the answer."""
         self.flush()
         if self._connection is not None:
             self._connection.close()
 
     def forget(self) -> None:
-        """The connection is gone; uvicorn tells the newest of several pipelined requests alone."""
+        """Discard all further writes, because the connection is lost.
+
+        uvicorn notifies only the newest of several pipelined requests.
+        """
         self._connection, self._head = None, b""
 
 
 def start_eagerly(coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop) -> asyncio.Task[None] | None:
-    """Run `coroutine` up to its first wait; the task that goes on from there, None where it has ended."""
+    """Run a coroutine up to its first await. Returns the task that continues it, or None if it has finished."""
     try:
         waits_for = coroutine.send(None)
     except StopIteration:
         return None
-    return loop.create_task(_go_on(coroutine, waits_for))
+    return loop.create_task(_continue(coroutine, waits_for))
 
 
-async def _go_on(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
-    await _rest(coroutine, waits_for)
+async def _continue(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _drive(coroutine, waits_for)
 
 
 @types.coroutine
-def _rest(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """Hand what the coroutine waits for to the task, and what the task gets to the coroutine."""
+def _drive(coroutine: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Drive a coroutine that has been started: await what it waits for, and send it the result."""
     while True:
         error: BaseException | None = None
         value = None
         try:
             value = yield waits_for
-        except BaseException as thrown:  # a cancellation above all: it is the coroutine's to answer
+        except BaseException as thrown:  # mostly a cancellation, which the coroutine itself must handle
             error = thrown
         try:
             waits_for = coroutine.send(value) if error is None else coroutine.throw(error)

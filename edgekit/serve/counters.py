@@ -1,7 +1,7 @@
-"""Counters of all workers in one shared memory, and what a request counts there, whichever door it came by.
+"""Counters of all workers in shared memory, and how requests over HTTP and gRPC are counted there.
 
-Each worker writes its own rows, and whoever is asked adds them up. So `/stats` tells the same truth at whichever worker
-it arrives, and a worker that is started again goes on in its rows.
+Each worker writes its own rows, and any process can add them up. Every worker therefore reports the same statistics,
+and a worker that is restarted continues to count in its rows.
 """
 
 from __future__ import annotations
@@ -23,37 +23,40 @@ from edgekit.serve.request import MemoryBudget, Reservation
 
 MOST_MODELS = 64
 NO_MODEL = MOST_MODELS
-"""The slot of what belongs to no model: requests that were refused before one was known, and the cache."""
+"""The slot for what belongs to no model: requests refused before their model was known, and the size of the cache."""
 TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
-"""Each a count and nanoseconds, as in the protocol's statistics extension."""
-PLAIN = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")
+"""What is both counted and timed in ns, as in the statistics extension of the protocol."""
+UNTIMED = ("inference_count", "execution_count", "last_inference_ms", "pending", "cache_bytes", "cache_entries")
 PARTS = {"queue": "queue", "preprocess": "compute_input", "execute": "compute_infer", "postprocess": "compute_output"}
-"""The parts of a request, and what Triton calls them; each has a histogram, as whole requests (`success`) have."""
-SHARES = (50, 95, 99)
-"""Percentiles that are shown."""
+"""The parts of a request by Triton's names for them. Each has a histogram, as have whole requests (`success`)."""
+PERCENTILES = (50, 95, 99)
+"""The percentiles that the page shows."""
 
 FIELDS = {
     name: at
     for at, name in enumerate(
         (
             *(f"{kind}_{part}" for kind in TIMED for part in ("count", "ns")),
-            *PLAIN,
+            *UNTIMED,
             *(f"refused_{reason}" for reason in Reason),
             *(f"batch_{size}_{part}" for size in SIZES for part in ("count", "ns")),
         )
     )
 }
-COUNTS = len(BOUNDS_MS) + 1
-FIRST = {kind: len(FIELDS) + number * COUNTS for number, kind in enumerate(("success", *PARTS.values()))}
-"""Where each histogram begins, behind all fields."""
-WIDTH = len(FIELDS) + len(FIRST) * COUNTS
+BUCKETS = len(BOUNDS_MS) + 1
+FIRST_BUCKET = {kind: len(FIELDS) + number * BUCKETS for number, kind in enumerate(("success", *PARTS.values()))}
+"""Where each histogram begins in a row, after all fields."""
+ROW_LENGTH = len(FIELDS) + len(FIRST_BUCKET) * BUCKETS
 
 
-class Memory:
-    """The shared counters, (workers, MOST_MODELS + 1, WIDTH) int64, on a file descriptor that processes inherit."""
+class SharedCounters:
+    """The shared counters: int64 of shape (workers, MOST_MODELS + 1, ROW_LENGTH).
+
+    They lie in memory behind a file descriptor. The supervisor creates it, and the workers inherit it.
+    """
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
-        size = workers * (MOST_MODELS + 1) * WIDTH * 8
+        size = workers * (MOST_MODELS + 1) * ROW_LENGTH * 8
         if descriptor is None:
             descriptor = os.memfd_create("edgekit-serve", 0)
             os.ftruncate(descriptor, size)
@@ -61,53 +64,53 @@ class Memory:
         self._values = memoryview(mmap.mmap(descriptor, size)).cast("q")
 
     def row(self, worker: int, slot: int) -> memoryview:
-        """The counters that one worker writes for one model, or for none."""
-        first = (worker * (MOST_MODELS + 1) + slot) * WIDTH
-        return self._values[first : first + WIDTH]
+        """Return the counters that one worker writes for one slot."""
+        first = (worker * (MOST_MODELS + 1) + slot) * ROW_LENGTH
+        return self._values[first : first + ROW_LENGTH]
 
     def clear(self, slot: int) -> None:
-        """All counters of a slot that another model gets."""
+        """Reset all counters of a slot, before another model gets it."""
         for worker in range(self.workers):
             row = self.row(worker, slot)
-            for at in range(WIDTH):
-                row[at] = 0
+            for field in range(ROW_LENGTH):
+                row[field] = 0
 
     def sums(self, slot: int) -> dict[str, int]:
-        """A model's counters, of all workers together; the last inference is the latest."""
+        """Return a model's counters, added up over all workers. The time of the last inference is the latest one."""
         rows = [self.row(worker, slot)[: len(FIELDS)].tolist() for worker in range(self.workers)]
-        found = dict(zip(FIELDS, map(sum, zip(*rows))))
-        found["last_inference_ms"] = max(row[FIELDS["last_inference_ms"]] for row in rows)
-        return found
+        sums = dict(zip(FIELDS, map(sum, zip(*rows))))
+        sums["last_inference_ms"] = max(row[FIELDS["last_inference_ms"]] for row in rows)
+        return sums
 
     def histogram(self, slot: int, kind: str) -> list[int]:
-        """A model's histogram of `FIRST`, of all workers together."""
-        first = FIRST[kind]
-        rows = [self.row(worker, slot)[first : first + COUNTS].tolist() for worker in range(self.workers)]
+        """Return one of a model's histograms, added up over all workers. `kind` is a key of `FIRST_BUCKET`."""
+        first = FIRST_BUCKET[kind]
+        rows = [self.row(worker, slot)[first : first + BUCKETS].tolist() for worker in range(self.workers)]
         return list(map(sum, zip(*rows)))
 
     def percentiles_ms(self, slot: int, kind: str) -> dict[str, float | None]:
-        """The shown percentiles of a histogram, each its bucket's upper bound; None where nothing was counted."""
+        """Return the percentiles of a histogram, each as the upper bound of its bucket, None if nothing was counted."""
         counts = self.histogram(slot, kind)
-        return {f"p{share}_ms": percentile_ms(counts, share / 100) for share in SHARES}
+        return {f"p{percentile}_ms": percentile_ms(counts, percentile / 100) for percentile in PERCENTILES}
 
 
-def timed(row: memoryview, kind: str, ns: int, count: int = 1) -> None:
-    """Add to a count and its nanoseconds."""
-    at = FIELDS[f"{kind}_count"]
-    row[at] += count
-    row[at + 1] += ns
+def add_time(row: memoryview, kind: str, ns: int, count: int = 1) -> None:
+    """Add to a count and to its time in ns."""
+    field = FIELDS[f"{kind}_count"]
+    row[field] += count
+    row[field + 1] += ns
 
 
-def took(row: memoryview, kind: str, ns: int) -> None:
+def observe(row: memoryview, kind: str, ns: int) -> None:
     """Add one to a count, its nanoseconds, and its histogram."""
-    at = FIELDS[f"{kind}_count"]
-    row[at] += 1
-    row[at + 1] += ns
-    row[FIRST[kind] + bucket_index(ns / 1e6)] += 1
+    field = FIELDS[f"{kind}_count"]
+    row[field] += 1
+    row[field + 1] += ns
+    row[FIRST_BUCKET[kind] + bucket_index(ns / 1e6)] += 1
 
 
 def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[int]) -> dict[str, Any]:
-    """One entry of `model_stats`, in the words of the protocol's statistics extension."""
+    """Return one entry of `model_stats`, as defined by the statistics extension of the protocol."""
     return {
         "name": name,
         "version": version,
@@ -129,11 +132,11 @@ def model_stats(name: str, version: str, sums: dict[str, int], sizes: Iterable[i
 
 
 INPUTS = frozenset(("invalid", "too_large", "unsupported"))
-"""Reasons that lie with what the client sent; whoever watches the model is told."""
+"""Reasons that lie in the client's input, which the model's watcher counts."""
 
 
-class Counts(Protocol):
-    """A model as far as its requests are counted: its counters, who watches it, and how many requests hold it."""
+class CountedModel(Protocol):
+    """What counting requests needs of a model: its counters, its watcher, and the number of requests that use it."""
 
     row: memoryview
     watcher: Any
@@ -141,17 +144,18 @@ class Counts(Protocol):
 
 
 class ModelRequest:
-    """Around a request to one model: `with ModelRequest(served, arrived_ns, budget) as held`.
+    """Context of a request to one model: `with ModelRequest(served, arrived_ns, budget) as reservation`.
 
-    What is no refusal becomes one, with 500. What the request holds of the budget is released at its end.
+    It counts refusals, turns unexpected exceptions into RequestError (500), and releases the memory that the request
+    has reserved.
 
-    Until its end the model counts the request among its users, so that a new version does not close the old one
-    under a request that is still being received.
+    While the context is open, the request is one of the model's `users`, so that loading a new version does not close
+    the old one while the request is still being received.
     """
 
     __slots__ = ("_arrived_ns", "_held", "_row", "_served", "_watcher")
 
-    def __init__(self, served: Counts, arrived_ns: int, budget: MemoryBudget) -> None:
+    def __init__(self, served: CountedModel, arrived_ns: int, budget: MemoryBudget) -> None:
         self._served, self._row, self._watcher = served, served.row, served.watcher
         self._arrived_ns, self._held = arrived_ns, Reservation(budget)
 
@@ -167,45 +171,45 @@ class ModelRequest:
         if isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
             self._row[FIELDS["refused_cancelled"]] += 1
         elif isinstance(error, RequestError):
-            refused(self._row, error, self._arrived_ns)
+            count_refusal(self._row, error, self._arrived_ns)
             if self._watcher is not None and error.reason in INPUTS:
-                self._watcher.refused(InputError(error.text))
+                self._watcher.note_refusal(InputError(error.text))
         elif isinstance(error, Exception):
-            failure = internal(error)
-            refused(self._row, failure, self._arrived_ns)
+            failure = internal_error(error)
+            count_refusal(self._row, failure, self._arrived_ns)
             raise failure from None
 
 
-def refused(row: memoryview, refusal: RequestError, arrived_ns: int) -> None:
-    """Count a refusal under a model."""
+def count_refusal(row: memoryview, refusal: RequestError, arrived_ns: int) -> None:
+    """Count a refused request of a model."""
     refusal.is_counted = True
-    timed(row, "fail", perf_counter_ns() - arrived_ns)
+    add_time(row, "fail", perf_counter_ns() - arrived_ns)
     row[FIELDS[f"refused_{refusal.reason}"]] += 1
 
 
-def refused_early(row: memoryview, refusal: RequestError) -> None:
-    """Count one that was refused before its model was known; nothing where it was counted under a model."""
+def count_early_refusal(row: memoryview, refusal: RequestError) -> None:
+    """Count a request that was refused before its model was known, unless it is counted already."""
     if not refusal.is_counted:
         refusal.is_counted = True
         row[FIELDS[f"refused_{refusal.reason}"]] += 1
 
 
-def ended(row: memoryview, error: Exception) -> RequestError:
-    """What a request is refused with that ended in `error`, counted; nothing of the request is held any more.
+def end_with_error(row: memoryview, error: Exception) -> RequestError:
+    """Turn the exception that ended a request into the error for the client, count it, and free the request's memory.
 
-    An exception holds the frames that it went through, and those hold what led to it: their body and their samples
-    would stay until Python looks for such cycles.
+    The frames of the traceback are cleared, because they hold the body and the samples, which would otherwise stay
+    in memory until Python's garbage collector runs.
     """
-    refusal = error if isinstance(error, RequestError) else internal(error)
-    refused_early(row, refusal)
-    held: BaseException | None = error
-    while held is not None:
-        traceback.clear_frames(held.__traceback__)
-        held = held.__context__
+    refusal = error if isinstance(error, RequestError) else internal_error(error)
+    count_early_refusal(row, refusal)
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__context__
     return refusal
 
 
-def internal(error: Exception) -> RequestError:
-    """500 for what nobody expected; the log says where it was raised."""
+def internal_error(error: Exception) -> RequestError:
+    """Return RequestError (500) for an unexpected exception, and log where it was raised."""
     log(f"internal error: {where(error)}")
     return RequestError(500, "internal error")

@@ -16,7 +16,7 @@ from edgekit.device.commands.serve import Settings
 from edgekit.runner.errors import InputError
 from edgekit.serve import grpc_wire
 from edgekit.serve.app import EXTENSIONS, App
-from edgekit.serve.counters import ModelRequest, ended, refused_early
+from edgekit.serve.counters import ModelRequest, count_early_refusal, end_with_error
 from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import SERVICE, message
 from edgekit.serve.request import Headers, check_token, deadline_ms
@@ -64,7 +64,7 @@ class Calls:
                 return response.SerializeToString()
             except Exception as error:
                 note_error(error)
-                refusal = ended(self.app.row, error)
+                refusal = end_with_error(self.app.row, error)
             trailing = () if refusal.retry_after_s is None else (("retry-after", str(refusal.retry_after_s)),)
             await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.text, trailing)
             raise AssertionError  # abort raises
@@ -153,7 +153,7 @@ class Calls:
             answer = await app.run(served, asked.samples, app.deadline_s(timeout_ms, monotonic()), None, held)
             tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
             response = grpc_wire.response(served.name, served.bundle.version, asked.id, tensors)
-        served.finished(answer, arrived_ns)
+        served.count_answer(answer, arrived_ns)
         return response
 
     def _model(self, name: str, version: str) -> ServedModel:
@@ -191,7 +191,7 @@ class Unknown(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
         """See gRPC."""
-        refused_early(self._app.row, RequestError(404, "method"))
+        count_early_refusal(self._app.row, RequestError(404, "method"))
 
 
 def _headers(context: grpc.aio.ServicerContext) -> Headers:

@@ -1,8 +1,8 @@
-"""Answers shared by servers through a Redis, where asking it costs less than running the model.
+"""Answers that several servers share through Redis, used if Redis answers faster than the model.
 
-Redis may be down, slow, full, or hold other people's bytes: then an answer is executed as if there were none. A value
-says what it is: format, key, shape, and the sha256 of its bytes; whatever else lies there is not an answer. That guards
-against accidents, not against somebody who may write to that Redis on purpose.
+If Redis is down, slow or full, or holds something else under a key, the model is run as if there were no Redis. Every
+value starts with its format, key and shape and the SHA-256 digest of its bytes, and anything else is ignored. This
+protects against accidents, not against an attacker who can write to the Redis.
 """
 
 from __future__ import annotations
@@ -19,119 +19,136 @@ import numpy as np
 from edgekit.serve.log import log
 
 TIMEOUT_S = 0.02
-"""Of a command that a request waits for, connecting included. A Redis near by answers in a fiftieth of it."""
-UNHURRIED_S = 0.1
-"""Of a command that nobody waits for."""
-MOST_LATE = 3
-"""Commands in a row without an answer, after which nothing is asked for a while; a refused connection is enough."""
-LEAST_SLACK_S = 0.002
-"""A request that has less to spare before its deadline does not ask."""
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
-"""For which nothing is asked after a failure: doubled each time; then one command tries."""
-MOST_AT_ONCE = 16
+"""Timeout of a command that a request waits for, including the connection. A nearby Redis needs a fiftieth of it."""
+BACKGROUND_TIMEOUT_S = 0.1
+"""Timeout of a command that no request waits for."""
+MAX_TIMEOUTS = 3
+"""Timeouts in a row after which no commands are sent for a while. One refused connection has the same effect."""
+MIN_SLACK_S = 0.002
+"""A request with less time to spare before its deadline skips Redis."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 5.0
+"""How long no commands are sent after a failure. The pause doubles each time, and after it one command tries again."""
+MAX_COMMANDS = 16
 MEASURED_ROUNDS = 15
 MAGIC = "edgekit answer 1"
 DTYPE = np.dtype("<f4")
 
 
-class Found(NamedTuple):
-    """Outputs from Redis, and the seconds that they are still good for; None where no end is set."""
+class CachedOutputs(NamedTuple):
+    """Outputs from Redis, and for how many seconds they remain valid (None: no limit)."""
 
     outputs: np.ndarray
-    left_s: float | None
+    remaining_s: float | None
 
 
 def encode(key: str, outputs: np.ndarray) -> bytes:
-    """A value that says what it is."""
-    payload = np.ascontiguousarray(outputs, DTYPE).tobytes()
-    return _head(key, outputs.shape) + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+    """Return the value to store for outputs: a header with format, key, shape and digest, and the float32 values."""
+    values = np.ascontiguousarray(outputs, DTYPE).tobytes()
+    return _head(key, outputs.shape) + hashlib.sha256(values).hexdigest().encode() + b"\n" + values
 
 
 def decode(key: str, shape: tuple[int, ...], value: bytes) -> np.ndarray | None:
-    """What `encode` was given; None of any other bytes."""
+    """Return the outputs that `encode` stored, or None if the value is anything else."""
     head = _head(key, shape)
-    digest, payload = value[len(head) : len(head) + 64], value[len(head) + 65 :]
-    if not value.startswith(head) or len(payload) != DTYPE.itemsize * int(np.prod(shape)):
+    digest, values = value[len(head) : len(head) + 64], value[len(head) + 65 :]
+    if not value.startswith(head) or len(values) != DTYPE.itemsize * int(np.prod(shape)):
         return None
-    if hashlib.sha256(payload).hexdigest().encode() != digest:
+    if hashlib.sha256(values).hexdigest().encode() != digest:
         return None
-    return np.frombuffer(payload, DTYPE).reshape(shape)
+    return np.frombuffer(values, DTYPE).reshape(shape)
 
 
 def _head(key: str, shape: tuple[int, ...]) -> bytes:
     return f"{MAGIC}\n{key}\n{DTYPE.str} {'x'.join(map(str, shape))}\n".encode()
 
 
-class Breaker:
-    """Whether to ask at all: not for a while after a failure, longer each time; then one tries for all."""
+class CircuitBreaker:
+    """Decides whether commands are sent at all.
+
+    After a failure none are sent for a while, longer each time. Then a single command tries whether Redis is back.
+    """
 
     def __init__(self) -> None:
         self._pause_s = 0.0
         self._until_s = 0.0
-        self._trying = False
-        self._late = 0
+        self._is_trying = False
+        self._timeouts = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether commands are being held back."""
         return self._pause_s > 0
 
-    def may_ask(self) -> bool:
-        """Whether this command may go; where it is a trial, it has to say how it ended."""
+    def allows_command(self) -> bool:
+        """Return whether a command may be sent. Its outcome must then be reported with one of the `note_` methods."""
         if not self._pause_s:
             return True
-        if self._trying or monotonic() < self._until_s:
+        if self._is_trying or monotonic() < self._until_s:
             return False
-        self._trying = True
+        self._is_trying = True
         return True
 
-    def succeeded(self) -> bool:
-        """Ask again; whether that is news."""
-        was_open, self._trying, self._pause_s, self._late = self.is_open, False, 0.0, 0
+    def note_success(self) -> bool:
+        """Allow commands again. Returns whether they were held back before."""
+        was_open, self._is_trying, self._pause_s, self._timeouts = self.is_open, False, 0.0, 0
         return was_open
 
-    def was_late(self) -> bool:
-        """One command had no answer in time; whether nothing is asked from now on, and that is news."""
-        self._late += 1
-        return self.failed() if self.is_open or self._late >= MOST_LATE else False
+    def note_timeout(self) -> bool:
+        """Count a timeout. Returns whether commands are held back from now on and were not before."""
+        self._timeouts += 1
+        return self.note_failure() if self.is_open or self._timeouts >= MAX_TIMEOUTS else False
 
-    def failed(self) -> bool:
-        """Stop asking; whether that is news."""
-        was_open, self._trying = self.is_open, False
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S) or FIRST_PAUSE_S
+    def note_failure(self) -> bool:
+        """Hold back commands for a while. Returns whether they were allowed before."""
+        was_open, self._is_trying = self.is_open, False
+        self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S) or FIRST_PAUSE_S
         self._until_s = monotonic() + self._pause_s
         return not was_open
 
-    def gave_up(self) -> None:
-        """The command was cancelled before it told anything."""
-        self._trying = False
+    def note_cancelled(self) -> None:
+        """Record that a command was cancelled, so that another one may try."""
+        self._is_trying = False
 
 
 class RedisCache:
-    """A worker's way to Redis. Nothing that Redis does raises here; `says` is whether it logs."""
+    """A worker's connection to Redis. Its methods never raise because of Redis.
 
-    def __init__(self, url: str, says: bool) -> None:
+    Parameters
+    ----------
+    url
+        The URL of the Redis.
+    is_logging
+        Whether outages are logged; only one of the workers does.
+    """
+
+    def __init__(self, url: str, is_logging: bool) -> None:
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
         from redis.exceptions import OutOfMemoryError, ResponseError
         from redis.exceptions import TimeoutError as RedisTimeoutError
 
-        self._late = (RedisTimeoutError, asyncio.TimeoutError)
+        self._timeout_errors = (RedisTimeoutError, asyncio.TimeoutError)
         self._refused, self._full = ResponseError, OutOfMemoryError
-        self.name, self._says = address(url), says
+        self.name, self._is_logging = address(url), is_logging
         self._client: Any = Redis.from_url(
-            url, socket_timeout=UNHURRIED_S, socket_connect_timeout=UNHURRIED_S, retry=Retry(NoBackoff(), 0),
-            protocol=2, max_connections=2 * MOST_AT_ONCE, decode_responses=False, encoding="utf-8",
-        )  # fmt: skip
-        self._breaker = Breaker()
-        self._asking = 0
+            url,
+            socket_timeout=BACKGROUND_TIMEOUT_S,
+            socket_connect_timeout=BACKGROUND_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            max_connections=2 * MAX_COMMANDS,
+            decode_responses=False,
+            encoding="utf-8",
+        )
+        self._breaker = CircuitBreaker()
+        self._commands = 0
         self._cost_ms: dict[int, float] = {}
-        self._measuring = False
+        self._is_measuring = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def verdict(self, output_bytes: int, execute_ms: float) -> str:
-        """Whether a model's answers go to Redis, with both measurements."""
+    def summary(self, output_bytes: int, execute_ms: float) -> str:
+        """Say in one sentence whether a model's answers are shared through Redis, with both measured times."""
         cost_ms = self._cost_ms.get(output_bytes)
         if cost_ms is None:
             return f"Redis at {self.name} does not answer, and is tried again"
@@ -142,106 +159,115 @@ class RedisCache:
             return f"Redis at {self.name} does not answer, and is tried again; {costs}"
         return f"Redis at {self.name} is used: {costs}"
 
-    def pays(self, output_bytes: int, execute_ms: float) -> bool:
-        """Whether to ask for such an answer. Where the cost is not known yet, it is measured beside the request."""
+    def is_worthwhile(self, output_bytes: int, execute_ms: float) -> bool:
+        """Return whether Redis is faster than the model for an answer of this size.
+
+        If the cost has not been measured yet, the measurement starts in the background.
+        """
         cost_ms = self._cost_ms.get(output_bytes)
         if cost_ms is None:
-            if not self._measuring and self._breaker.may_ask():
-                self._measuring = True
-                self._start(self._measured_beside(output_bytes))
+            if not self._is_measuring and self._breaker.allows_command():
+                self._is_measuring = True
+                self._start(self._measure_in_background(output_bytes))
             return False
         return execute_ms > cost_ms
 
-    async def _measured_beside(self, output_bytes: int) -> None:
+    async def _measure_in_background(self, output_bytes: int) -> None:
         try:
             await self.measure(output_bytes)
         finally:
-            self._measuring = False
+            self._is_measuring = False
 
     async def measure(self, output_bytes: int) -> None:
-        """The medians of asking for one answer and of storing it, in turns; none where Redis fails."""
+        """Measure the cost of an answer of this size: the medians of reading and of storing it, in turns.
+
+        If Redis fails, nothing is recorded.
+        """
         if output_bytes in self._cost_ms:
             return
         key, value = f"edgekit:1:measured:{os.getpid()}", bytes(output_bytes + 512)
-        asked, stored = [], []
+        get_s, set_s = [], []
         for _ in range(MEASURED_ROUNDS):
-            started = perf_counter()
-            if await self._ask(self._get(key, len(value))) is None:
+            started_s = perf_counter()
+            if await self._run_command(self._get(key, len(value))) is None:
                 return
-            between = perf_counter()
-            await self._ask(self._set(key, value, 1000))
-            asked.append(between - started)
-            stored.append(perf_counter() - between)
+            got_s = perf_counter()
+            await self._run_command(self._set(key, value, 1000))
+            get_s.append(got_s - started_s)
+            set_s.append(perf_counter() - got_s)
         middle = MEASURED_ROUNDS // 2
-        self._cost_ms[output_bytes] = 1e3 * (sorted(asked)[middle] + sorted(stored)[middle])
+        self._cost_ms[output_bytes] = 1e3 * (sorted(get_s)[middle] + sorted(set_s)[middle])
 
-    async def get(self, key: str, shape: tuple[int, ...], slack_s: float) -> Found | None:
-        """An answer; None where there is none, or Redis cannot say in time."""
-        if slack_s < LEAST_SLACK_S or self._asking >= MOST_AT_ONCE or not self._breaker.may_ask():
+    async def get(self, key: str, shape: tuple[int, ...], slack_s: float) -> CachedOutputs | None:
+        """Return the answer stored under a key, or None if there is none or Redis does not reply in time."""
+        if slack_s < MIN_SLACK_S or self._commands >= MAX_COMMANDS or not self._breaker.allows_command():
             return None
-        most = len(encode(key, np.empty(0, DTYPE))) + 16 * len(shape) + DTYPE.itemsize * int(np.prod(shape))
-        found = await self._ask(self._get(key, most), min(slack_s, TIMEOUT_S))
-        if not found:
+        max_bytes = len(encode(key, np.empty(0, DTYPE))) + 16 * len(shape) + DTYPE.itemsize * int(np.prod(shape))
+        reply = await self._run_command(self._get(key, max_bytes), min(slack_s, TIMEOUT_S))
+        if not reply:
             return None
-        value, left_ms = found
+        value, ttl_ms = reply
         outputs = decode(key, shape, value)
-        return None if outputs is None else Found(outputs, left_ms / 1e3 if left_ms >= 0 else None)
+        return None if outputs is None else CachedOutputs(outputs, ttl_ms / 1e3 if ttl_ms >= 0 else None)
 
-    def put_soon(self, key: str, outputs: np.ndarray, ttl_s: float) -> None:
-        """Store an answer, beside the requests; or not, where too many are being stored."""
-        if len(self._tasks) < MOST_AT_ONCE and self._breaker.may_ask():
-            self._start(self._ask(self._set(key, encode(key, outputs), max(1, int(ttl_s * 1e3)))))
+    def store_in_background(self, key: str, outputs: np.ndarray, ttl_s: float) -> None:
+        """Store an answer in the background, unless too many are being stored already."""
+        if len(self._tasks) < MAX_COMMANDS and self._breaker.allows_command():
+            self._start(self._run_command(self._set(key, encode(key, outputs), max(1, int(ttl_s * 1e3)))))
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _get(self, key: str, most: int) -> tuple[bytes, int]:
-        """At most so many bytes of a value, however long it is, and the milliseconds that it has left."""
-        async with self._client.pipeline(transaction=False) as both:
-            both.getrange(key, 0, most - 1)
-            both.pttl(key)
-            value, left_ms = await both.execute()
-        return value, left_ms
+    async def _get(self, key: str, max_bytes: int) -> tuple[bytes, int]:
+        """Return at most `max_bytes` of a value, and its remaining time to live in ms (negative: no limit)."""
+        async with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.getrange(key, 0, max_bytes - 1)
+            pipeline.pttl(key)
+            value, ttl_ms = await pipeline.execute()
+        return value, ttl_ms
 
     async def _set(self, key: str, value: bytes, ttl_ms: int) -> bool:
         await self._client.set(key, value, px=ttl_ms)
         return True
 
-    async def _ask(self, command: Any, timeout_s: float = UNHURRIED_S) -> Any:
-        """What a command gives; () where Redis answers but refuses; None where it fails, which is then noted."""
-        self._asking += 1
+    async def _run_command(self, command: Any, timeout_s: float = BACKGROUND_TIMEOUT_S) -> Any:
+        """Run a command and return its result.
+
+        Returns () if Redis replies but refuses this command, and None if it fails, which the circuit breaker notes.
+        """
+        self._commands += 1
         try:
             async with asyncio.timeout(timeout_s):
                 result = await command
         except self._refused as error:
             if isinstance(error, self._full) or "WRONGTYPE" in str(error):
-                self._note(self._breaker.succeeded(), "answers again")
+                self._note(self._breaker.note_success(), "answers again")
                 return ()
-            self._note(self._breaker.failed(), f"refuses: {type(error).__name__}; answers are executed")
+            self._note(self._breaker.note_failure(), f"refuses: {type(error).__name__}; answers are executed")
             return None
-        except self._late:
-            self._note(self._breaker.was_late(), "does not answer in time; answers are executed")
+        except self._timeout_errors:
+            self._note(self._breaker.note_timeout(), "does not answer in time; answers are executed")
             return None
-        except Exception as error:  # whatever the client makes of what it was sent, the request goes on
-            self._note(self._breaker.failed(), f"does not answer: {type(error).__name__}; answers are executed")
+        except Exception as error:  # whatever the client library raises, the request goes on
+            self._note(self._breaker.note_failure(), f"does not answer: {type(error).__name__}; answers are executed")
             return None
         except BaseException:
-            self._breaker.gave_up()
+            self._breaker.note_cancelled()
             raise
         finally:
-            self._asking -= 1
-        self._note(self._breaker.succeeded(), "answers again")
+            self._commands -= 1
+        self._note(self._breaker.note_success(), "answers again")
         return result
 
     def _note(self, is_news: bool, text: str) -> None:
-        if is_news and self._says:
+        if is_news and self._is_logging:
             log(f"Redis at {self.name} {text}")
 
 
 def address(url: str) -> str:
-    """A Redis' address as it may be shown: without its user and password."""
+    """Return the address of a Redis without its user and password, so that it may be logged."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path

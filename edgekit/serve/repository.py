@@ -1,8 +1,8 @@
-"""Which bundles there are, that each is valid here, under which names they are served, and which a bare name means.
+"""The model repository: finds bundles, validates them, and assigns the names under which they are served.
 
-A bundle is valid where it is whole and gave its golden answers on this machine; its speed is measured then. A process
-of its own does that, `python -m edgekit.serve.repository PATH THREADS INTERPRETER`, so that what an interpreter does
-there cannot harm the server.
+A bundle is valid if its file is intact and its golden answers are reproduced on this machine. Its batch latencies are
+measured at the same time. This happens in a child process, `python -m edgekit.serve.repository PATH THREADS
+INTERPRETER`, so that a crash of an interpreter cannot harm the server.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from edgekit.runner.errors import BackendError, BundleError, RunnerError, Selfte
 from edgekit.runner.files import write_atomically
 from edgekit.runner.loader import load
 from edgekit.runner.model import Model
-from edgekit.serve.batcher import Curve, measure
+from edgekit.serve.batcher import BatchCurve, measure_curve
 
 
 @dataclass(frozen=True)
 class ValidatedBundle:
-    """A bundle that may be served. `ms` is its curve, `refused` says which batches could not be run, and why.
+    """A bundle that passed its self-test on this machine, and may be served.
 
-    `copy` is where its proven bytes are, whatever becomes of the file at `path`; empty where they are only there.
+    `ms` is its latency by batch size, and `refused` tells which batch sizes could not be run, and why. `copy` is the
+    path of a copy of the validated bytes, which is unaffected by changes to the file at `path`; empty if there is none.
     """
 
     path: str
@@ -49,27 +50,30 @@ class ValidatedBundle:
 
     @property
     def source(self) -> str:
-        """Where its bytes are read."""
+        """The path from which the bundle is read."""
         return self.copy or self.path
 
     @property
-    def curve(self) -> Curve:
-        """How long n samples take."""
-        return Curve(self.ms)
+    def curve(self) -> BatchCurve:
+        """The latency by batch size."""
+        return BatchCurve(self.ms)
 
     def to_json(self) -> str:
-        """For another process."""
+        """Serialize the bundle for another process."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ValidatedBundle:
-        """What `to_json` gave, parsed; JSON has turned sizes into text."""
+        """Restore a bundle from the parsed output of `to_json`. Its batch sizes are strings, because JSON keys are."""
         by_size = {key: {int(size): each for size, each in values[key].items()} for key in ("ms", "refused")}
         return ValidatedBundle(**{**values, **by_size})
 
 
 def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundle:
-    """Verify a bundle, run all golden vectors, measure its curve or recall it; RunnerError where any of it fails."""
+    """Verify a bundle, run its self-test, and measure its batch latencies or read them from the cache.
+
+    Raises RunnerError if any of this fails.
+    """
     model = load(path, threads=threads, interpreter=interpreter)
     report = model.selftest()
     if not report.ok:
@@ -77,7 +81,7 @@ def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundl
             f"{path}: the golden vectors differ by {report.max_abs_delta:.3g}, allowed {report.atol:.3g}, on "
             f"{report.interpreter} {report.version}; it is not served. Run `edgerun doctor` on this machine"
         )
-    ms, refused = _recalled(model) or _measured(model)
+    ms, refused = _cached_curve(model) or _measure_and_cache(model)
     manifest = model.manifest
     return ValidatedBundle(
         path, model.bundle.identity, manifest.name, manifest.version, manifest.target, model.backend.name,
@@ -86,11 +90,11 @@ def validate(path: str, threads: int, interpreter: str | None) -> ValidatedBundl
 
 
 def open_batches(model: Model, sizes: tuple[int, ...]) -> dict[int, BatchedModel]:
-    """An instance for each size above 1."""
+    """Open an instance of the model for each batch size above 1."""
     return {size: open_batch(model, size) for size in sizes if size > 1}
 
 
-def _measured(model: Model) -> tuple[dict[int, float], dict[int, str]]:
+def _measure_and_cache(model: Model) -> tuple[dict[int, float], dict[int, str]]:
     import numpy as np
 
     samples, _ = model.golden()
@@ -98,43 +102,41 @@ def _measured(model: Model) -> tuple[dict[int, float], dict[int, str]]:
     refused: dict[int, str] = {}
 
     def call(size: int) -> Any:
-        many = np.ascontiguousarray(np.resize(x, (size, *x.shape[1:])))
+        batch_inputs = np.ascontiguousarray(np.resize(x, (size, *x.shape[1:])))
         if size == 1:
-            return lambda: model.execute(many)
+            return lambda: model.execute(batch_inputs)
         try:
             batch = open_batch(model, size)
         except BackendError as error:
             refused[size] = str(error)
             return None
-        return lambda: batch.execute(many)
+        return lambda: batch.execute(batch_inputs)
 
-    ms = dict(measure(call).ms)
-    _put(model, ms, refused)
+    ms = dict(measure_curve(call).ms)
+    _write_cached_curve(model, ms, refused)
     return ms, refused
 
 
-def _place(model: Model) -> str:
-    key = choice_cache.choice_key(
-        model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads)
-    )
+def _curve_path(model: Model) -> str:
+    key = choice_cache.choice_key(model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads))
     return os.path.join(cache_folder(), f"curve-{key}.json")
 
 
-def _put(model: Model, ms: Mapping[int, float], refused: Mapping[int, str]) -> None:
-    """Into the folder of the measured choices; where that cannot be written, the next start measures again."""
-    place = Path(_place(model))
+def _write_cached_curve(model: Model, ms: Mapping[int, float], refused: Mapping[int, str]) -> None:
+    """Write measured latencies to the cache folder. If it cannot be written, the next start measures again."""
+    path = Path(_curve_path(model))
     try:
-        if cache_folder() and is_private(str(place.parent)):
-            write_atomically(place, json.dumps({"ms": ms, "refused": refused}).encode())
+        if cache_folder() and is_private(str(path.parent)):
+            write_atomically(path, json.dumps({"ms": ms, "refused": refused}).encode())
     except OSError:
         pass
 
 
-def _recalled(model: Model) -> tuple[dict[int, float], dict[int, str]] | None:
+def _cached_curve(model: Model) -> tuple[dict[int, float], dict[int, str]] | None:
     try:
         if not is_private(cache_folder()):
             return None
-        with open(_place(model), encoding="utf-8") as stream:
+        with open(_curve_path(model), encoding="utf-8") as stream:
             values = json.load(stream)
         ms = {int(size): float(each) for size, each in values["ms"].items()}
         refused = {int(size): str(each) for size, each in values["refused"].items()}
@@ -144,7 +146,7 @@ def _recalled(model: Model) -> tuple[dict[int, float], dict[int, str]] | None:
 
 
 def main(path: str, threads: int, interpreter: str | None) -> dict[str, Any]:
-    """What a child process prints: the proof, or what was wrong and the exit code that it stands for."""
+    """Validate a bundle, and return what the child process prints: the bundle, or the error and its exit code."""
     from edgekit.runner.native_stderr import quiet_native
 
     try:
@@ -159,11 +161,11 @@ if __name__ == "__main__":
 
 
 SUFFIX = ".edge.zip"
-LONGEST_PROOF_S = 1800
+VALIDATION_TIMEOUT_S = 1800
 
 
 class InvalidBundle(RunnerError):
-    """A bundle that may not be served; `exit_code` is that of what was wrong."""
+    """A bundle that failed its validation. `exit_code` is that of the original error."""
 
     def __init__(self, reason: str, exit_code: int) -> None:
         super().__init__(reason)
@@ -171,64 +173,76 @@ class InvalidBundle(RunnerError):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A bundle in its place: the first of `names` is its own, the others are those that mean it for now."""
+class RepositoryEntry:
+    """A served bundle. The first of `names` is its own, the others currently refer to it as well.
+
+    `slot` is its place in the shared counters.
+    """
 
     names: tuple[str, ...]
     slot: int
     bundle: ValidatedBundle
 
     def to_dict(self) -> dict[str, Any]:
-        """For a worker."""
+        """Serialize the entry for a worker."""
         return {"names": self.names, "slot": self.slot, "bundle": asdict(self.bundle)}
 
     @staticmethod
-    def from_dict(values: dict[str, Any]) -> Entry:
-        """What `to_dict` gave, after JSON."""
-        return Entry(tuple(values["names"]), values["slot"], ValidatedBundle.from_json(values["bundle"]))
+    def from_dict(values: dict[str, Any]) -> RepositoryEntry:
+        """Restore an entry from the output of `to_dict` after it was sent as JSON."""
+        return RepositoryEntry(tuple(values["names"]), values["slot"], ValidatedBundle.from_json(values["bundle"]))
 
 
-def find(places: Sequence[str]) -> list[str]:
-    """Paths of bundles: those that are named, and those that lie in the folders that are named, sorted."""
-    found: list[str] = []
-    for place in places:
-        if os.path.isdir(place):
-            inside = sorted(str(path) for path in Path(place).glob(f"*{SUFFIX}"))
-            if not inside:
-                raise BundleError(f"{place}: a folder that holds no {SUFFIX} file")
-            found += inside
-        elif not os.path.exists(place):
-            raise BundleError(f"{place}: no such file or folder")
+def find_bundles(paths_or_folders: Sequence[str]) -> list[str]:
+    """Return the paths of all bundles: files as given, and the content of folders, sorted by name.
+
+    Raises BundleError if a path does not exist or a folder holds no bundle.
+    """
+    bundle_paths: list[str] = []
+    for given_path in paths_or_folders:
+        if os.path.isdir(given_path):
+            in_folder = sorted(str(path) for path in Path(given_path).glob(f"*{SUFFIX}"))
+            if not in_folder:
+                raise BundleError(f"{given_path}: a folder that holds no {SUFFIX} file")
+            bundle_paths += in_folder
+        elif not os.path.exists(given_path):
+            raise BundleError(f"{given_path}: no such file or folder")
         else:
-            found.append(place)
-    return list(dict.fromkeys(os.path.abspath(path) for path in found))
+            bundle_paths.append(given_path)
+    return list(dict.fromkeys(os.path.abspath(path) for path in bundle_paths))
 
 
 async def validate_in_child(path: str, threads: int, interpreter: str) -> ValidatedBundle:
-    """Proven by a process of its own, so that what an interpreter does there cannot harm the server."""
+    """Validate a bundle in a child process, so that a crash of an interpreter cannot harm the server.
+
+    Raises InvalidBundle if the bundle is not valid, and BackendError if the process dies.
+    """
     command = (sys.executable, "-P", "-m", "edgekit.serve.repository", path, str(threads), interpreter)
     child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     try:
-        text, _ = await asyncio.wait_for(child.communicate(), LONGEST_PROOF_S)
+        output, _ = await asyncio.wait_for(child.communicate(), VALIDATION_TIMEOUT_S)
     except BaseException:
         child.kill()
         raise
-    if child.returncode != 0 or not text.strip():
+    if child.returncode != 0 or not output.strip():
         raise BackendError(f"{path}: the process that ran its golden vectors ended with {child.returncode}")
-    answer = json.loads(text.splitlines()[-1])
-    if "error" in answer:
-        raise InvalidBundle(answer["error"], answer["exit_code"])
-    return ValidatedBundle.from_json(answer["bundle"])
+    reply = json.loads(output.splitlines()[-1])
+    if "error" in reply:
+        raise InvalidBundle(reply["error"], reply["exit_code"])
+    return ValidatedBundle.from_json(reply["bundle"])
 
 
-def assign(proofs: Iterable[ValidatedBundle], slots: dict[str, int]) -> list[Entry]:
-    """Names and slots. Bundles of one name and version but several targets are called NAME-TARGET.
+def assign_names(bundles_to_serve: Iterable[ValidatedBundle], slots: dict[str, int]) -> list[RepositoryEntry]:
+    """Assign names and slots to bundles.
 
-    The bare NAME then means the fastest of them on this machine, in its highest version. `slots` are those in use, by
-    identity, and is filled up.
+    Bundles with the same name and version but different targets are called NAME-TARGET. The bare NAME then refers to
+    the fastest of them on this machine, in the highest version. `slots` maps the identities of bundles to the slots in
+    use, and new ones are added to it.
+
+    Raises BundleError for two different bundles of one name, version and target, or for too many models.
     """
     groups: dict[tuple[str, str], list[ValidatedBundle]] = {}
-    for bundle in {each.identity: each for each in proofs}.values():
+    for bundle in {each.identity: each for each in bundles_to_serve}.values():
         groups.setdefault((bundle.name, bundle.version), []).append(bundle)
     entries = []
     for (name, version), group in groups.items():
@@ -239,19 +253,19 @@ def assign(proofs: Iterable[ValidatedBundle], slots: dict[str, int]) -> list[Ent
             )
         fastest = min(group, key=lambda each: each.ms[1])
         for each in group:
-            alone = len(group) == 1
-            names = (name,) if alone else (f"{name}-{each.target}", *((name,) if each is fastest else ()))
-            entries.append(Entry(names, _slot(slots, each.identity), each))
+            is_alone = len(group) == 1
+            names = (name,) if is_alone else (f"{name}-{each.target}", *((name,) if each is fastest else ()))
+            entries.append(RepositoryEntry(names, _assign_slot(slots, each.identity), each))
     return sorted(entries, key=lambda entry: (entry.bundle.name, version_key(entry.bundle.version), entry.names))
 
 
 def version_key(version: str) -> list[tuple[int, int, str]]:
-    """Versions in their order: numbers by value, other parts as text, and before numbers."""
+    """Return a key that sorts versions: numbers by their value, other parts as text and before numbers."""
     parts = re.findall(r"\d+|[^\d._-]+", version)
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts]
 
 
-def _slot(slots: dict[str, int], identity: str) -> int:
+def _assign_slot(slots: dict[str, int], identity: str) -> int:
     from edgekit.serve.counters import MOST_MODELS
 
     if identity not in slots:
@@ -262,8 +276,8 @@ def _slot(slots: dict[str, int], identity: str) -> int:
     return slots[identity]
 
 
-def name_of(path: str) -> tuple[str, str]:
-    """Name and version from a bundle's manifest; of what is no bundle, its file's name and nothing."""
+def name_and_version(path: str) -> tuple[str, str]:
+    """Return the name and version of a bundle; the file's name and "" if it is not a valid bundle."""
     try:
         manifest = bundles.read(path).manifest
     except RunnerError:

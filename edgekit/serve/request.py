@@ -1,7 +1,7 @@
-"""What one HTTP request brings and takes: its headers, its body, its share of memory, and a client that may hang up.
+"""The parts of an HTTP request: headers, body, the memory that it may use, and a client that may disconnect.
 
-Bodies that grow side by side leave holes in the allocator, and a worker kept twice what its bodies took. So a large
-body has pages of its own, which go back to the system when it is answered.
+Large bodies are kept in memory pages of their own, which return to the system once the request is answered. In the
+allocator, bodies that grow side by side would fragment the heap, so that a worker held twice the memory it needed.
 """
 
 from __future__ import annotations
@@ -17,70 +17,79 @@ from edgekit.serve.errors import ClientDisconnected, RequestError
 
 Headers = Mapping[bytes, bytes]
 
-DEADLINE = b"x-request-timeout-ms"
+DEADLINE_HEADER = b"x-request-timeout-ms"
 HEADER_LENGTH = b"inference-header-content-length"
-LONGEST_NUMBER = 18
-"""Digits of a number that is read."""
+MAX_DIGITS = 18
+"""Numbers in headers are read up to this many digits."""
 
 
 def check_token(tokens: tuple[bytes, ...], headers: Headers) -> None:
-    """RequestError (401) unless one of the tokens is given; all are compared, in constant time."""
+    """Raise RequestError (401) unless the request has one of the tokens.
+
+    All tokens are compared, each in constant time.
+    """
     kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-    right = [hmac.compare_digest(token.strip(), each) for each in tokens]
-    if kind.lower() != b"bearer" or not any(right):
+    matches = [hmac.compare_digest(token.strip(), each) for each in tokens]
+    if kind.lower() != b"bearer" or not any(matches):
         raise RequestError(401, "Authorization: give Bearer and a token of this server")
 
 
 def header_bytes(headers: Headers) -> int | None:
-    """Length of the JSON before binary tensors; None where all is JSON, 0 where nothing is."""
+    """Return the length of the JSON before the binary tensors: None if all is JSON, 0 if nothing is.
+
+    Raises RequestError (400) if the header is not a number.
+    """
     value = headers.get(HEADER_LENGTH)
     if value is None:
         return None
     if not value.isdigit():
         raise RequestError(400, f"Inference-Header-Content-Length: got {value.decode('latin-1')}; use a whole number")
-    return int(value[:LONGEST_NUMBER])
+    return int(value[:MAX_DIGITS])
 
 
-def check_json(length: int, most: int) -> None:
-    """RequestError (413) where the JSON before binary tensors is longer than `most` bytes."""
-    if length > most:
+def check_json(length: int, limit_bytes: int) -> None:
+    """Raise RequestError (413) if the JSON before the binary tensors is longer than `limit_bytes`."""
+    if length > limit_bytes:
         raise RequestError(
-            413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {most} are taken"
+            413, f"Inference-Header-Content-Length: got {length} bytes of JSON, at most {limit_bytes} are taken"
         )
 
 
 def deadline_ms(headers: Headers) -> float:
-    """What the client grants, in ms from the request's arrival; 0 where it says nothing."""
-    value = headers.get(DEADLINE)
+    """Return the client's deadline in ms after the request's arrival, or 0 if it sets none.
+
+    Raises RequestError (400) if the header is not a positive number.
+    """
+    value = headers.get(DEADLINE_HEADER)
     if value is None:
         return 0.0
     try:
-        found = float(value)
+        milliseconds = float(value)
     except ValueError:
-        found = -1.0
-    if not 0 < found < 1e9:
+        milliseconds = -1.0
+    if not 0 < milliseconds < 1e9:
         raise RequestError(400, f"X-Request-Timeout-Ms: got {value.decode('latin-1')}; use milliseconds above 0")
-    return found
+    return milliseconds
 
 
-def check_body(headers: Headers, most: int, what: str = "bytes") -> None:
-    """RequestError (413) where the body is announced to be longer than `most` bytes, (415) where it is compressed."""
-    stated = headers.get(b"content-length", b"0")[:LONGEST_NUMBER]
-    if stated.isdigit() and int(stated) > most:
-        raise RequestError(413, f"body: got {int(stated)} {what}, at most {most} are taken")
+def check_body(headers: Headers, limit_bytes: int, unit: str = "bytes") -> None:
+    """Raise RequestError (413) if Content-Length is above `limit_bytes`, and (415) if the body is compressed."""
+    length = headers.get(b"content-length", b"0")[:MAX_DIGITS]
+    if length.isdigit() and int(length) > limit_bytes:
+        raise RequestError(413, f"body: got {int(length)} {unit}, at most {limit_bytes} are taken")
     coding = headers.get(b"content-encoding", b"identity")
     if coding.lower() != b"identity":
         raise RequestError(415, f"Content-Encoding: got {coding.decode('latin-1')}; send the body as it is")
 
 
-OWN_PAGES_BYTES = 1 << 20
-"""From here on a body has them."""
+MIN_MMAP_BYTES = 1 << 20
+"""Bodies of this size and larger get memory pages of their own."""
 
 Body = Union[bytes, bytearray, memoryview]
 
 
 class BodyBuffer:
-    """Pieces, put together without being there twice."""
+    """Collects the pieces of a body without ever holding it twice."""
 
     def __init__(self) -> None:
         self._small = bytearray()
@@ -88,20 +97,23 @@ class BodyBuffer:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """The next piece."""
+        """Append a piece."""
         size = self.size + len(piece)
-        if self._pages is None and size <= OWN_PAGES_BYTES:
+        if self._pages is None and size <= MIN_MMAP_BYTES:
             self._small += piece
         else:
             self._grow(size)[self.size : size] = piece
         self.size = size
 
     def whole(self) -> Body:
-        """All of it; nothing may be added any more."""
+        """Return the whole body. No piece may be added afterwards."""
         return self._small if self._pages is None else memoryview(self._pages)[: self.size]
 
     def _grow(self, size: int) -> mmap.mmap:
-        """Pages for so many bytes: twice as many as there were, of which the system gives only those that are used."""
+        """Make the pages large enough for `size` bytes, and double them so that this happens rarely.
+
+        The system provides only the pages that are written to.
+        """
         if self._pages is None:
             self._pages = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._pages[: self.size] = bytes(self._small)
@@ -111,23 +123,26 @@ class BodyBuffer:
         return self._pages
 
 
-BODIES, LEAST_BYTES = 4, 64 << 20
-"""The budget is of so many of the largest bodies, and no less than this."""
+BUDGET_BODIES, MIN_BUDGET_BYTES = 4, 64 << 20
+"""The budget allows this many bodies of the largest size, but is never smaller than this many bytes."""
 SMALL_BYTES = 64 << 10
-"""A request that holds no more is never refused: those of all connections together are few megabytes."""
+"""Requests that hold no more than this are never refused: on all connections together they take a few megabytes."""
 RETRY_S = 1
 
 
 class MemoryBudget:
-    """Of one worker. A request may hold half of what the others leave: a few large ones never keep out the small."""
+    """The memory that all requests of a worker may use together.
+
+    One request may hold at most half of what the others leave, so that a few large requests never lock out small ones.
+    """
 
     def __init__(self, most_body_bytes: int) -> None:
-        self.most_bytes = max(LEAST_BYTES, BODIES * most_body_bytes)
+        self.max_bytes = max(MIN_BUDGET_BYTES, BUDGET_BODIES * most_body_bytes)
         self.used_bytes = 0
 
 
 class Reservation:
-    """What one request holds of a budget, from its first `take` to its `release`."""
+    """The part of a budget that one request holds, from its first `take` to its `release`."""
 
     __slots__ = ("_budget", "_bytes")
 
@@ -135,26 +150,29 @@ class Reservation:
         self._budget, self._bytes = budget, 0
 
     def take(self, count: int) -> None:
-        """So many bytes more; RequestError (503) if there is no space, unless no other request holds any."""
-        budget, mine = self._budget, self._bytes + count
-        others = budget.used_bytes - self._bytes
-        if mine > SMALL_BYTES and others and 2 * mine > budget.most_bytes - others:
+        """Reserve `count` more bytes.
+
+        Raises RequestError (503) if the budget does not allow it. A request that is alone is never refused.
+        """
+        budget, held_bytes = self._budget, self._bytes + count
+        others_bytes = budget.used_bytes - self._bytes
+        if held_bytes > SMALL_BYTES and others_bytes and 2 * held_bytes > budget.max_bytes - others_bytes:
             raise RequestError(
                 503,
-                f"the requests in hand take {budget.used_bytes >> 20} MB, of {budget.most_bytes >> 20} MB for all; "
+                f"the requests in hand take {budget.used_bytes >> 20} MB, of {budget.max_bytes >> 20} MB for all; "
                 "send large ones one after the other",
                 RETRY_S,
             )
-        self._bytes = mine
+        self._bytes = held_bytes
         budget.used_bytes += count
 
     def give(self, count: int) -> None:
-        """So many bytes back."""
+        """Return `count` bytes to the budget."""
         self._bytes -= count
         self._budget.used_bytes -= count
 
     def release(self) -> None:
-        """All of it."""
+        """Return everything that the request holds."""
         self._budget.used_bytes -= self._bytes
         self._bytes = 0
 
@@ -163,7 +181,13 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
 async def await_or_disconnect(future: asyncio.Future[Answer], receive: Receive | None) -> Answer:
-    """The answer; ClientDisconnected, and the job cancelled, where the client hangs up first."""
+    """Wait for an answer, cancelling the job if the client disconnects.
+
+    Raises
+    ------
+    ClientDisconnected
+        The connection closed first. The job has been cancelled.
+    """
     if receive is None:
         return await future
     watcher = asyncio.ensure_future(receive())

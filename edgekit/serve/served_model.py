@@ -1,4 +1,4 @@
-"""One model in one worker: its instances, its queue, its counters, and the answers that its bundle gives."""
+"""One model in one worker: its instances, its queue, its counters, and how its outputs become answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgekit.runner.errors import BackendError, InputError, RunnerError, TrustEr
 from edgekit.runner.model import Model, open_model
 from edgekit.serve import counters, wire
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.counters import FIELDS, PARTS, Memory
+from edgekit.serve.counters import FIELDS, PARTS, SharedCounters
 from edgekit.serve.errors import RequestError
 from edgekit.serve.repository import ValidatedBundle, open_batches
 from edgekit.serve.timeline import timed
@@ -29,16 +29,33 @@ if TYPE_CHECKING:
     from edgekit.serve.watch import Watcher
 
 OUTPUT, ANSWER = "output", "answer"
-"""Outputs of every model: the network's own values, and what the bundle's task makes of them, as JSON."""
+"""The outputs of every model: the values of the network, and the answer that the bundle's task derives, as JSON."""
 
 
 class ServedModel:
-    """A proven bundle, opened in this process. `name` is its own among those served, `row` are its counters."""
+    """A validated bundle, opened in this process.
+
+    Parameters
+    ----------
+    name
+        The name under which the model is served.
+    validated
+        The bundle.
+    settings
+        The settings of the server.
+    row
+        The counters that this worker writes for the model.
+
+    Raises
+    ------
+    TrustError
+        The file has changed since it was validated.
+    """
 
     def __init__(self, name: str, validated: ValidatedBundle, settings: Settings, row: memoryview) -> None:
         bundle = bundles.read(validated.source)
         if bundle.identity != validated.identity:
-            raise TrustError(f"{validated.path}: was changed after it was proven; load it again")
+            raise TrustError(f"{validated.path}: the file has changed since it was validated; load it again")
         self.name, self.bundle, self.row = name, validated, row
         self.model = open_model(bundle, validated.threads, validated.interpreter)
         self.manifest, self.members = bundle.manifest, bundle.members
@@ -53,22 +70,25 @@ class ServedModel:
             self._values = {each.name: each.answer for each in self.manifest.outputs}
         self.outputs = (*self._values, ANSWER)
         self.binary_values = tuple(wire.RequestedOutput(name, True, 0) for name in self._values)
-        self.users = 0  # requests that hold this model, whether they wait, run, or are still being received
+        self.users = 0  # requests to this model that wait, run, or are still being received
         self.cache: AnswerCache | None = None
         self.watcher: Watcher | None = _watcher(name, self.model, self._pool, settings) if settings.watch else None
 
-    async def put_cache(self, remembered: WorkerCache) -> None:
-        """Put a cache before the queue."""
+    async def add_cache(self, worker_cache: WorkerCache) -> None:
+        """Put an answer cache in front of the queue."""
         from edgekit.serve.cache import AnswerCache
 
         shape = self.manifest.output_shape
-        self.cache = AnswerCache(remembered, self.bundle, self.prepare, self.batcher, shape, self.row)
+        self.cache = AnswerCache(worker_cache, self.bundle, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
     @timed("preprocess")
     def prepare(self, samples: np.ndarray) -> np.ndarray:
-        """Model inputs (n, …) of raw samples (n, *raw); RequestError (400) for one that the bundle does not take."""
-        started = perf_counter_ns()
+        """Compute input tensors (n, …) from raw samples (n, *raw).
+
+        Raises RequestError (400) if a sample is not one that the bundle accepts.
+        """
+        started_ns = perf_counter_ns()
         try:
             x = (
                 self.model.prepare(samples[0])
@@ -77,63 +97,75 @@ class ServedModel:
             )
         except InputError as error:
             raise RequestError(400, str(error)) from None
-        counters.took(self.row, "compute_input", perf_counter_ns() - started)
+        counters.observe(self.row, "compute_input", perf_counter_ns() - started_ns)
         return x
 
     def _execute(self, x: np.ndarray) -> np.ndarray:
-        """One call of an instance; in the worker's thread, or in the model's own."""
-        started = perf_counter_ns()
+        """Run one batch. Called on the event loop, or in the model's own thread."""
+        started_ns = perf_counter_ns()
         y = self.model.execute(x)[None] if len(x) == 1 else self._batches[len(x)].execute(x)
-        place = FIELDS.get(f"batch_{len(x)}_count")
+        field = FIELDS.get(f"batch_{len(x)}_count")
         self.row[FIELDS["execution_count"]] += 1
-        if place is not None:
-            self.row[place] += 1
-            self.row[place + 1] += perf_counter_ns() - started
+        if field is not None:
+            self.row[field] += 1
+            self.row[field + 1] += perf_counter_ns() - started_ns
         return y
 
-    def finished(self, answer: Answer, arrived_ns: int) -> None:
-        """Count an answer that is on its way."""
+    def count_answer(self, answer: Answer, arrived_ns: int) -> None:
+        """Count an answer that is about to be sent."""
         row, count = self.row, len(answer.outputs)
-        took_ns = perf_counter_ns() - arrived_ns
-        counters.took(row, "success", took_ns)
-        if answer.batch:  # 0 where the answer was remembered, and the model not asked
-            counters.took(row, "queue", answer.queue_ns)
-            counters.took(row, "compute_infer", answer.execute_ns)
+        duration_ns = perf_counter_ns() - arrived_ns
+        counters.observe(row, "success", duration_ns)
+        if answer.batch:  # 0 if the answer came from the cache
+            counters.observe(row, "queue", answer.queue_ns)
+            counters.observe(row, "compute_infer", answer.execute_ns)
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
 
     @timed("postprocess")
     def tensors(
-        self, outputs: np.ndarray, samples: np.ndarray, wanted: tuple[wire.RequestedOutput, ...] | None, binary: bool
+        self,
+        outputs: np.ndarray,
+        samples: np.ndarray,
+        requested_outputs: tuple[wire.RequestedOutput, ...] | None,
+        is_binary: bool,
     ) -> list[tuple[wire.Tensor, bool]]:
-        """What a request asks for, each with whether it goes as binary; without `wanted`, all there is."""
-        started = perf_counter_ns()
+        """Return the outputs that a request asks for, each with whether it is sent as binary.
+
+        Without `requested_outputs`, all outputs are returned, as binary or JSON by `is_binary`. Raises RequestError
+        (500) if the outputs are not finite.
+        """
+        started_ns = perf_counter_ns()
         try:
             postprocess.check_finite(outputs)
         except BackendError as error:
             raise RequestError(500, str(error)) from None
-        asked = wanted if wanted is not None else tuple(wire.RequestedOutput(name, binary, 0) for name in self.outputs)
-        made = [(self._tensor(each, outputs, samples), each.binary) for each in asked]
-        counters.took(self.row, "compute_output", perf_counter_ns() - started)
-        return made
+        outputs_to_send = (
+            requested_outputs
+            if requested_outputs is not None
+            else tuple(wire.RequestedOutput(name, is_binary, 0) for name in self.outputs)
+        )
+        tensors = [(self._tensor(each, outputs, samples), each.binary) for each in outputs_to_send]
+        counters.observe(self.row, "compute_output", perf_counter_ns() - started_ns)
+        return tensors
 
-    def _tensor(self, wanted: wire.RequestedOutput, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
-        if wanted.name == ANSWER:
-            if wanted.classes:
+    def _tensor(self, requested: wire.RequestedOutput, outputs: np.ndarray, samples: np.ndarray) -> wire.Tensor:
+        if requested.name == ANSWER:
+            if requested.classes:
                 raise RequestError(400, f"outputs: classification is of the model's own values, not of {ANSWER!r}")
             texts = [orjson.dumps(each).decode() for each in self.answers(outputs, samples)]
             return wire.Tensor(ANSWER, "BYTES", (len(outputs), 1), texts)
-        values = outputs if len(self._values) == 1 else self._one_of_several(outputs, wanted.name)
-        if wanted.classes:
-            return self._classes(wanted.name, values, wanted.classes)
-        return wire.Tensor(wanted.name, "FP32", values.shape, values)
+        values = outputs if len(self._values) == 1 else self._one_of_several(outputs, requested.name)
+        if requested.classes:
+            return self._classes(requested.name, values, requested.classes)
+        return wire.Tensor(requested.name, "FP32", values.shape, values)
 
     def _one_of_several(self, outputs: np.ndarray, name: str) -> np.ndarray:
         parts = output_vector.split(outputs, list(self._values.values()))
         return np.ascontiguousarray(parts[list(self._values).index(name)])
 
     def _classes(self, name: str, outputs: np.ndarray, count: int) -> wire.Tensor:
-        """Triton's classification extension: `value:index:label`, highest value first."""
+        """Return the classes with the highest values as `value:index:label`, like Triton's classification extension."""
         if outputs.ndim != 2:
             raise RequestError(
                 400, f"outputs: classification needs one axis of values, the output has {list(outputs.shape[1:])}"
@@ -154,14 +186,14 @@ class ServedModel:
         top_k: int = 5,
         sizes: Iterable[tuple[int, int] | None] = repeat(None),
     ) -> list[dict[str, Any]]:
-        """Each sample's answer as the bundle's task gives it, without scores and times.
+        """Return each sample's answer in the form of the bundle's task, without scores and times.
 
-        `sizes` are those of the pictures that the samples were made of, None for anything else.
+        `sizes` are the original sizes of the pictures that the samples were made from, None for other samples.
 
-        An anomaly's answer runs the preprocess steps again: what waits in the queue is budgeted as model inputs alone,
-        and an answer out of the cache has had no input.
+        For anomaly detection the preprocessing runs a second time, because the input tensors are not kept: the memory
+        budget covers them only while they wait in the queue, and for answers from the cache there are none.
         """
-        found = []
+        answers = []
         for row, raw, size in zip(outputs, samples, sizes):
             try:
                 facts = self.model.answer(raw, row, top_k, {}, size=size).to_dict()
@@ -169,18 +201,18 @@ class ServedModel:
                 raise RequestError(400, str(error)) from None
             except BackendError as error:
                 raise RequestError(500, str(error)) from None
-            found.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
-        return found
+            answers.append({key: each for key, each in facts.items() if key not in ("scores", "timing_ms")})
+        return answers
 
     def close(self) -> None:
-        """Let the model's thread end; what runs in it is finished first."""
+        """Stop watching, and end the model's thread once its current call is finished."""
         if self.watcher is not None:
             self.watcher.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
 
     def metadata(self) -> dict[str, Any]:
-        """The protocol's model metadata."""
+        """Return the model metadata of the protocol."""
         return {
             "name": self.name,
             "versions": [self.bundle.version],
@@ -195,7 +227,7 @@ class ServedModel:
         }
 
     def config(self, workers: int, delay_ms: float) -> dict[str, Any]:
-        """The model's configuration in Triton's words, true of this server."""
+        """Return the model's configuration on this server in Triton's format."""
         sizes = self.curve.sizes
         batching: dict[str, Any] = {
             "dynamic_batching": {
@@ -218,12 +250,12 @@ class ServedModel:
                 {"name": ANSWER, "data_type": "TYPE_STRING", "dims": [1]},
             ],
             "instance_group": [{"name": self.bundle.interpreter, "kind": "KIND_CPU", "count": workers}],
-            **(batching if self.curve.pays else {}),
+            **(batching if self.curve.is_batching_worthwhile else {}),
             **({"response_cache": {"enable": True}} if self.cache is not None else {}),
         }
 
-    def facts(self, memory: Memory, slot: int) -> dict[str, Any]:
-        """For the page."""
+    def facts(self, memory: SharedCounters, slot: int) -> dict[str, Any]:
+        """Return what the page shows of the model."""
         sums = memory.sums(slot)
         return {
             "name": self.name,
@@ -234,7 +266,7 @@ class ServedModel:
             "input": self.input.describe(),
             "kind": self.manifest.raw.kind,
             "values": math.prod(self.manifest.raw.shape),
-            "batching": self.curve.verdict(),
+            "batching": self.curve.summary(),
             "cache": self.cache.state if self.cache is not None else "",
             "cache_hits": sums["cache_hit_count"],
             "cache_misses": sums["cache_miss_count"],
@@ -248,7 +280,7 @@ class ServedModel:
 
 
 def _watcher(name: str, model: Model, pool: ThreadPoolExecutor | None, settings: Settings) -> Watcher | None:
-    """None where the bundle has no reference, or a broken one; the supervisor says so."""
+    """Return a watcher, or None if the bundle has no valid reference. The supervisor logs the reason."""
     from edgekit.serve.watch import Watcher
 
     try:

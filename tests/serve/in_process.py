@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.device.commands.serve import Settings
-from edgekit.serve.counters import Memory
+from edgekit.serve.counters import SharedCounters
 from edgekit.serve.handover import Secrets
-from edgekit.serve.repository import Entry, assign, validate
+from edgekit.serve.repository import RepositoryEntry, assign_names, validate
 from edgekit.serve.worker import Worker
 from tests.serve.server import Reply
 
 
-def entry(path: Path, one_ms: float, **changes: Any) -> Entry:
+def entry(path: Path, one_ms: float, **changes: Any) -> RepositoryEntry:
     """A bundle that was proven here, as if one of its samples took `one_ms`."""
     proven = dataclasses.replace(validate(str(path), 1, None), ms={1: one_ms}, refused={}, **changes)
-    return assign([proven], {})[0]
+    return assign_names([proven], {})[0]
 
 
 def worker(**settings: Any) -> Worker:
     """One that listens nowhere."""
-    return Worker(Settings((), **settings), 0, socket.socket(), Memory(1), Secrets())
+    return Worker(Settings((), **settings), 0, socket.socket(), SharedCounters(1), Secrets())
 
 
 async def exchanged(one: Worker, data: bytes, limit_s: float = 10.0) -> bytes:

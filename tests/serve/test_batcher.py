@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgekit.serve.batcher import Answer, Batcher, Curve
+from edgekit.serve.batcher import Answer, BatchCurve, Batcher
 from edgekit.serve.errors import RequestError
 
-PAYS = Curve({1: 0.4, 2: 0.5, 4: 0.7, 8: 1.0})
-FLAT = Curve({1: 0.4, 2: 0.8, 4: 1.6})
+PAYS = BatchCurve({1: 0.4, 2: 0.5, 4: 0.7, 8: 1.0})
+FLAT = BatchCurve({1: 0.4, 2: 0.8, 4: 1.6})
 NEVER_S = math.inf
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_meet_its_deadline_is_refused_before_it_waits() -> None:
     model = Model()
 
     async def run() -> None:
-        batcher = Batcher(model.execute, Curve({1: 50.0}), limit=8)
+        batcher = Batcher(model.execute, BatchCurve({1: 50.0}), limit=8)
         with pytest.raises(RequestError, match="after its deadline"):
             batcher.submit(_samples(0), time.monotonic() + 0.01)
 
@@ -147,11 +147,11 @@ def test_what_expires_while_it_waits_never_runs() -> None:
 
 
 def test_the_size_of_a_batch_keeps_the_earliest_deadline() -> None:
-    curve = Curve({1: 1.0, 2: 1.5, 4: 2.5, 8: 400.0 / 100})
-    assert curve.take(8) == 8
-    assert curve.take(8, slack_ms=3.0) == 4
-    assert curve.take(3, slack_ms=3.0) == 2
-    assert curve.take(8, slack_ms=0.1) == 1
+    curve = BatchCurve({1: 1.0, 2: 1.5, 4: 2.5, 8: 400.0 / 100})
+    assert curve.batch_size(8) == 8
+    assert curve.batch_size(8, slack_ms=3.0) == 4
+    assert curve.batch_size(3, slack_ms=3.0) == 2
+    assert curve.batch_size(8, slack_ms=0.1) == 1
 
 
 def test_a_caller_that_hangs_up_in_mid_batch_stops_nobody_elses_answer() -> None:
@@ -232,7 +232,7 @@ CALLERS = st.lists(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(callers=CALLERS, limit=st.integers(1, 40), delay_s=st.sampled_from([0.0, 0.002]))
 def test_nothing_is_lost_nor_given_twice_nor_to_another(
-    curve: Curve, threaded: bool, callers: list[Caller], limit: int, delay_s: float
+    curve: BatchCurve, threaded: bool, callers: list[Caller], limit: int, delay_s: float
 ) -> None:
     """Whatever order callers come and go in: an answer is the caller's own, or it was told why there is none."""
     model = Model()

@@ -7,13 +7,13 @@ import os
 import numpy as np
 import pytest
 
-from edgekit.serve.request import OWN_PAGES_BYTES, BodyBuffer
+from edgekit.serve.request import MIN_MMAP_BYTES, BodyBuffer
 from tests.serve.attacks import resident_mb
 
 MB = 1 << 20
 
 
-@pytest.mark.parametrize("length", [0, 1, OWN_PAGES_BYTES, OWN_PAGES_BYTES + 1, 5 * MB + 3])
+@pytest.mark.parametrize("length", [0, 1, MIN_MMAP_BYTES, MIN_MMAP_BYTES + 1, 5 * MB + 3])
 @pytest.mark.parametrize("piece", [1 << 16, 3 * MB])
 def test_pieces_become_the_whole(length: int, piece: int) -> None:
     data = np.random.default_rng(1).bytes(length)

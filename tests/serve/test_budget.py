@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edgekit.serve.errors import RequestError
-from edgekit.serve.repository import Entry
-from edgekit.serve.request import LEAST_BYTES, SMALL_BYTES, MemoryBudget, Reservation
+from edgekit.serve.repository import RepositoryEntry
+from edgekit.serve.request import MIN_BUDGET_BYTES, SMALL_BYTES, MemoryBudget, Reservation
 from edgekit.serve.worker import Worker
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
@@ -40,8 +40,8 @@ def test_many_large_ones_stay_within_the_budget_and_small_ones_find_space() -> N
     budget = MemoryBudget(64 * MB)
     for _ in range(100):
         grown(budget, 59 * MB)
-        assert budget.used_bytes <= budget.most_bytes
-    assert budget.used_bytes > budget.most_bytes // 2
+        assert budget.used_bytes <= budget.max_bytes
+    assert budget.used_bytes > budget.max_bytes // 2
     Reservation(budget).take(MB)
     for _ in range(1000):
         Reservation(budget).take(SMALL_BYTES)
@@ -50,8 +50,8 @@ def test_many_large_ones_stay_within_the_budget_and_small_ones_find_space() -> N
 def test_one_that_is_alone_may_take_all_and_gives_it_back() -> None:
     budget = MemoryBudget(0)
     held = Reservation(budget)
-    held.take(3 * LEAST_BYTES)
-    with pytest.raises(RequestError, match=f"of {LEAST_BYTES >> 20} MB"):
+    held.take(3 * MIN_BUDGET_BYTES)
+    with pytest.raises(RequestError, match=f"of {MIN_BUDGET_BYTES >> 20} MB"):
         Reservation(budget).take(MB)
     held.release()
     held.release()
@@ -60,7 +60,7 @@ def test_one_that_is_alone_may_take_all_and_gives_it_back() -> None:
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Entry:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> RepositoryEntry:
     return in_process.entry(cached.tiny(tmp_path_factory.mktemp("tiny")), 0.1)
 
 
@@ -75,14 +75,14 @@ async def unfinished(one: Worker, pieces: int) -> list[Asked]:
     return found
 
 
-def test_bodies_that_do_not_end_are_refused_from_a_sum_on_and_others_are_answered(tiny: Entry) -> None:
+def test_bodies_that_do_not_end_are_refused_from_a_sum_on_and_others_are_answered(tiny: RepositoryEntry) -> None:
     async def run() -> None:
         one = in_process.worker()
         await one.serve([tiny])
         attackers = await unfinished(one, 59)
         refused = [each for each in attackers if each.task.done()]
         assert {(await each.reply()).status for each in refused} == {503}
-        assert 0 < one.app.budget.used_bytes <= one.app.budget.most_bytes
+        assert 0 < one.app.budget.used_bytes <= one.app.budget.max_bytes
         small = Asked(one, INFER, RAW)
         small.send(samples(1)[0].tobytes())
         assert (await small.reply()).status == 200
@@ -95,7 +95,7 @@ def test_bodies_that_do_not_end_are_refused_from_a_sum_on_and_others_are_answere
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_json_is_bounded_more_tightly_than_binary_tensors(tiny: Entry, announced: bool) -> None:
+def test_json_is_bounded_more_tightly_than_binary_tensors(tiny: RepositoryEntry, announced: bool) -> None:
     async def run() -> None:
         one = in_process.worker(most_json_bytes=MB)
         await one.serve([tiny])
@@ -112,7 +112,7 @@ def test_json_is_bounded_more_tightly_than_binary_tensors(tiny: Entry, announced
     asyncio.run(run())
 
 
-def test_files_beyond_the_queue_are_refused(tiny: Entry, tmp_path: Path) -> None:
+def test_files_beyond_the_queue_are_refused(tiny: RepositoryEntry, tmp_path: Path) -> None:
     import numpy as np
 
     np.save(tmp_path / "x.npy", samples(1)[0])
@@ -131,7 +131,7 @@ def test_files_beyond_the_queue_are_refused(tiny: Entry, tmp_path: Path) -> None
     asyncio.run(run())
 
 
-def test_a_request_that_is_refused_holds_nothing_any_more(tiny: Entry) -> None:
+def test_a_request_that_is_refused_holds_nothing_any_more(tiny: RepositoryEntry) -> None:
     """Without Python's search for cycles, which may come much later."""
 
     async def run() -> int:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.cache import ENTRY_BYTES, AnswerCache, AnswerStore, Flights, WorkerCache, base_key, key_of
-from edgekit.serve.counters import FIELDS, Memory
+from edgekit.serve.cache import ENTRY_BYTES, AnswerCache, AnswerStore, Flights, WorkerCache, answer_key, key_prefix
+from edgekit.serve.counters import FIELDS, SharedCounters
 from edgekit.serve.errors import RequestError
 from edgekit.serve.repository import ValidatedBundle
 from tests.conftest import run_edgekit
@@ -105,13 +105,15 @@ ONE = np.zeros((1, 4, 2), dtype=np.uint8)
     ids=["bundle", "interpreter", "version", "dtype", "shape", "samples", "bytes"],
 )
 def test_another_question_has_another_key(proven: ValidatedBundle, samples: np.ndarray) -> None:
-    assert key_of(base_key(proven), samples) != key_of(base_key(PROVEN), ONE)
+    assert answer_key(key_prefix(proven), samples) != answer_key(key_prefix(PROVEN), ONE)
 
 
 def test_the_same_question_has_the_same_key() -> None:
-    assert key_of(base_key(replace(PROVEN, threads=4, path="elsewhere")), ONE.copy()) == key_of(base_key(PROVEN), ONE)
+    assert answer_key(key_prefix(replace(PROVEN, threads=4, path="elsewhere")), ONE.copy()) == answer_key(
+        key_prefix(PROVEN), ONE
+    )
     turned = np.ascontiguousarray(ONE.swapaxes(1, 2)).swapaxes(1, 2)
-    assert key_of(base_key(PROVEN), turned) == key_of(base_key(PROVEN), ONE)
+    assert answer_key(key_prefix(PROVEN), turned) == answer_key(key_prefix(PROVEN), ONE)
 
 
 class Gated:
@@ -120,7 +122,7 @@ class Gated:
     def __init__(self, fails: int = 0) -> None:
         self.fails, self.ran = fails, list[float]()
         self.gate = threading.Event()
-        self.row = Memory(1).row(0, 0)
+        self.row = SharedCounters(1).row(0, 0)
 
     def execute(self, x: np.ndarray) -> np.ndarray:
         self.ran.append(float(x[0, 0]))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from edgekit.serve.batcher import Batcher, Curve
-from edgekit.serve.counters import FIELDS, NO_MODEL, Memory, ModelRequest, refused_early
+from edgekit.serve.batcher import BatchCurve, Batcher
+from edgekit.serve.counters import FIELDS, NO_MODEL, ModelRequest, SharedCounters, count_early_refusal
 from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
 from edgekit.serve.request import MemoryBudget
 
@@ -29,12 +29,12 @@ class Model:
 
 def ended(error: BaseException) -> dict[str, int]:
     """What a request to a model counts that meets this, and is told to the door as well."""
-    memory = Memory(1)
+    memory = SharedCounters(1)
     try:
         with ModelRequest(Model(memory.row(0, 3)), time.perf_counter_ns(), MemoryBudget(0)):
             raise error
     except RequestError as refusal:
-        refused_early(memory.row(0, NO_MODEL), refusal)
+        count_early_refusal(memory.row(0, NO_MODEL), refusal)
     except (ClientDisconnected, asyncio.CancelledError):
         pass
     sums = [memory.sums(slot) for slot in (3, NO_MODEL)]
@@ -58,7 +58,7 @@ def test_each_end_has_one_reason(error: BaseException, reason: str) -> None:
 
 
 def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    row = Memory(1).row(0, 0)
+    row = SharedCounters(1).row(0, 0)
     with (
         pytest.raises(RequestError, match="^internal error$") as caught,
         ModelRequest(Model(row), time.perf_counter_ns(), MemoryBudget(0)),
@@ -72,7 +72,7 @@ def test_what_nobody_expected_is_told_to_the_client_as_500_alone(capfd: pytest.C
 
 def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
     async def refusals() -> list[str]:
-        batcher = Batcher(lambda x: x, Curve({1: 100.0, 2: 101.0}), limit=2)
+        batcher = Batcher(lambda x: x, BatchCurve({1: 100.0, 2: 101.0}), limit=2)
         x = np.zeros((2, 1), np.float32)
         waits = batcher.submit(x, FOR_EVER)
         found: list[str] = []
@@ -89,7 +89,7 @@ def test_a_full_queue_is_busy_and_a_deadline_is_late() -> None:
 
 
 def test_a_model_that_takes_a_slot_begins_at_zero_in_every_worker() -> None:
-    memory = Memory(2)
+    memory = SharedCounters(2)
     for worker in (0, 1):
         with pytest.raises(RequestError), ModelRequest(Model(memory.row(worker, 5)), 0, MemoryBudget(0)):
             raise RequestError(400, "x")

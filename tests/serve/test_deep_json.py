@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.serve.repository import Entry
+from edgekit.serve.repository import RepositoryEntry
 from edgekit.serve.wire import parse_json, show
 from tests.serve import cached, in_process
 from tests.serve.in_process import Asked
@@ -18,11 +18,11 @@ from tests.serve.server import INFER, Reply
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Entry:
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> RepositoryEntry:
     return in_process.entry(cached.tiny(tmp_path_factory.mktemp("tiny")), 0.1)
 
 
-def asked(tiny: Entry, bodies: list[bytes]) -> list[Reply]:
+def asked(tiny: RepositoryEntry, bodies: list[bytes]) -> list[Reply]:
     async def run() -> list[Reply]:
         one = in_process.worker()
         await one.serve([tiny])
@@ -58,7 +58,7 @@ def places(value: str) -> Iterator[str]:
 @pytest.mark.parametrize("depth", [60, 500, 990, 1000, 1010, 1023, 1024, 5000])
 @pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
 def test_whatever_is_nested_ends_in_400_at_every_key(
-    tiny: Entry, depth: int, pair: tuple[str, str], capfd: pytest.CaptureFixture[str]
+    tiny: RepositoryEntry, depth: int, pair: tuple[str, str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     begin, end = pair
     bodies = [body.encode() for body in places(begin * depth + "1" + end * depth)]
@@ -70,7 +70,9 @@ def test_whatever_is_nested_ends_in_400_at_every_key(
 
 
 @pytest.mark.parametrize("number", ["9" * 18, "9" * 400, "9" * 5000, "1e400", "-" + "9" * 30])
-def test_huge_numbers_end_in_400_or_are_taken(tiny: Entry, number: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_huge_numbers_end_in_400_or_are_taken(
+    tiny: RepositoryEntry, number: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     bodies = [body.encode() for body in places(number)]
     assert {reply.status for reply in asked(tiny, bodies)} <= {200, 400}
     assert "internal error" not in capfd.readouterr().err
@@ -85,7 +87,7 @@ def test_what_is_shown_of_a_value_is_short_and_no_more_of_it_is_looked_at() -> N
         assert len(show(value)) <= 100
 
 
-def test_more_lists_than_any_request_needs_are_refused_before_they_are_made(tiny: Entry) -> None:
+def test_more_lists_than_any_request_needs_are_refused_before_they_are_made(tiny: RepositoryEntry) -> None:
     many = [b"[" + piece * 700_000 + b"0]" for piece in (b"[],", b"{},", b"[[]],")]
     assert [(reply.status, "lists and objects" in reply.error) for reply in asked(tiny, many)] == [(413, True)] * 3
 

@@ -387,7 +387,7 @@ def test_a_server_that_is_stopped_while_it_starts_ends_at_once(start: Start, fol
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = start(folder, "--port", port, ready=False)
-    server.wait_said("proven on")
+    server.wait_said("validated on")
     with pytest.raises(ConnectionRefusedError):  # who came now would wait for all proofs
         socket.create_connection(("127.0.0.1", port), timeout=5)
     server.signal(signal.SIGTERM)

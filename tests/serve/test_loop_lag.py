@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uvloop
 
-from edgekit.serve.load_shedding import SHORT_S, SHORT_SHARE, LoopLag
+from edgekit.serve.load_shedding import SHORT_ROUND_S, SHORT_ROUND_SHARE, LoopLag
 
 TRIES = 20
 """What else runs on this machine may come between two rounds, which then looks like a rest."""
@@ -98,11 +98,11 @@ def test_rounds_are_cut_short_once_overload_lasts_longer_than_the_patience(grant
         loop, lag = asyncio.get_running_loop(), LoopLag()
         for _ in range(10):
             lag.note_read(loop)
-            spin(SHORT_S)
+            spin(SHORT_ROUND_S)
             await asyncio.sleep(0)
         lag.note_read(loop)
         assert not lag.is_late(1.0)  # neither has it been waiting for so long
-        spin(max(SHORT_S, SHORT_SHARE * 0.02) + 1e-3)
+        spin(max(SHORT_ROUND_S, SHORT_ROUND_SHARE * 0.02) + 1e-3)
         return lag.is_late(granted_s)
 
     found = [uvloop.run(main()) for _ in range(TRIES)]
@@ -113,8 +113,8 @@ def test_a_burst_after_a_rest_may_use_all_the_time_that_it_has() -> None:
     async def main() -> None:
         loop, lag = asyncio.get_running_loop(), LoopLag()
         lag.note_read(loop)
-        spin(2 * SHORT_S)
+        spin(2 * SHORT_ROUND_S)
         assert not lag.is_late(30.0)
-        assert lag.is_late(SHORT_S)
+        assert lag.is_late(SHORT_ROUND_S)
 
     uvloop.run(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.serve.repository import Entry
+from edgekit.serve.repository import RepositoryEntry
 from edgekit.serve.served_model import ServedModel
 from tests.runner.conftest import samples
 from tests.serve import cached, in_process
@@ -20,7 +20,7 @@ SLOW_MS = 5.0
 
 
 @pytest.fixture(scope="module")
-def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Entry, Entry]:
+def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[RepositoryEntry, RepositoryEntry]:
     folder = tmp_path_factory.mktemp("versions")
     old = cached.tiny(folder)
     new = changed(old, folder / "tiny-onnx-2.0.0.edge.zip", version="2.0.0")
@@ -28,7 +28,9 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Entry, Entry]:
     return first, second
 
 
-def reloaded(versions: tuple[Entry, Entry], path: str, body: bytes, headers: dict[str, str], query: str = "") -> object:
+def reloaded(
+    versions: tuple[RepositoryEntry, RepositoryEntry], path: str, body: bytes, headers: dict[str, str], query: str = ""
+) -> object:
     """The answer to a request of which half came before a reload; the old version is closed behind it."""
 
     async def run() -> object:
@@ -59,14 +61,14 @@ async def closed(served: ServedModel) -> None:
 
 
 def test_a_body_that_arrives_across_a_reload_is_answered_by_the_version_it_began_with(
-    versions: tuple[Entry, Entry],
+    versions: tuple[RepositoryEntry, RepositoryEntry],
 ) -> None:
     header = reloaded(versions, INFER, samples(1)[0].tobytes(), RAW)
     assert b'"model_version":"1.2.0"' in header
 
 
 def test_a_file_that_arrives_across_a_reload_is_answered_by_the_version_it_began_with(
-    versions: tuple[Entry, Entry], tmp_path: Path
+    versions: tuple[RepositoryEntry, RepositoryEntry], tmp_path: Path
 ) -> None:
     import numpy as np
 
@@ -75,7 +77,9 @@ def test_a_file_that_arrives_across_a_reload_is_answered_by_the_version_it_began
     assert found["version"] == "1.2.0"
 
 
-def test_a_client_that_hangs_up_across_a_reload_holds_nothing_open(versions: tuple[Entry, Entry]) -> None:
+def test_a_client_that_hangs_up_across_a_reload_holds_nothing_open(
+    versions: tuple[RepositoryEntry, RepositoryEntry],
+) -> None:
     async def run() -> None:
         one = in_process.worker()
         await one.serve([versions[0]])

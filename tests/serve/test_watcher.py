@@ -76,7 +76,7 @@ def test_looking_at_samples_takes_a_small_share_of_the_time_however_many_are_ask
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for image, output in zip(images, outputs):
-                watcher.answered(image[None], output[None])
+                watcher.note_answer(image[None], output[None])
             await watcher.tick()
         sketch = watcher.sketch()
         assert sketch is not None

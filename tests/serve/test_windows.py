@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.serve.batcher import Batcher, Curve
+from edgekit.serve.batcher import BatchCurve, Batcher
 from tests.serve import in_process
 from tests.serve.in_process import Asked
 
@@ -32,7 +32,7 @@ async def predicted(path: Path, ms: dict[int, float]) -> tuple[list[dict[str, An
         calls.append(len(x))
         return np.stack([served.model.execute(each[None]) for each in x])
 
-    served.curve = Curve(ms)
+    served.curve = BatchCurve(ms)
     served.batcher = Batcher(execute, served.curve, limit=256)
     asked = Asked(one, "/predict", method="PUT")
     asked.send(recording())

@@ -23,7 +23,7 @@ async def told() -> list[bytes]:
     worker = WorkerProcess(process, ours, lambda sketches: None)
     await worker.open()
     for _ in range(TOLD):
-        worker.tell(VERDICTS)
+        worker.send_verdicts(VERDICTS)
         await asyncio.sleep(0)
     worker.drain()
     reader, writer = await asyncio.open_connection(sock=theirs, limit=1 << 26)
