@@ -1,4 +1,4 @@
-"""Bundles behind a socket: the Open Inference Protocol v2, a queue that knows its deadlines, worker processes.
+"""The model server: the Open Inference Protocol v2 over HTTP and gRPC, queues with deadlines, and worker processes.
 
-Uses `edgekit.runner` alone, so that `edgerun.pyz serve` carries it. Needs the packages of the extra `serve`.
+It is part of `edgerun.pyz` as well, and needs the packages of the extra `serve`.
 """

@@ -1,4 +1,4 @@
-"""`python -m edgekit.serve DESCRIPTOR`: the server, as the command `serve` starts it; its settings are read there."""
+"""`python -m edgekit.serve DESCRIPTOR`: the server, as the command `serve` starts it, with settings in a descriptor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _run(settings: Settings, secrets: Secrets) -> None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    """InputError, before anything is proven, where TLS could not be served."""
+    """Raise InputError, before any bundle is validated, if the certificate and key cannot be used."""
     for path in (settings.certificate, settings.key):
         if path and not os.path.isfile(path):
             raise InputError(f"{path}: no such file; --certificate and --key name PEM files")
@@ -64,7 +64,7 @@ def _check_certificate(settings: Settings) -> None:
 
 
 def main(settings: Settings) -> int:
-    """The server until it is told to stop; the exit code."""
+    """Run the server until it is stopped, and return the exit code."""
     try:
         secrets = Secrets.read(settings)
         _check_certificate(settings)

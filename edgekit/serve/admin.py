@@ -1,4 +1,4 @@
-"""The second port: metrics, and which models are served. Loopback by default, and never a client's."""
+"""The admin port: metrics, and loading and unloading models. It listens on loopback by default, not for clients."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from edgekit.serve.request import check_token
 from edgekit.serve.routing import Route, Router
 from edgekit.serve.supervisor import Supervisor
 
-MOST_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 Response = tuple[int, bytes, bytes]
-"""Status, body, type of content."""
+"""Status, body and content type."""
 
 
 async def open_admin(supervisor: Supervisor) -> str:
-    """Listen; the address. InputError where the port cannot be had."""
+    """Start to listen on the admin port, and return its URL. Raises InputError if the port is not available."""
     settings = supervisor.settings
     try:
         listening = socket.create_server(
@@ -57,23 +57,23 @@ async def open_admin(supervisor: Supervisor) -> str:
 
 
 class Admin:
-    """An ASGI application in the supervisor's process."""
+    """The ASGI application of the admin port. It runs in the supervisor's process."""
 
     def __init__(self, supervisor: Supervisor, tokens: tuple[bytes, ...]) -> None:
         self.supervisor, self.tokens = supervisor, tokens
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request in JSON, metrics in Prometheus' text."""
+        """Answer one request in JSON, or in Prometheus' text format for metrics."""
         kind = b"application/json"
-        more: list[tuple[bytes, bytes]] = []
+        extra_headers: list[tuple[bytes, bytes]] = []
         try:
             status, body, kind = await self._answer(scope, receive)
         except RequestError as refusal:
-            status, body, more = refusal.status, orjson.dumps({"error": refusal.text}), _more(refusal)
+            status, body, extra_headers = refusal.status, orjson.dumps({"error": refusal.text}), _extra_headers(refusal)
         except Exception as error:
             log(f"internal error: {where(error)}")
             status, body = 500, b'{"error":"internal error"}'
-        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *extra_headers]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -85,71 +85,70 @@ class Admin:
         return await handler(self, receive, **values)
 
     async def metrics(self, receive: Receive) -> Response:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         return 200, metrics.exposition(self.supervisor), metrics.CONTENT_TYPE
 
     async def live(self, receive: Receive) -> Response:
-        """Whether the process answers."""
+        """Report that the process is alive."""
         return self._health(200)
 
     async def ready(self, receive: Receive) -> Response:
-        """Not while the server stops."""
+        """Report whether the server is ready: not while it shuts down."""
         return self._health(503 if self.supervisor.stopping.is_set() else 200)
 
     def _health(self, status: int) -> Response:
         return _json({"live": True, "ready": not self.supervisor.stopping.is_set()}, status)
 
     async def metadata(self, receive: Receive) -> Response:
-        """Name, version, extensions."""
+        """Return the server's name, its version and the protocol extensions that it supports."""
         return _json({"name": "edgekit", "version": __version__, "extensions": ["model_repository"]})
 
     async def index(self, receive: Receive) -> Response:
-        """What is served, and what lies in the folders and is not."""
+        """List the models that are served, and the bundles in the folders that are not."""
         await _body(receive)
         return _json(await self._index())
 
     async def load(self, receive: Receive, model: str) -> Response:
-        """Validate again what the folders hold under this name, and serve it."""
+        """Load a model: validate the bundles of this name in the folders, and serve them."""
         _check_parameters(await _body(receive))
         async with self.supervisor.changing:
             await self._load(model)
         return _json({})
 
     async def unload(self, receive: Receive, model: str) -> Response:
-        """Serve it no longer."""
+        """Unload a model, so that it is no longer served."""
         _check_parameters(await _body(receive))
         async with self.supervisor.changing:
             await self._unload(model)
         return _json({})
 
     async def _index(self) -> list[dict[str, str]]:
-        """What is served, and what lies in the folders and is not."""
         entries = self.supervisor.entries
-        found = [
+        index = [
             {"name": name, "version": entry.bundle.version, "state": "READY"}
             for entry in entries
             for name in entry.names
         ]
         served = {os.path.realpath(entry.bundle.path) for entry in entries}
         try:
-            known = await asyncio.to_thread(_known, self.supervisor.settings.bundles, served)
+            unserved = await asyncio.to_thread(_bundles_in, self.supervisor.settings.bundles, served)
         except RunnerError:
-            known = []
-        for _, name, version in known:
-            found.append({"name": name, "version": version, "state": "UNAVAILABLE", "reason": "unloaded"})
-        return found
+            unserved = []
+        for _, name, version in unserved:
+            index.append({"name": name, "version": version, "state": "UNAVAILABLE", "reason": "unloaded"})
+        return index
 
     async def _load(self, name: str) -> None:
-        """Prove again what the folders hold under this name, and serve it in place of what was served under it."""
+        """Validate the bundles of this name in the folders, and serve them instead of the previous ones."""
         supervisor = self.supervisor
         try:
-            known = await asyncio.to_thread(_known, supervisor.settings.bundles)
-            paths = [path for path, base, _ in known if name == base or name.rpartition("-")[0] == base]
+            available = await asyncio.to_thread(_bundles_in, supervisor.settings.bundles)
+            paths = [path for path, base, _ in available if name == base or name.rpartition("-")[0] == base]
             if not paths:
                 raise RequestError(
-                    400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in known}))}"
+                    400, f"model: got {name}; the folders hold {', '.join(sorted({base for _, base, _ in available}))}"
                 )
-            bases = {base for path, base, _ in known if path in paths}
+            bases = {base for path, base, _ in available if path in paths}
             others = [entry.bundle for entry in supervisor.entries if entry.bundle.name not in bases]
             await supervisor.change([*others, *await supervisor.validate(paths)])
         except (RunnerError, asyncio.TimeoutError) as error:
@@ -157,51 +156,53 @@ class Admin:
 
     async def _unload(self, name: str) -> None:
         supervisor = self.supervisor
-        gone = {entry.bundle.identity for entry in supervisor.entries if name in (*entry.names, entry.bundle.name)}
-        if not gone:
+        unloaded = {entry.bundle.identity for entry in supervisor.entries if name in (*entry.names, entry.bundle.name)}
+        if not unloaded:
             raise RequestError(400, f"model: got {name}; it is not served")
         try:
-            await supervisor.change([each.bundle for each in supervisor.entries if each.bundle.identity not in gone])
+            await supervisor.change(
+                [each.bundle for each in supervisor.entries if each.bundle.identity not in unloaded]
+            )
         except (BackendError, asyncio.TimeoutError) as error:
             raise RequestError(500, str(error) or "the workers took too long") from None
 
 
-def _known(places: Sequence[str], without: Container[str] = ()) -> list[tuple[str, str, str]]:
-    """Path, name and version of each bundle in the folders; it reads and hashes whole files, so not on the loop."""
+def _bundles_in(paths: Sequence[str], excluded: Container[str] = ()) -> list[tuple[str, str, str]]:
+    """Return the path, name and version of each bundle. Reads and hashes whole files, so it must run in a thread."""
     return [
         (path, *repository.name_and_version(path))
-        for path in repository.find_bundles(places)
-        if os.path.realpath(path) not in without
+        for path in repository.find_bundles(paths)
+        if os.path.realpath(path) not in excluded
     ]
 
 
 def _check_parameters(body: bytes) -> None:
-    """Triton lets a client send a model's files or config; here only the folders are served from."""
+    """Raise RequestError (400) for files or a config in the request, which Triton would accept."""
     if not body:
         return
     values = wire.parse_json(body)
-    given = values.get("parameters", {}) if isinstance(values, dict) else None
-    if not isinstance(given, dict):
+    parameters = values.get("parameters", {}) if isinstance(values, dict) else None
+    if not isinstance(parameters, dict):
         raise RequestError(400, "parameters: use an object")
-    if set(given) - {"unload_dependents"}:
+    if set(parameters) - {"unload_dependents"}:
         raise RequestError(400, "parameters: models come from the configured folders alone; leave config and files out")
 
 
-def _more(refusal: RequestError) -> list[tuple[bytes, bytes]]:
-    found = [(b"allow", refusal.allow.encode())] if refusal.allow else []
-    return found + ([(b"www-authenticate", b"Bearer")] if refusal.status == 401 else [])
+def _extra_headers(refusal: RequestError) -> list[tuple[bytes, bytes]]:
+    headers = [(b"allow", refusal.allow.encode())] if refusal.allow else []
+    return headers + ([(b"www-authenticate", b"Bearer")] if refusal.status == 401 else [])
 
 
 async def _body(receive: Receive) -> bytes:
-    body, more = b"", True
-    while more:
+    body, is_incomplete = b"", True
+    while is_incomplete:
         message = await receive()
-        if message["type"] == "http.disconnect":  # half a request is no order
-            raise RequestError(400, "the client hung up")
+        if message["type"] == "http.disconnect":  # an incomplete request must not change anything
+            raise RequestError(400, "the client disconnected")
         body += message.get("body", b"")
-        more = message.get("more_body", False)
-        if len(body) > MOST_BODY_BYTES:
-            raise RequestError(413, f"body: longer than {MOST_BODY_BYTES} bytes")
+        is_incomplete = message.get("more_body", False)
+        if len(body) > MAX_BODY_BYTES:
+            raise RequestError(413, f"body: longer than {MAX_BODY_BYTES} bytes")
     return body
 
 

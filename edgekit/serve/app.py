@@ -20,7 +20,7 @@ from edgekit.runner.inputs.windows import Sample
 from edgekit.serve import counters, files, wire
 from edgekit.serve.batcher import Answer
 from edgekit.serve.counters import FIELDS, NO_MODEL, ModelRequest, SharedCounters, end_with_error
-from edgekit.serve.errors import ClientDisconnected, RequestError, busy, late
+from edgekit.serve.errors import ClientDisconnected, RequestError, busy_error, late_error
 from edgekit.serve.load_shedding import LoopLag
 from edgekit.serve.page import PAGE, check_host, policy
 from edgekit.serve.request import (
@@ -147,7 +147,7 @@ class App:
         with ModelRequest(served, request.arrived_ns, self.budget) as reservation:
             client_deadline_ms = deadline_ms(headers)
             if client_deadline_ms and self.lag.is_late(client_deadline_ms / 1e3):
-                raise late(served.batcher.wait_s())
+                raise late_error(served.batcher.wait_s())
             length = header_bytes(headers)
             body = await self._body(request, reservation, is_json=length is None)
             check_json(min(length or 0, len(body)), self.settings.most_json_bytes)
@@ -160,7 +160,7 @@ class App:
             outputs = infer_request.outputs
             if outputs is None and length == 0:
                 outputs = served.binary_values
-            tensors = served.tensors(answer.outputs, infer_request.samples, outputs, infer_request.binary)
+            tensors = served.tensors(answer.outputs, infer_request.samples, outputs, infer_request.is_binary)
             answer_header: dict[str, Any] = {"model_name": served.name, "model_version": served.bundle.version}
             if infer_request.id:
                 answer_header["id"] = infer_request.id
@@ -194,7 +194,7 @@ class App:
         disconnects; without it (gRPC), the caller's task is cancelled instead.
         """
         timeline, answer = CURRENT.get(), self._run(served, samples, deadline_s, receive, reservation)
-        return answer if timeline is None else timeline.asked(served.name, served.bundle, answer)
+        return answer if timeline is None else timeline.await_answer(served.name, served.bundle, answer)
 
     async def _run(
         self, served: ServedModel, samples: Any, deadline_s: float, receive: Receive | None, reservation: Reservation
@@ -270,11 +270,11 @@ class App:
         One file is decoded at a time, because decoding a picture may take six times the memory of its pixels.
         """
         if self._undecoded >= self.settings.queue:
-            raise busy(f"the queue is full: {self._undecoded} files wait", self._undecoded)
+            raise busy_error(f"the queue is full: {self._undecoded} files wait", self._undecoded)
 
         def decode() -> list[Sample]:
             if monotonic() > deadline_s:
-                raise late(0)
+                raise late_error(0)
             return files.samples(body, served.manifest, served.members)
 
         self._undecoded += 1

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from edgekit.serve.errors import DEADLINE_PASSED, busy, late
+from edgekit.serve.errors import DEADLINE_PASSED, busy_error, late_error
 from edgekit.serve.timeline import CURRENT, error_type
 
 SIZES = (1, 2, 4, 8, 16)
@@ -213,9 +213,11 @@ class Batcher:
         if self._waiting + count > self._limit:
             self._drop_done()
         if self._waiting + count > self._limit and self._waiting:
-            raise busy(f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s())
+            raise busy_error(
+                f"the queue is full: {self._waiting} samples wait, at most {self._limit} may", self.wait_s()
+            )
         if monotonic() + self.wait_s() + self._curve.total_ms(count) / 1e3 > deadline_s:
-            raise late(self.wait_s())
+            raise late_error(self.wait_s())
         if self._executor is None and not self._curve.is_batching_worthwhile and self.is_idle:
             return self._run_inline(x)
         job = Job(x, deadline_s, asyncio.get_running_loop().create_future())
@@ -236,7 +238,7 @@ class Batcher:
         finally:
             timeline = CURRENT.get()
             if timeline is not None:
-                timeline.ran(int(started_s * 1e9), int(started_s * 1e9), error_type(error) if error else "", len(x))
+                timeline.add_run(int(started_s * 1e9), int(started_s * 1e9), error_type(error) if error else "", len(x))
         return Answer(outputs, 0, int((monotonic() - started_s) * 1e9), len(x))
 
     def _schedule(self) -> None:
@@ -297,7 +299,7 @@ class Batcher:
         waiting: deque[Job] = deque()
         for job in self._queue:
             if job.deadline_s < now_s and not job.future.done():
-                job.future.set_exception(late(0, DEADLINE_PASSED))
+                job.future.set_exception(late_error(0, DEADLINE_PASSED))
             if job.future.done():
                 self._waiting -= len(job.x)
             else:
@@ -348,7 +350,7 @@ def _note_timelines(batch: list[Job], started_s: float, outcome: np.ndarray | Ba
     error = error_type(outcome) if isinstance(outcome, BaseException) else ""
     links = tuple(timeline.context for _, timeline in traced) if len(batch) > 1 else ()
     for job, timeline in traced:
-        timeline.ran(int(job.arrived_s * 1e9), int(started_s * 1e9), error, count, links)
+        timeline.add_run(int(job.arrived_s * 1e9), int(started_s * 1e9), error, count, links)
 
 
 def _execute_in_batches(execute: Execute, curve: BatchCurve, x: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from cachetools import TLRUCache
 from edgekit import __version__
 from edgekit.serve import counters
 from edgekit.serve.batcher import Answer, Batcher
-from edgekit.serve.errors import DEADLINE_PASSED, RequestError, late
+from edgekit.serve.errors import DEADLINE_PASSED, RequestError, late_error
 from edgekit.serve.redis_cache import RedisCache
 from edgekit.serve.repository import ValidatedBundle
 
@@ -233,7 +233,7 @@ class Waiter:
     def refuse_late(self) -> None:
         """Refuse the request because its deadline has passed."""
         if not self.future.done():
-            self.future.set_exception(late(0, DEADLINE_PASSED))
+            self.future.set_exception(late_error(0, DEADLINE_PASSED))
 
 
 class Flight:

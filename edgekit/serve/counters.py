@@ -21,8 +21,8 @@ from edgekit.serve.errors import ClientDisconnected, Reason, RequestError
 from edgekit.serve.log import log, where
 from edgekit.serve.request import MemoryBudget, Reservation
 
-MOST_MODELS = 64
-NO_MODEL = MOST_MODELS
+MAX_MODELS = 64
+NO_MODEL = MAX_MODELS
 """The slot for what belongs to no model: requests refused before their model was known, and the size of the cache."""
 TIMED = ("success", "fail", "queue", "compute_input", "compute_infer", "compute_output", "cache_hit", "cache_miss")
 """What is both counted and timed in ns, as in the statistics extension of the protocol."""
@@ -56,7 +56,7 @@ class SharedCounters:
     """
 
     def __init__(self, workers: int, descriptor: int | None = None) -> None:
-        size = workers * (MOST_MODELS + 1) * ROW_LENGTH * 8
+        size = workers * (MAX_MODELS + 1) * ROW_LENGTH * 8
         if descriptor is None:
             descriptor = os.memfd_create("edgekit-serve", 0)
             os.ftruncate(descriptor, size)
@@ -65,7 +65,7 @@ class SharedCounters:
 
     def row(self, worker: int, slot: int) -> memoryview:
         """Return the counters that one worker writes for one slot."""
-        first = (worker * (MOST_MODELS + 1) + slot) * ROW_LENGTH
+        first = (worker * (MAX_MODELS + 1) + slot) * ROW_LENGTH
         return self._values[first : first + ROW_LENGTH]
 
     def clear(self, slot: int) -> None:

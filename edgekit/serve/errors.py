@@ -1,16 +1,16 @@
-"""Why a request gets no answer: HTTP's status, a reason to count it under, and a sentence for the client."""
+"""Errors of requests: an HTTP status, a reason for the counters, and a message for the client."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-LONGEST_TEXT = 500
-TOO_LATE = "it would be answered after its deadline"
+MAX_TEXT_LENGTH = 500
+LATE_TEXT = "it would be answered after its deadline"
 DEADLINE_PASSED = "its deadline passed while it waited"
 
 
 class Reason(StrEnum):
-    """What a request without an answer is counted under, in metrics and in traces."""
+    """Why a request was not answered, as shown in metrics and traces."""
 
     BUSY = "busy"
     LATE = "late"
@@ -33,24 +33,24 @@ _OF_STATUS = {
     500: Reason.FAILED,
     503: Reason.BUSY,
 }
-"""Unless the error says another; every other status is `INVALID`."""
+"""The default reason for each status. Every other status is `INVALID`."""
 
 
 class RequestError(Exception):
-    """A request that gets no answer.
+    """The error with which a request is refused.
 
     Parameters
     ----------
     status
-        HTTP's status.
+        The HTTP status.
     text
-        What the client reads. It says nothing of the server's insides.
+        The message for the client. It must not reveal internals of the server.
     retry_after_s
-        Seconds until another try makes sense, for 503.
+        Seconds until another attempt makes sense, for 503.
     allow
-        The methods that the path takes, for 405.
+        The methods that the path supports, for 405.
     reason
-        What it is counted under; by default it follows from the status.
+        The reason for the counters; by default it follows from the status.
     """
 
     def __init__(
@@ -71,25 +71,25 @@ class RequestError(Exception):
 
 
 class ClientDisconnected(Exception):
-    """The client closed its connection before its answer was ready; nobody waits for one any more."""
+    """The client closed the connection before its answer was ready."""
 
 
 def printable(text: str) -> str:
-    """A client's text as it may stand in an answer or a log line: on one line, printable, not endless."""
-    shown = text if text.isprintable() else "".join(each if each.isprintable() else "�" for each in text)
-    return shown if len(shown) <= LONGEST_TEXT else shown[:LONGEST_TEXT] + "…"
+    """Make a text from a client safe for an answer or a log line: printable, on one line, and not too long."""
+    text_on_one_line = text if text.isprintable() else "".join(each if each.isprintable() else "�" for each in text)
+    return text_on_one_line if len(text_on_one_line) <= MAX_TEXT_LENGTH else text_on_one_line[:MAX_TEXT_LENGTH] + "…"
 
 
-def busy(text: str, wait_s: float) -> RequestError:
-    """503 because too much waits already; `wait_s` is how long the queue will take, see `_retry_after_s`."""
+def busy_error(text: str, wait_s: float) -> RequestError:
+    """Return RequestError (503) for a full queue that will take `wait_s`."""
     return RequestError(503, text, _retry_after_s(wait_s))
 
 
-def late(wait_s: float, text: str = TOO_LATE) -> RequestError:
-    """503 because the deadline has passed, or will have before there is an answer."""
+def late_error(wait_s: float, text: str = LATE_TEXT) -> RequestError:
+    """Return RequestError (503) for a deadline that has passed, or will pass before the answer is ready."""
     return RequestError(503, text, _retry_after_s(wait_s), reason=Reason.LATE)
 
 
 def _retry_after_s(wait_s: float) -> int:
-    """At least one second, for the header takes whole ones."""
+    """Return the value of `Retry-After`: whole seconds, at least one."""
     return max(1, round(wait_s + 0.5))

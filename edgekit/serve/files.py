@@ -1,9 +1,9 @@
-"""A request's body that is a file: its content says what it is, and the bundle's own input path reads it.
+"""Files as request bodies: the content decides the file type, and the bundle's own input path reads it.
 
-A table and a text look alike, so there the model decides: one that takes texts takes whatever is no array for a text.
+Tables and texts look alike, so the model decides between them: a model for texts treats everything but arrays as text.
 
-The readers of `edgekit.runner` take paths. The bytes lie in memory (memfd), so no disk can be full, and nothing that a
-client calls its file becomes a name here.
+The readers of `edgekit.runner` expect paths. The bytes are put into memory (memfd), so that no disk can run full, and a
+client's file name is never used.
 """
 
 from __future__ import annotations
@@ -19,47 +19,51 @@ from edgekit.runner.inputs.windows import Sample
 from edgekit.serve.errors import RequestError
 from edgekit.serve.request import Body
 
-ZIPPED = (b"PK\x03\x04", b"PK\x05\x06")
-"""What an `.npz` begins with; the second is empty."""
+ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
+"""The first bytes of an `.npz` file; the second is that of an empty one."""
 HEAD_BYTES = 4096
-MOST_SAMPLES = 1024
-"""Windows of one recording, or rows of one table."""
+MAX_SAMPLES = 1024
+"""The largest number of windows in a recording, or of rows in a table."""
 
 
 def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = inputs.NO_MEMBERS) -> list[Sample]:
-    """The raw samples of a file's bytes; RequestError (400, 413 or 415) says what was got and what is taken.
+    """Read the raw samples from the bytes of a file.
 
-    `members` are the bundle's: a text needs its vocabulary. A model with states begins with zeros at each request, so
-    it takes one window alone.
+    `members` are the files of the bundle, because texts need its vocabulary. A model with recurrent state starts from
+    zeros at each request and therefore accepts only a single window.
+
+    Raises RequestError (400, 413 or 415), which tells what was received and expected.
     """
     raw = manifest.raw
     readers = inputs.readers(raw)
-    taken = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]  # to it, that is a text
-    known = {readers[suffix] for suffix in taken}
+    suffixes = [suffix for suffix in inputs.suffixes(raw) if readers[suffix] != "text_table"]  # to it, that is a text
+    accepted_readers = {readers[suffix] for suffix in suffixes}
     head = bytes(body[:HEAD_BYTES])
     reader = kind(head)
-    if "text" in known and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
+    if "text" in accepted_readers and reader != "array" and (reader in (None, "table") or _is_utf8(body)):
         reader = "text" if body else None
-    if "tensors" in known and reader is None and head[:4] in ZIPPED:
+    if "tensors" in accepted_readers and reader is None and head[:4] in ZIP_MAGIC:
         reader = "tensors"
-    if reader is None or reader not in known:
+    if reader is None or reader not in accepted_readers:
         got = f"a {reader}" if reader else "no file that is known" if body else "nothing"
-        raise RequestError(415, f"body: got {got}; this model takes {', '.join(taken)}")
+        raise RequestError(415, f"body: got {got}; this model takes {', '.join(suffixes)}")
     descriptor = os.memfd_create("body")
     path = f"/proc/self/fd/{descriptor}"
     try:
         with open(descriptor, "wb", closefd=False) as stream:
             stream.write(body)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        found: list[Sample] = []
-        more = (members,) if reader == "text" else ()
-        for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(path, raw, False, *more):
-            if manifest.states and found:
+        decoded: list[Sample] = []
+        extra_arguments = (members,) if reader == "text" else ()
+        for sample in importlib.import_module(f"{inputs.__name__}.{reader}").samples(
+            path, raw, False, *extra_arguments
+        ):
+            if manifest.states and decoded:
                 raise RequestError(400, "body: several windows, and the model has states; use edgerun predict")
-            if len(found) == MOST_SAMPLES:
-                raise RequestError(413, f"body: more than {MOST_SAMPLES} samples; send the file in parts")
-            found.append(sample)
-        return found
+            if len(decoded) == MAX_SAMPLES:
+                raise RequestError(413, f"body: more than {MAX_SAMPLES} samples; send the file in parts")
+            decoded.append(sample)
+        return decoded
     except InputError as error:
         raise RequestError(400, str(error).replace(path, "body")) from None
     finally:
@@ -67,7 +71,7 @@ def samples(body: Body, manifest: Manifest, members: Mapping[str, bytes] = input
 
 
 def kind(head: bytes) -> str | None:
-    """Which reader of `inputs` a file is for, by its first bytes; None where it is for none."""
+    """Return which reader of `inputs` a file needs, by its first bytes; None if no reader fits."""
     if head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
         return "picture"
     if head[:4] == b"RIFF":
@@ -81,7 +85,7 @@ def kind(head: bytes) -> str | None:
 
 
 def _is_utf8(body: Body) -> bool:
-    """Whether a body that begins as a picture or a sound does is a text all the same, such as "RIFX is a format"."""
+    """Return whether a body is a text although it begins like a picture or audio, such as "RIFX is a format"."""
     try:
         str(body, "utf-8")
     except UnicodeDecodeError:

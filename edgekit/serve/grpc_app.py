@@ -1,4 +1,4 @@
-"""gRPC calls to answers: `inference.GRPCInferenceService`, over the models, queues and counters of `app.App`."""
+"""The gRPC service `inference.GRPCInferenceService`, with the models, queues and counters of `app.App`."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ CODES = {
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
-"""Of a refusal's HTTP status; every other is INTERNAL."""
+"""The gRPC code for each HTTP status of a refusal. Every other status becomes INTERNAL."""
 COPIES = 3
-"""Of a tensor while its call is answered: in the message's bytes, in the message, and in what is asked of the model."""
+"""Copies of a tensor during a call: in the bytes of the message, in the parsed message, and in the samples."""
 OPEN_CALLS = frozenset(("ServerLive", "ServerReady"))
-"""What asks for no token."""
+"""Methods that need no token."""
 
 
-class Calls:
-    """The service's methods. Each takes a request, its context and its metadata, and gives a response."""
+class InferenceService:
+    """The methods of the service. Each takes a request, its context and its metadata, and returns a response."""
 
     def __init__(self, app: App, tracer: Tracer | None) -> None:
         self.app, self._tracer = app, tracer
 
     def handler(self, name: str, answer: Handler) -> grpc.RpcMethodHandler:
-        """The method `name` on the wire: bytes in, bytes out, whatever goes wrong is a code and a sentence."""
+        """Return the gRPC handler of a method, which parses and serializes messages and turns errors into codes."""
         request_class = message(f"{name}Request")
 
         async def call(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
@@ -60,7 +60,7 @@ class Calls:
                 if self.app.tokens and name not in OPEN_CALLS:
                     check_token(self.app.tokens, headers)
                 grpc_wire.check_size(body, name == "ModelInfer", self.app.settings.most_json_bytes)
-                response = await answer(_parsed(request_class, body), context, headers)
+                response = await answer(_parse(request_class, body), context, headers)
                 return response.SerializeToString()
             except Exception as error:
                 note_error(error)
@@ -69,13 +69,13 @@ class Calls:
             await context.abort(CODES.get(refusal.status, grpc.StatusCode.INTERNAL), refusal.text, trailing)
             raise AssertionError  # abort raises
 
-        if self._tracer is None or name != "ModelInfer":  # the others ask no model, and are not traced
+        if self._tracer is None or name != "ModelInfer":  # only inference is traced
             return grpc.unary_unary_rpc_method_handler(call)
-        return grpc.unary_unary_rpc_method_handler(_traced(self._tracer, f"{SERVICE}/{name}", call))
+        return grpc.unary_unary_rpc_method_handler(_with_tracing(self._tracer, f"{SERVICE}/{name}", call))
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler]:
-        """All there are, by the protocol's names."""
-        found: dict[str, Handler] = {
+        """Return the handlers of all methods by their names in the protocol."""
+        handlers: dict[str, Handler] = {
             "ServerLive": self.server_live,
             "ServerReady": self.server_ready,
             "ServerMetadata": self.server_metadata,
@@ -88,22 +88,25 @@ class Calls:
             "RepositoryModelLoad": self.repository_change,
             "RepositoryModelUnload": self.repository_change,
         }
-        return {name: self.handler(name, answer) for name, answer in found.items()}
+        return {name: self.handler(name, answer) for name, answer in handlers.items()}
 
     async def server_live(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Whether the process answers."""
+        """Report that the process is alive."""
         return message("ServerLiveResponse")(live=True)
 
     async def server_ready(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Whether requests should be sent: not before all models are open, and not while it drains."""
+        """Report whether the server accepts requests: not before all models are open, and not while it drains."""
         return message("ServerReadyResponse")(ready=self.app.ready)
 
     async def server_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Name, version, extensions."""
+        """Return the server's name, its version and the protocol extensions that it supports."""
         return message("ServerMetadataResponse")(name="edgekit", version=__version__, extensions=EXTENSIONS)
 
     async def model_ready(self, request: Any, context: Any, headers: Headers) -> Any:
-        """False for a model that is not served, as Triton answers: clients ask again and again until it is true."""
+        """Report whether a model accepts requests.
+
+        The answer for a model that is not served is false, as in Triton, because clients poll until it is true.
+        """
         try:
             self._model(request.name, request.version)
         except RequestError:
@@ -111,23 +114,23 @@ class Calls:
         return message("ModelReadyResponse")(ready=self.app.ready)
 
     async def model_metadata(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Inputs and outputs."""
-        return _filled("ModelMetadataResponse", self._model(request.name, request.version).metadata())
+        """Describe a model's inputs and outputs."""
+        return _message_of("ModelMetadataResponse", self._model(request.name, request.version).metadata())
 
     async def model_config(self, request: Any, context: Any, headers: Headers) -> Any:
-        """The model's configuration in Triton's words."""
+        """Describe a model in the format of Triton's model configuration."""
         settings = self.app.settings
         served = self._model(request.name, request.version)
-        return _filled("ModelConfigResponse", {"config": served.config(settings.workers, settings.queue_delay_ms)})
+        return _message_of("ModelConfigResponse", {"config": served.config(settings.workers, settings.queue_delay_ms)})
 
     async def model_statistics(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Of one model, or of all; of all workers together."""
+        """Return the statistics of one model or of all models, added up over all workers."""
         app = self.app
-        chosen = [self._model(request.name, request.version)] if request.name else app.distinct()
-        return _filled("ModelStatisticsResponse", {"model_stats": [app.stats(served) for served in chosen]})
+        models = [self._model(request.name, request.version)] if request.name else app.distinct()
+        return _message_of("ModelStatisticsResponse", {"model_stats": [app.stats(served) for served in models]})
 
     async def repository_index(self, request: Any, context: Any, headers: Headers) -> Any:
-        """What is served here; what merely lies in the folders is told of on the admin port."""
+        """List the served models. The admin port also lists bundles that are in the folders but not served."""
         index = message("RepositoryIndexResponse")
         models = [
             index.ModelIndex(name=name, version=version, state="READY") for name, version in sorted(self.app.versions)
@@ -135,7 +138,7 @@ class Calls:
         return index(models=models)
 
     async def repository_change(self, request: Any, context: Any, headers: Headers) -> Any:
-        """Always RequestError (403)."""
+        """Raise RequestError (403), because models are loaded and unloaded only on the admin port."""
         raise RequestError(
             403,
             "repository: models are loaded and unloaded on the admin port alone, over HTTP: "
@@ -143,16 +146,21 @@ class Calls:
         )
 
     async def model_infer(self, request: Any, context: Any, headers: Headers) -> Any:
-        """One request through the model's queue; gRPC's own deadline bounds it, a call that is cancelled leaves it."""
+        """Answer an inference request through the model's queue.
+
+        The deadline of the gRPC call applies, and cancelling the call removes the request from the queue.
+        """
         arrived_ns = perf_counter_ns()
         app, served = self.app, self._model(request.model_name, request.model_version)
-        with ModelRequest(served, arrived_ns, app.budget) as held:
-            asked = grpc_wire.parse(request, served.input, served.outputs)
-            held.take(COPIES * asked.samples.nbytes)
-            timeout_ms = _soonest_ms(context.time_remaining(), deadline_ms(headers) or asked.timeout_ms)
-            answer = await app.run(served, asked.samples, app.deadline_s(timeout_ms, monotonic()), None, held)
-            tensors = served.tensors(answer.outputs, asked.samples, asked.outputs, True)
-            response = grpc_wire.response(served.name, served.bundle.version, asked.id, tensors)
+        with ModelRequest(served, arrived_ns, app.budget) as reservation:
+            infer_request = grpc_wire.parse(request, served.input, served.outputs)
+            reservation.take(COPIES * infer_request.samples.nbytes)
+            timeout_ms = _earliest_ms(context.time_remaining(), deadline_ms(headers) or infer_request.timeout_ms)
+            answer = await app.run(
+                served, infer_request.samples, app.deadline_s(timeout_ms, monotonic()), None, reservation
+            )
+            tensors = served.tensors(answer.outputs, infer_request.samples, infer_request.outputs, True)
+            response = grpc_wire.response(served.name, served.bundle.version, infer_request.id, tensors)
         served.count_answer(answer, arrived_ns)
         return response
 
@@ -160,8 +168,8 @@ class Calls:
         return self.app.model(name, version or None)
 
 
-def _traced(tracer: Tracer, name: str, call: Call) -> Call:
-    """`call` with a span for each request that is traced."""
+def _with_tracing(tracer: Tracer, name: str, call: Call) -> Call:
+    """Wrap a call so that a span is recorded for each traced request."""
 
     async def traced(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
         request = tracer.grpc(name, context.invocation_metadata() or ())
@@ -183,39 +191,41 @@ def _traced(tracer: Tracer, name: str, call: Call) -> Call:
     return traced
 
 
-class Unknown(grpc.GenericRpcHandler):
-    """Is asked where no method has the name of a call: gRPC answers UNIMPLEMENTED, and it is counted here."""
+class UnknownMethodCounter(grpc.GenericRpcHandler):
+    """Counts calls of unknown methods, which gRPC answers with UNIMPLEMENTED."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> None:
-        """See gRPC."""
+        """Count the call. Called by gRPC if no other handler has the method."""
         count_early_refusal(self._app.row, RequestError(404, "method"))
 
 
 def _headers(context: grpc.aio.ServicerContext) -> Headers:
-    """A call's metadata as HTTP's headers."""
+    """Return a call's metadata in the form of HTTP headers."""
     return {
         key.encode(): value if isinstance(value, bytes) else value.encode()
         for key, value in context.invocation_metadata() or ()
     }
 
 
-def _parsed(kind: Any, body: bytes) -> Any:
+def _parse(message_class: Any, body: bytes) -> Any:
     try:
-        return kind.FromString(body)
+        return message_class.FromString(body)
     except DecodeError:
-        raise RequestError(400, f"message: {len(body)} bytes that are no {kind.DESCRIPTOR.full_name}") from None
+        raise RequestError(
+            400, f"message: {len(body)} bytes that are no {message_class.DESCRIPTOR.full_name}"
+        ) from None
 
 
-def _filled(name: str, values: dict[str, Any]) -> Any:
-    """A message of what HTTP answers as JSON; keys that the protocol has not are left out."""
+def _message_of(name: str, values: dict[str, Any]) -> Any:
+    """Return a message with the values of the JSON answer over HTTP, without keys that the message does not have."""
     return json_format.ParseDict(values, message(name)(), ignore_unknown_fields=True)
 
 
-def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
-    """The earlier of two deadlines, in ms; 0 where there is none."""
+def _earliest_ms(remaining_s: float | None, timeout_ms: float) -> float:
+    """Return the earlier of two deadlines in ms; 0 if there is none."""
     if remaining_s is None:
         return timeout_ms
     remaining_ms = max(remaining_s * 1e3, 0.001)
@@ -223,7 +233,7 @@ def _soonest_ms(remaining_s: float | None, timeout_ms: float) -> float:
 
 
 async def listen(app: App, tracer: Tracer | None) -> grpc.aio.Server:
-    """Accept calls from now on; the kernel shares connections out among the workers on this port."""
+    """Start to accept calls. The kernel distributes connections among the workers that share the port."""
     settings = app.settings
     server = grpc.aio.server(
         options=[
@@ -235,26 +245,26 @@ async def listen(app: App, tracer: Tracer | None) -> grpc.aio.Server:
         ],
         maximum_concurrent_rpcs=settings.most_connections,
     )
-    calls = grpc.method_handlers_generic_handler(SERVICE, Calls(app, tracer).methods())
-    server.add_generic_rpc_handlers((calls, Unknown(app)))
-    _bind(server, settings)
+    calls = grpc.method_handlers_generic_handler(SERVICE, InferenceService(app, tracer).methods())
+    server.add_generic_rpc_handlers((calls, UnknownMethodCounter(app)))
+    _bind_port(server, settings)
     await server.start()
     return server
 
 
-def _bind(server: grpc.aio.Server, settings: Settings) -> None:
+def _bind_port(server: grpc.aio.Server, settings: Settings) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    where = f"{host}:{settings.grpc_port}"
+    address = f"{host}:{settings.grpc_port}"
     try:
         if not settings.certificate:
-            server.add_insecure_port(where)
+            server.add_insecure_port(address)
             return
-        pair = tuple(_read(path) for path in (settings.key, settings.certificate))
-        server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
+        key_and_certificate = tuple(_read_bytes(path) for path in (settings.key, settings.certificate))
+        server.add_secure_port(address, grpc.ssl_server_credentials([key_and_certificate]))
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"{where}: gRPC cannot listen there: {error}") from None
+        raise InputError(f"{address}: gRPC cannot listen there: {error}") from None
 
 
-def _read(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     with open(path, "rb") as stream:
         return stream.read()

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol v2 as protocol buffers: requests and answers in the terms of `wire`."""
+"""Encoding of the Open Inference Protocol v2 as protocol buffers, to and from the types of `wire`."""
 
 from __future__ import annotations
 
@@ -14,111 +14,126 @@ ModelInferResponse = message("ModelInferResponse")
 InferOutputTensor = message("ModelInferResponse.InferOutputTensor")
 
 CONTENTS = {"UINT8": "uint_contents", "INT8": "int_contents", "FP32": "fp32_contents", "INT32": "int_contents"}
-"""Where typed contents of a datatype stand."""
-OF_SEVERAL = {**CONTENTS, "INT64": "int64_contents"}
-"""The same for the tensors of a model of several inputs, which may be of one datatype more."""
-NOTHING = memoryview(b"")
-MOST_DIMENSIONS = 32
-MOST_PARAMETERS = 64
-MOST_FIELDS = 256
-"""Of a request: more than all that any takes."""
+"""The field that holds the typed contents of each datatype."""
+MULTIPLE_CONTENTS = {**CONTENTS, "INT64": "int64_contents"}
+"""The same for models with several inputs, which may have INT64 tensors as well."""
+NO_BYTES = memoryview(b"")
+MAX_DIMENSIONS = 32
+MAX_PARAMETERS = 64
+MAX_FIELDS = 256
+"""The largest number of fields in a request, more than any valid request has."""
 PLAIN_BYTES = 64 << 10
-"""A message that is no longer is parsed without another look."""
+"""Messages up to this size are parsed without a check."""
 LENGTH_DELIMITED = 2
 """The wire type of all fields of a request."""
 RAW_FIELD = 7
 """The number of `raw_input_contents` in a ModelInferRequest."""
 
 
-def check_size(body: bytes, is_request: bool, most: int) -> None:
-    """RequestError (400 or 413) for a message that would take much more memory, once it is parsed, than its bytes do.
+def check_size(body: bytes, is_infer_request: bool, limit_bytes: int) -> None:
+    """Raise RequestError (400 or 413) if parsing a message would take much more memory than its bytes.
 
-    Only raw tensors of a request to a model may be long. Two bytes may be an output, which takes thirty times as many.
+    Only the raw tensors of an inference request may be long. An output, for example, may take two bytes in a message
+    and thirty times as much once it is parsed.
     """
     if len(body) <= PLAIN_BYTES:
         return
-    if not is_request:
+    if not is_infer_request:
         raise RequestError(413, f"message: got {len(body)} bytes, at most {PLAIN_BYTES} are taken")
     described = _described_bytes(body)
-    if described > most:
-        raise RequestError(413, f"message: got {described} bytes beside raw_input_contents, at most {most} are taken")
+    if described > limit_bytes:
+        raise RequestError(
+            413, f"message: got {described} bytes beside raw_input_contents, at most {limit_bytes} are taken"
+        )
 
 
 def _described_bytes(body: bytes) -> int:
-    """Bytes of a message's fields beside its raw tensors; RequestError (400) for too many fields."""
-    at = described = 0
-    for _ in range(MOST_FIELDS):
-        if at >= len(body):
+    """Return the size of all fields of a message except its raw tensors. Raises RequestError (400) for too many."""
+    position = described = 0
+    for _ in range(MAX_FIELDS):
+        if position >= len(body):
             return described
-        key, start = _varint(body, at)
+        key, start = _varint(body, position)
         length, end = _varint(body, start) if key & 7 == LENGTH_DELIMITED else (len(body) - start, start)
-        described += end - at if key >> 3 == RAW_FIELD else end + length - at
-        at = end + length
-    raise RequestError(400, f"message: got more than {MOST_FIELDS} fields")
+        described += end - position if key >> 3 == RAW_FIELD else end + length - position
+        position = end + length
+    raise RequestError(400, f"message: got more than {MAX_FIELDS} fields")
 
 
-def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A number of the wire format, and where it ends; one that is cut off is for the parser to refuse."""
+def _varint(body: bytes, position: int) -> tuple[int, int]:
+    """Read a varint of the wire format, and return it with the position after it.
+
+    A truncated number is not an error here, because the parser will refuse it.
+    """
     value = shift = 0
-    while at < len(body) and shift < 64:
-        byte = body[at]
-        at += 1
+    while position < len(body) and shift < 64:
+        byte = body[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
-    return value, at
+    return value, position
 
 
-def parse(request: Any, wanted: wire.ModelInput, outputs: Sequence[str]) -> wire.Request:
-    """A ModelInferRequest; RequestError (400) says what was got and what is taken."""
+def parse(request: Any, model_input: wire.ModelInput, output_names: Sequence[str]) -> wire.InferRequest:
+    """Parse a ModelInferRequest. Raises RequestError (400), which tells what was received and expected."""
     raw = request.raw_input_contents
-    count = len(wanted.inputs)
-    if len(request.inputs) > wire.MOST_TENSORS:
+    count = len(model_input.inputs)
+    if len(request.inputs) > wire.MAX_TENSORS:
         raise RequestError(400, f"inputs: got {len(request.inputs)}; the model takes {count} inputs")
-    if len(request.outputs) > wire.MOST_TENSORS:
+    if len(request.outputs) > wire.MAX_TENSORS:
         raise RequestError(
-            400, f"outputs: got {len(request.outputs)}; list some of {', '.join(outputs)}, or none for all"
+            400, f"outputs: got {len(request.outputs)}; list some of {', '.join(output_names)}, or none for all"
         )
-    inputs, rest = _one(request.inputs, raw, wanted) if count == 1 else _several(request.inputs, raw, count)
+    inputs, binary_data = (
+        _single_input(request.inputs, raw, model_input) if count == 1 else _multiple_inputs(request.inputs, raw, count)
+    )
     values = {
         "id": request.id,
         "inputs": inputs,
         "parameters": {**_parameters(request.parameters), "binary_data_output": True},
     }
     if request.outputs:
-        values["outputs"] = [_output(each) for each in request.outputs]
-    return wire.understand(values, rest, wanted, outputs)
+        values["outputs"] = [_output_object(each) for each in request.outputs]
+    return wire.parse_object(values, binary_data, model_input, output_names)
 
 
-def _one(
-    tensors: Sequence[Any], raw: Sequence[bytes], wanted: wire.ModelInput
+def _single_input(
+    tensors: Sequence[Any], raw: Sequence[bytes], model_input: wire.ModelInput
 ) -> tuple[list[dict[str, Any]], memoryview]:
-    """As it would stand in JSON, and the bytes behind it."""
+    """Return the only input in the form of the JSON request, and the binary data after it."""
     if len(tensors) != 1:
-        raise RequestError(400, f"inputs: got {len(tensors)}; the model takes one input, {wanted.inputs[0].name!r}")
+        raise RequestError(
+            400, f"inputs: got {len(tensors)}; the model takes one input, {model_input.inputs[0].name!r}"
+        )
     if len(raw) > 1:
         raise RequestError(400, f"raw_input_contents: got {len(raw)} for one input; give one")
-    rest = memoryview(raw[0]) if raw else NOTHING
-    return [_input(tensors[0], rest if raw else None)], rest
+    binary_data = memoryview(raw[0]) if raw else NO_BYTES
+    return [_input_object(tensors[0], binary_data if raw else None)], binary_data
 
 
-def _several(tensors: Sequence[Any], raw: Sequence[bytes], count: int) -> tuple[list[dict[str, Any]], memoryview]:
-    """As they would stand in JSON, and the bytes behind it: raw contents are of all inputs, or of none."""
+def _multiple_inputs(
+    tensors: Sequence[Any], raw: Sequence[bytes], count: int
+) -> tuple[list[dict[str, Any]], memoryview]:
+    """Return several inputs in the form of the JSON request, and the binary data after it.
+
+    Either all inputs have raw contents, or none.
+    """
     if len(tensors) != count:
-        return [{"name": each.name} for each in tensors], NOTHING  # refused by their names
+        return [{"name": each.name} for each in tensors], NO_BYTES  # refused later, with their names in the message
     if raw and len(raw) != count:
         raise RequestError(400, f"raw_input_contents: got {len(raw)} for {count} inputs; give one for each, or none")
     views: Sequence[memoryview | None] = [memoryview(each) for each in raw] or [None] * count
     pairs = enumerate(zip(tensors, views, strict=True))
-    return [_input(*each, number, OF_SEVERAL) for number, each in pairs], memoryview(b"".join(raw))
+    return [_input_object(*each, number, MULTIPLE_CONTENTS) for number, each in pairs], memoryview(b"".join(raw))
 
 
-def _input(
+def _input_object(
     tensor: Any, raw: memoryview | None, number: int = 0, contents: Mapping[str, str] = CONTENTS
 ) -> dict[str, Any]:
-    """As it would stand in JSON."""
-    if len(tensor.shape) > MOST_DIMENSIONS:  # before any work on it: a product of many sides takes minutes
+    """Return an input in the form of the JSON request."""
+    if len(tensor.shape) > MAX_DIMENSIONS:  # checked first, because the product of a huge shape takes minutes
         raise RequestError(400, f"inputs[{number}].shape: got {len(tensor.shape)} sides; see the model's metadata")
     shape = list(tensor.shape)
     values = {"name": tensor.name, "datatype": tensor.datatype, "shape": shape}
@@ -133,32 +148,33 @@ def _input(
                 400, f"raw_input_contents[{number}]: got {len(raw)} bytes; {shape} of {tensor.datatype} takes {size}"
             )
         return {**values, "parameters": {"binary_data_size": len(raw)}}
-    place = contents.get(tensor.datatype)
-    if place is not None and filled != [place]:
+    contents_field = contents.get(tensor.datatype)
+    if contents_field is not None and filled != [contents_field]:
         got = ", ".join(filled) or "nothing"
         raise RequestError(
-            400, f"inputs[{number}].contents: got {got}; {tensor.datatype} stands in {place}, or in raw_input_contents"
+            400,
+            f"inputs[{number}].contents: got {got}; send {tensor.datatype} in {contents_field} or raw_input_contents",
         )
-    return {**values, "data": list(getattr(tensor.contents, place)) if place is not None else None}
+    return {**values, "data": list(getattr(tensor.contents, contents_field)) if contents_field is not None else None}
 
 
-def _output(output: Any) -> dict[str, Any]:
-    """As it would stand in JSON; over gRPC all outputs are raw."""
+def _output_object(output: Any) -> dict[str, Any]:
+    """Return an output in the form of the JSON request. Over gRPC, all outputs are raw."""
     return {"name": output.name, "parameters": {**_parameters(output.parameters), "binary_data": True}}
 
 
-def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    if len(given) > MOST_PARAMETERS:
-        raise RequestError(400, f"parameters: got {len(given)}; at most {MOST_PARAMETERS} are taken")
-    found = {}
-    for name, each in given.items():
+def _parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    if len(parameters) > MAX_PARAMETERS:
+        raise RequestError(400, f"parameters: got {len(parameters)}; at most {MAX_PARAMETERS} are taken")
+    values = {}
+    for name, each in parameters.items():
         kind = each.WhichOneof("parameter_choice")
-        found[name] = getattr(each, kind) if kind else None
-    return found
+        values[name] = getattr(each, kind) if kind else None
+    return values
 
 
 def response(name: str, version: str, request_id: str, tensors: Sequence[tuple[wire.Tensor, bool]]) -> Any:
-    """A ModelInferResponse, every output in raw_output_contents."""
+    """Return a ModelInferResponse with all outputs in raw_output_contents."""
     return ModelInferResponse(
         model_name=name,
         model_version=version,

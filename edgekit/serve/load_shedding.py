@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from edgekit.serve.counters import count_early_refusal, count_refusal
-from edgekit.serve.errors import TOO_LATE, RequestError, late
+from edgekit.serve.errors import LATE_TEXT, RequestError, late_error
 from edgekit.serve.request import HEADER_LENGTH, check_token, deadline_ms
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class LoopLag:
         )
 
 
-_BODY = orjson.dumps({"error": TOO_LATE})
+_BODY = orjson.dumps({"error": LATE_TEXT})
 RETRY_S = 1
 ANSWER = b"content-type: application/json\r\ncontent-length: %d\r\nretry-after: %d\r\n\r\n%b" % (
     len(_BODY),
@@ -141,7 +141,7 @@ class EarlyRefusal:
             served = app.model_at(url.decode("ascii"))
         except (RequestError, ValueError):
             return False
-        count_refusal(served.row, late(0), perf_counter_ns())
+        count_refusal(served.row, late_error(0), perf_counter_ns())
         if self._on_refusal is not None:
             self._on_refusal(url, headers)
         return True

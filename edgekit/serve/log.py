@@ -1,6 +1,6 @@
-"""Lines on standard error. It may lie on a disk that is full, or be a pipe that nobody reads any more: nothing stops.
+"""The log on standard error. A full disk or a closed pipe behind it never stops the server.
 
-They are written without Python's buffer. What stays in that would be tried again at the end, which then fails.
+Lines bypass Python's buffer, because a line that remained in it would be written again at exit and fail there.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 
 from edgekit.serve.errors import printable
 
-MOST_FRAMES = 8
-"""Of an error that are named, from the innermost."""
+MAX_FRAMES = 8
+"""The number of frames that are logged of an error, from the innermost."""
 
 
 class Log:
-    """Of one process. `write` never raises; the first line that comes through again says what was lost."""
+    """The log of one process. `write` never raises. After lines were lost, the next line reports how many."""
 
     def __init__(self) -> None:
         self._lost = 0
         self._reason = ""
 
     def write(self, text: str) -> None:
-        """One line."""
-        if sys.stderr is None:  # descriptor 2 may then be another file's
+        """Write one line."""
+        if sys.stderr is None:  # descriptor 2 may then belong to another file
             return
         remark = f"{self._lost} lines before this one could not be written: {self._reason}\n" if self._lost else ""
         try:
@@ -42,16 +42,19 @@ log = Log().write
 
 
 def where(error: BaseException) -> str:
-    """An error's kind and where it was raised, the innermost place first; not its message, which a client may fill."""
+    """Describe an exception by its type and the places where it was raised, innermost first.
+
+    Its message is left out, because it may contain data from clients.
+    """
     places = [
         f"{'/'.join(frame.f_code.co_filename.split('/')[-2:])}:{line} {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    shown = ", from ".join(places[: -MOST_FRAMES - 1 : -1])
+    shown = ", from ".join(places[: -MAX_FRAMES - 1 : -1])
     return f"{type(error).__name__} at {shown}" if shown else type(error).__name__
 
 
 def unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """For `set_exception_handler`: what asyncio itself would log holds messages and arguments."""
+    """Log an unhandled exception of the event loop, without messages and arguments, which asyncio would log."""
     error = context.get("exception")
     log(f"internal error: {where(error) if error is not None else 'none was raised'}")

@@ -1,4 +1,4 @@
-"""Prometheus metrics, under Triton's names where Triton has them; times are microseconds there, seconds in our own."""
+"""Metrics for Prometheus: Triton's under its names and in microseconds, our own in seconds."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ COUNTS = {
     "nv_cache_hit_duration_per_model": ("cache_hit_ns", 1000, "Microseconds until the cache gave its answers"),
     "nv_cache_miss_duration_per_model": ("cache_miss_ns", 1000, "Microseconds of looking up in vain, and of keeping"),
 }
-NAMED = ("busy", "late", "cancelled")
-"""Reasons that Triton's counter of failures names here; all others are `other` there."""
+TRITON_REASONS = ("busy", "late", "cancelled")
+"""Reasons that appear by name in Triton's counter of failures. All others are counted as `other` there."""
 MACHINE = MachineMetrics()
 CACHE = {"edgekit_cache_bytes": "Bytes that the cache holds", "edgekit_cache_entries": "Answers that the cache holds"}
 
 
 class Collector:
-    """Reads the shared counters whenever it is asked."""
+    """Collects the metrics from the shared counters whenever Prometheus scrapes them."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._memory = supervisor.memory
 
     def collect(self) -> Iterator[Any]:
-        """One family after the other."""
+        """Yield all metric families."""
         slots = {(entry.names[0], entry.bundle.version): entry.slot for entry in self._supervisor.entries}
         sums = {names: self._memory.sums(slot) for names, slot in slots.items()}
         yield from _triton(sums)
-        yield self._whole(slots, sums)
-        yield self._parts(slots, sums)
+        yield self._request_durations(slots, sums)
+        yield self._part_durations(slots, sums)
         yield _batches(sums)
         yield _refused({**sums, ("", ""): self._memory.sums(NO_MODEL)})
         yield from self._cache()
@@ -63,14 +63,14 @@ class Collector:
         verdicts = self._supervisor.verdicts
         yield from _of_runner([*MACHINE.board(), *(verdicts.families() if verdicts is not None else ())])
 
-    def _whole(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+    def _request_durations(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
         name, text = "edgekit_request_duration_seconds", "Whole requests that were answered"
         family = HistogramMetricFamily(name, text, labels=LABELS)
         for names, slot in slots.items():
             _add(family, names, self._memory.histogram(slot, "success"), sums[names]["success_ns"])
         return family
 
-    def _parts(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
+    def _part_durations(self, slots: dict[tuple[str, str], int], sums: dict[tuple[str, str], dict[str, int]]) -> Any:
         name, text = "edgekit_part_duration_seconds", "Requests by their parts: where the time goes"
         family = HistogramMetricFamily(name, text, labels=(*LABELS, "part"))
         for names, slot in slots.items():
@@ -92,19 +92,19 @@ class Collector:
 def _triton(sums: dict[tuple[str, str], dict[str, int]]) -> Iterator[Any]:
     for name, (field, divisor, text) in COUNTS.items():
         counter = CounterMetricFamily(name, text, labels=LABELS)
-        for names, found in sums.items():
-            counter.add_metric(names, found[field] // divisor)
+        for names, counts in sums.items():
+            counter.add_metric(names, counts[field] // divisor)
         yield counter
     failed = CounterMetricFamily(
         "nv_inference_request_failure", "Requests refused or failed", labels=(*LABELS, "reason")
     )
     pending = GaugeMetricFamily("nv_inference_pending_request_count", "Samples that wait", labels=LABELS)
-    for names, found in sums.items():
-        known = {reason: found[f"refused_{reason}"] for reason in NAMED}
-        other = found["fail_count"] - known["busy"] - known["late"]
-        for reason, count in {**known, "other": max(0, other)}.items():
+    for names, counts in sums.items():
+        by_reason = {reason: counts[f"refused_{reason}"] for reason in TRITON_REASONS}
+        other = counts["fail_count"] - by_reason["busy"] - by_reason["late"]
+        for reason, count in {**by_reason, "other": max(0, other)}.items():
             failed.add_metric((*names, reason), count)
-        pending.add_metric(names, found["pending"])
+        pending.add_metric(names, counts["pending"])
     yield failed
     yield pending
 
@@ -115,22 +115,22 @@ def _add(family: Any, labels: Sequence[str], counts: Iterable[int], ns: int) -> 
 
 def _batches(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     family = HistogramMetricFamily("edgekit_batch_size", "Samples in one call of the interpreter", labels=LABELS)
-    for names, found in sums.items():
-        seen, total, shown = 0, 0, []
+    for names, counts in sums.items():
+        calls, samples, cumulative = 0, 0, []
         for size in SIZES:
-            seen += found[f"batch_{size}_count"]
-            total += size * found[f"batch_{size}_count"]
-            shown.append((str(size), float(seen)))
-        family.add_metric(names, [*shown, ("+Inf", float(seen))], float(total))
+            calls += counts[f"batch_{size}_count"]
+            samples += size * counts[f"batch_{size}_count"]
+            cumulative.append((str(size), float(calls)))
+        family.add_metric(names, [*cumulative, ("+Inf", float(calls))], float(samples))
     return family
 
 
 def _refused(sums: dict[tuple[str, str], dict[str, int]]) -> Any:
     text = "Requests that got no answer; the model is empty where it was refused before one was known"
     family = CounterMetricFamily("edgekit_refused", text, labels=(*LABELS, "reason"))
-    for names, found in sums.items():
+    for names, counts in sums.items():
         for reason in Reason:
-            family.add_metric((*names, reason), found[f"refused_{reason}"])
+            family.add_metric((*names, reason), counts[f"refused_{reason}"])
     return family
 
 
@@ -147,7 +147,7 @@ def _processes(pids: dict[str, int]) -> Iterator[Any]:
 
 
 def _usage(pid: int) -> tuple[float, int] | None:
-    """Seconds of CPU since a process began and its resident bytes, from /proc; None if the process has ended."""
+    """Return a process's CPU time in s and its resident bytes, from /proc; None if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             fields = stream.read().rpartition(b")")[2].split()  # the name before may hold blanks and brackets
@@ -158,7 +158,7 @@ def _usage(pid: int) -> tuple[float, int] | None:
 
 
 def _of_runner(families: Iterable[Family]) -> Iterable[Metric]:
-    """The runner's own families, which a device writes without prometheus_client; those of one name become one."""
+    """Convert metric families of the runner to those of prometheus_client, and merge families of the same name."""
     metrics: dict[str, Metric] = {}
     for family in families:
         metric = metrics.setdefault(family.name, Metric(family.name, family.help, family.kind))
@@ -168,7 +168,7 @@ def _of_runner(families: Iterable[Family]) -> Iterable[Metric]:
 
 
 def exposition(supervisor: Supervisor) -> bytes:
-    """All metrics as text."""
+    """Return all metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(supervisor))
     return re.sub(rb"\b(nv_\w+)_total\b", rb"\1", generate_latest(registry))  # Triton's names have no such ending

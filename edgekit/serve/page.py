@@ -191,7 +191,7 @@ def check_host(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
     That page (DNS rebinding) may read the answer. On other addresses nothing is checked: machines have many names.
     """
     given = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if _is_loopback(host) and not all(_is_here(each, host) for each in given):
+    if _is_loopback(host) and not all(_is_own_address(each, host) for each in given):
         raise RequestError(403, f"Host: got {', '.join(given)}; use localhost, or this machine's address")
 
 
@@ -199,7 +199,7 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _is_here(given: str, host: str) -> bool:
+def _is_own_address(given: str, host: str) -> bool:
     name = re.sub(r":\d*$", "", given).strip("[]").lower()
     return name in ("localhost", host.lower()) or _is_address(name)
 

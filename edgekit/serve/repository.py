@@ -266,12 +266,12 @@ def version_key(version: str) -> list[tuple[int, int, str]]:
 
 
 def _assign_slot(slots: dict[str, int], identity: str) -> int:
-    from edgekit.serve.counters import MOST_MODELS
+    from edgekit.serve.counters import MAX_MODELS
 
     if identity not in slots:
-        free = set(range(MOST_MODELS)) - set(slots.values())
+        free = set(range(MAX_MODELS)) - set(slots.values())
         if not free:
-            raise BundleError(f"more than {MOST_MODELS} models; serve fewer, or start another server")
+            raise BundleError(f"more than {MAX_MODELS} models; serve fewer, or start another server")
         slots[identity] = min(free)
     return slots[identity]
 

@@ -1,4 +1,4 @@
-"""Which handler answers a path: one table of routes for each port."""
+"""Routing: finds the handler of a path in the route table of a port."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgekit.serve.errors import RequestError
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-REMEMBERED_PATHS = 64
-"""A client asks the same path again and again, and a search through the table takes a microsecond."""
+CACHED_PATHS = 64
+"""The number of recent paths whose route is cached, because searching the table takes a microsecond."""
 
 
 class Route(NamedTuple, Generic[Handler]):
-    """A path with names for its parts, such as `/v2/models/{model}/infer`; `{rest*}` is all that follows.
+    """A path with placeholders, such as `/v2/models/{model}/infer`, and its handler. `{rest*}` matches the whole rest.
 
-    The first of `methods` is the one that a client is told to use.
+    The first of `methods` is the one that error messages recommend.
     """
 
     methods: tuple[str, ...]
@@ -32,25 +32,25 @@ class Router(Generic[Handler]):
     """The routes of one port, in the order in which they are tried."""
 
     def __init__(self, routes: Sequence[Route[Handler]], there_is: str) -> None:
-        """`there_is` is what the answer to an unknown path says of those that are known."""
+        """`there_is` is appended to the error for an unknown path, and tells which paths exist."""
         self._routes = [(_pattern(route.path), route) for route in routes]
         self._there_is = there_is
-        self.match = lru_cache(REMEMBERED_PATHS)(self._match)
+        self.match = lru_cache(CACHED_PATHS)(self._match)
 
     def _match(self, path: str) -> tuple[Route[Handler], Mapping[str, str]] | None:
-        """The route of a path, whatever the method, and the values of its names; None where there is none."""
+        """Return the route of a path and the values of its placeholders, for any method; None if there is none."""
         for pattern, route in self._routes:
-            found = pattern.fullmatch(path)
-            if found is not None:
-                return route, MappingProxyType(found.groupdict())
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return route, MappingProxyType(match.groupdict())
         return None
 
     def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
-        """The handler of a request, and the values in its path; RequestError (404 or 405) where there is none."""
-        found = self.match(path)
-        if found is None:
+        """Return the handler of a request and the values in its path. Raises RequestError (404 or 405)."""
+        match = self.match(path)
+        if match is None:
             raise RequestError(404, f"path: got {path}; {self._there_is}")
-        route, values = found
+        route, values = match
         if method not in route.methods:
             allowed = route.methods
             raise RequestError(405, f"method: got {method}; use {allowed[0]}", allow=", ".join(allowed))

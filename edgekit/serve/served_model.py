@@ -22,7 +22,7 @@ from edgekit.serve.batcher import Answer, Batcher
 from edgekit.serve.counters import FIELDS, PARTS, SharedCounters
 from edgekit.serve.errors import RequestError
 from edgekit.serve.repository import ValidatedBundle, open_batches
-from edgekit.serve.timeline import timed
+from edgekit.serve.timeline import timed_part
 
 if TYPE_CHECKING:
     from edgekit.serve.cache import AnswerCache, WorkerCache
@@ -64,7 +64,7 @@ class ServedModel:
         self._pool = None if self.curve.is_inline else ThreadPoolExecutor(1, "model")
         delay_s = settings.queue_delay_ms / 1e3
         self.batcher = Batcher(self._execute, self.curve, settings.queue, self._pool, delay_s)
-        self.input = wire.model_input(self.manifest.raw)
+        self.input = wire.input_of(self.manifest.raw)
         self._values = {OUTPUT: self.manifest.output_shape}
         if len(self.manifest.outputs) > 1:
             self._values = {each.name: each.answer for each in self.manifest.outputs}
@@ -82,7 +82,7 @@ class ServedModel:
         self.cache = AnswerCache(worker_cache, self.bundle, self.prepare, self.batcher, shape, self.row)
         await self.cache.open()
 
-    @timed("preprocess")
+    @timed_part("preprocess")
     def prepare(self, samples: np.ndarray) -> np.ndarray:
         """Compute input tensors (n, …) from raw samples (n, *raw).
 
@@ -122,7 +122,7 @@ class ServedModel:
             row[FIELDS["inference_count"]] += count
             row[FIELDS["last_inference_ms"]] = int(time() * 1e3)
 
-    @timed("postprocess")
+    @timed_part("postprocess")
     def tensors(
         self,
         outputs: np.ndarray,
@@ -145,7 +145,7 @@ class ServedModel:
             if requested_outputs is not None
             else tuple(wire.RequestedOutput(name, is_binary, 0) for name in self.outputs)
         )
-        tensors = [(self._tensor(each, outputs, samples), each.binary) for each in outputs_to_send]
+        tensors = [(self._tensor(each, outputs, samples), each.is_binary) for each in outputs_to_send]
         counters.observe(self.row, "compute_output", perf_counter_ns() - started_ns)
         return tensors
 
@@ -178,7 +178,7 @@ class ServedModel:
             texts += [f"{row[index]:f}:{index}" + (f":{labels[index]}" if labels else "") for index in best]
         return wire.Tensor(name, "BYTES", (len(outputs), count), texts)
 
-    @timed("postprocess")
+    @timed_part("postprocess")
     def answers(
         self,
         outputs: np.ndarray,
@@ -240,7 +240,7 @@ class ServedModel:
             "platform": f"edgekit_{self.manifest.target}",
             "backend": "edgekit",
             "version_policy": {"latest": {"num_versions": 1}},
-            "max_batch_size": wire.MOST_SAMPLES,
+            "max_batch_size": wire.MAX_SAMPLES,
             "input": [
                 {"name": each.name, "data_type": f"TYPE_{each.datatype}", "dims": list(each.shape)}
                 for each in self.input.inputs

@@ -20,7 +20,7 @@ from edgekit.runner import bundle as bundles
 from edgekit.runner.errors import BackendError, InputError, RunnerError
 from edgekit.serve import repository
 from edgekit.serve.counters import SharedCounters
-from edgekit.serve.handover import Secrets, hand_over, path_of, sealed
+from edgekit.serve.handover import Secrets, hand_over, path_of, sealed_memory
 from edgekit.serve.log import log
 from edgekit.serve.repository import RepositoryEntry, ValidatedBundle
 
@@ -165,7 +165,7 @@ class Supervisor:
         if bundle.identity not in self._copies:
             try:
                 with open(bundle.path, "rb") as stream:
-                    descriptor = sealed("edgekit-bundle", stream)
+                    descriptor = sealed_memory("edgekit-bundle", stream)
             except OSError as error:
                 raise BackendError(f"{bundle.path}: cannot be copied to memory: {error.strerror or error}") from None
             if _identity(path_of(descriptor)) != bundle.identity:
@@ -322,7 +322,7 @@ def _with_copied_certificate(settings: Settings) -> Settings:
 
 def _copy_to_memory(path: str) -> str:
     with open(path, "rb") as stream:
-        return path_of(sealed("edgekit-tls", stream))
+        return path_of(sealed_memory("edgekit-tls", stream))
 
 
 def _exit_reason(code: int) -> str:

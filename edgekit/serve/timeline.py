@@ -1,6 +1,6 @@
-"""When the parts of a traced request began and ended; spans are made of it once the answer is on its way.
+"""The timeline of a traced request: when its parts began and ended. Spans are made from it after the answer is sent.
 
-The server's own code writes here, and knows nothing of OpenTelemetry. Of a request that is not traced there is none.
+The server writes to timelines without knowing OpenTelemetry. Requests that are not traced have none.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from edgekit.serve.errors import RequestError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_PARTS = 64
-"""Of one request: a long recording has thousands of windows, and memory is bounded."""
+MAX_PARTS = 64
+"""The largest number of parts of a request, because a long recording may have thousands of windows."""
 
 
 class Answer(Protocol):
-    """What a model answered, as far as a timeline asks: of how many samples its call was, 0 from the cache."""
+    """What a timeline needs of an answer: the number of samples in the model's call, 0 for an answer from the cache."""
 
     @property
     def batch(self) -> int: ...
@@ -31,9 +31,10 @@ A = TypeVar("A", bound=Answer)
 
 
 class Part(NamedTuple):
-    """A child of the request's span; times are of `time.perf_counter_ns`, `error` is empty where it went well.
+    """A part of a request, which becomes a child of its span.
 
-    `links` are the span contexts of all traced requests that one call of the model was for.
+    Times are on the clock of `time.perf_counter_ns`, and `error` is empty if the part succeeded. `links` are the span
+    contexts of all traced requests that shared one call of the model.
     """
 
     name: str
@@ -45,36 +46,36 @@ class Part(NamedTuple):
 
 
 class Timeline:
-    """One traced request. `context` is that of its span, `attributes` are the span's own.
+    """One traced request: its parts, the context of its span, and the span's attributes.
 
-    All parts share one `wall_ns`, which makes a time of day of their times: where the clock jumps, they keep their
-    lengths and their order.
+    All parts share `wall_offset_ns`, which converts their times to the time of day. They therefore keep their lengths
+    and their order even if the clock of the machine jumps.
     """
 
     def __init__(self, context: Any, attributes: dict[str, Any]) -> None:
         self.context, self.attributes = context, attributes
         self.began_ns = self.until_ns = perf_counter_ns()
-        self.wall_ns = time_ns() - self.began_ns
+        self.wall_offset_ns = time_ns() - self.began_ns
         self.parts: list[Part] = []
-        self.left_out = 0
+        self.dropped_parts = 0
         self.error: BaseException | None = None
-        self._is_decoded = self._is_within = self._has_run = False
+        self._is_decoded = self._is_in_part = self._has_run = False
 
     def add(self, part: Part) -> None:
-        """The next part; what comes beyond `MOST_PARTS` is only counted."""
+        """Add a part. Parts beyond `MAX_PARTS` are only counted."""
         self.until_ns = part.ended_ns
-        if len(self.parts) < MOST_PARTS:
+        if len(self.parts) < MAX_PARTS:
             self.parts.append(part)
         else:
-            self.left_out += 1
+            self.dropped_parts += 1
 
     def received(self, size_bytes: int) -> None:
-        """The body is there; what follows is its decoding."""
+        """Note that the body has been received, and that its decoding begins."""
         self.attributes["http.request.body.size"] = size_bytes
         self.until_ns = perf_counter_ns()
 
-    async def asked(self, name: str, bundle: Any, answer: Awaitable[A]) -> A:
-        """Await the answer of a model to samples that are decoded by now, and note what no other part tells of it."""
+    async def await_answer(self, name: str, bundle: Any, answer: Awaitable[A]) -> A:
+        """Await the answer of a model to decoded samples, and add the parts that nothing else records."""
         if not self._is_decoded:
             self._is_decoded = True
             self.add(Part("decode", self.until_ns, perf_counter_ns()))
@@ -84,47 +85,47 @@ class Timeline:
         self._has_run = False
         self.until_ns = perf_counter_ns()
         try:
-            found = await answer
-        except BaseException as error:  # refused by the queue or in it, or the client hung up
+            result = await answer
+        except BaseException as error:  # refused by the queue, or the client disconnected
             if not self._has_run:
                 self.add(Part("queue", self.until_ns, perf_counter_ns(), error_type(error)))
             raise
         if not self._has_run:  # from the cache, or with an equal request
-            self.add(Part("cache", self.until_ns, perf_counter_ns(), "", {"edgekit.cache.hit": found.batch == 0}))
-        return found
+            self.add(Part("cache", self.until_ns, perf_counter_ns(), "", {"edgekit.cache.hit": result.batch == 0}))
+        return result
 
-    def timed(self, name: str, call: Callable[[], T]) -> T:
-        """What `call` gives; it is a part, unless it is called within one."""
-        if self._is_within:
+    def run_timed(self, name: str, call: Callable[[], T]) -> T:
+        """Call a function and record it as a part, unless it is called within another part."""
+        if self._is_in_part:
             return call()
-        self._is_within, error, began_ns = True, "", perf_counter_ns()
+        self._is_in_part, error, began_ns = True, "", perf_counter_ns()
         try:
             return call()
         except BaseException as raised:
             error, self._has_run = error_type(raised), True
             raise
         finally:
-            self._is_within = False
+            self._is_in_part = False
             self.add(Part(name, began_ns, perf_counter_ns(), error))
 
-    def ran(self, came_ns: int, began_ns: int, error: str, samples: int, links: tuple[Any, ...] = ()) -> None:
-        """It waited and was executed, until now, in a call of `samples` samples."""
+    def add_run(self, arrived_ns: int, began_ns: int, error: str, samples: int, links: tuple[Any, ...] = ()) -> None:
+        """Record that the request waited in the queue and then ran until now, in a call with `samples` samples."""
         self._has_run = True
-        self.add(Part("queue", came_ns, began_ns))
+        self.add(Part("queue", arrived_ns, began_ns))
         self.add(Part("execute", began_ns, perf_counter_ns(), error, {"edgekit.batch.size": samples}, links))
 
     def serialised(self) -> None:
-        """Its answer is bytes."""
-        if self.left_out or (self.parts and self.parts[-1].name == "postprocess"):
+        """Record that the answer has been serialized."""
+        if self.dropped_parts or (self.parts and self.parts[-1].name == "postprocess"):
             self.add(Part("serialise", self.until_ns, perf_counter_ns()))
 
 
 CURRENT: ContextVar[Timeline | None] = ContextVar("timeline", default=None)
-"""Of the request that this code runs for; None where it is not traced."""
+"""The timeline of the current request; None if it is not traced."""
 
 
-def timed(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a method whose calls are a part of a request."""
+def timed_part(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a method, so that its calls are recorded as a part of the request."""
 
     def decorate(method: Callable[P, T]) -> Callable[P, T]:
         @wraps(method)
@@ -132,7 +133,7 @@ def timed(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             timeline = CURRENT.get()
             if timeline is None:
                 return method(*args, **kwargs)
-            return timeline.timed(name, lambda: method(*args, **kwargs))
+            return timeline.run_timed(name, lambda: method(*args, **kwargs))
 
         return measured
 
@@ -140,12 +141,12 @@ def timed(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def note_error(error: BaseException) -> None:
-    """Keep what ended the request for its span."""
+    """Store the exception that ended the request, for its span."""
     timeline = CURRENT.get()
     if timeline is not None:
         timeline.error = error
 
 
 def error_type(error: BaseException) -> str:
-    """By OpenTelemetry's conventions for `error.type`: a status where there is one, else a class of errors."""
+    """Return `error.type` by OpenTelemetry's conventions: the status if there is one, else the exception's class."""
     return str(error.status) if isinstance(error, RequestError) else type(error).__name__

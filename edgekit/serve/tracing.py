@@ -35,31 +35,31 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from edgekit import __version__
 from edgekit.device.commands.serve import Settings
 from edgekit.serve.app import ROUTES, App
-from edgekit.serve.errors import ClientDisconnected, Reason, RequestError, late, printable
+from edgekit.serve.errors import ClientDisconnected, Reason, RequestError, late_error, printable
 from edgekit.serve.log import log
 from edgekit.serve.timeline import CURRENT, Part, Timeline, error_type
 
 Pairs = Iterable[tuple[object, object]]
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"))
-LONGEST_PATH = 256
+MAX_PATH_LENGTH = 256
 RANDOM_FLAG = 0x02
 """Of Trace Context level 2: whoever makes a span in a trace hands it on."""
-ASKING = (App.infer, App.predict)
+INFERENCE_HANDLERS = (App.infer, App.predict)
 GRPC_FAULTS = frozenset(("UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"))
 """Codes of gRPC that are a server's errors; the others are its clients'."""
 QUEUE, BATCH = 2048, 128
 EXPORT_S, STOP_S = 5.0, 3.0
-SAY_AGAIN_S = 600.0
+LOG_INTERVAL_S = 600.0
 """Between two lines about the same collector: one that comes and goes must not fill a disk."""
 SWITCH_S = 5e-4
 """After so long the thread that encodes spans lets the event loop have Python's lock; 5 ms by default."""
-MOST_REPLY_BYTES = 4096
+MAX_REPLY_BYTES = 4096
 SILENT = ("opentelemetry", "urllib3", "requests")
 """They would write a line for each bad header of a client, and for each span that is dropped."""
 
 
-class Sampling:
+class Sampler:
     """Decides once for each request: `share` of those without a parent are traced, a parent decides for the others."""
 
     def __init__(self, share: float) -> None:
@@ -85,14 +85,14 @@ class Sampling:
         return SpanContext(trace_id or 1, _new_span_id(), False, TraceFlags(TraceFlags.SAMPLED)), None
 
     def _child(self, context: Context, parent: SpanContext) -> tuple[SpanContext, SpanContext] | None:
-        decided = self._sampler.should_sample(context, parent.trace_id, "")
-        if not decided.decision.is_sampled():
+        result = self._sampler.should_sample(context, parent.trace_id, "")
+        if not result.decision.is_sampled():
             return None
         flags = TraceFlags(TraceFlags.SAMPLED | parent.trace_flags & RANDOM_FLAG)
-        return SpanContext(parent.trace_id, _new_span_id(), False, flags, decided.trace_state), parent
+        return SpanContext(parent.trace_id, _new_span_id(), False, flags, result.trace_state), parent
 
 
-class Request(Timeline):
+class TracedRequest(Timeline):
     """A traced request: the timeline of its parts, and what its own span is called."""
 
     def __init__(self, context: SpanContext, parent: SpanContext | None, name: str, attributes: dict[str, Any]) -> None:
@@ -105,21 +105,21 @@ class Tracer:
 
     def __init__(self, settings: Settings) -> None:
         self._scheme = "https" if settings.certificate else "http"
-        self._sampling = Sampling(settings.trace_share)
+        self._sampling = Sampler(settings.trace_share)
         self._queue = SpanQueue(settings.trace_to)
         self._resource = resource()
         self._scope = InstrumentationScope("edgekit.serve", __version__)
 
-    def http(self, scope: dict[str, Any]) -> Request | None:
+    def http(self, scope: dict[str, Any]) -> TracedRequest | None:
         """A request over HTTP that begins; None where it is not traced. Probes of health never are."""
         contexts = self._sampling.begin(scope["headers"])
         if contexts is None or scope["path"].startswith("/v2/health/"):
             return None
         method, path = scope["method"], scope["path"]
-        known, route = method in METHODS, _route(path)
+        is_known_method, route = method in METHODS, _route(path)
         attributes = {
-            "http.request.method": method if known else "_OTHER",
-            "url.path": printable(path[:LONGEST_PATH]),
+            "http.request.method": method if is_known_method else "_OTHER",
+            "url.path": printable(path[:MAX_PATH_LENGTH]),
             "url.scheme": scope["scheme"],
             "network.protocol.version": scope["http_version"],
         }
@@ -127,10 +127,10 @@ class Tracer:
             attributes["http.route"] = route
         if scope.get("server"):
             attributes["server.address"], attributes["server.port"] = scope["server"][:2]
-        name = method if known else "HTTP"
-        return Request(*contexts, f"{name} {route}" if route else name, attributes)
+        name = method if is_known_method else "HTTP"
+        return TracedRequest(*contexts, f"{name} {route}" if route else name, attributes)
 
-    def http_ended(self, request: Request, status: int) -> None:
+    def http_ended(self, request: TracedRequest, status: int) -> None:
         """Answered with `status`, 0 where nobody is there any more."""
         if status:
             request.attributes["http.response.status_code"] = status
@@ -142,15 +142,19 @@ class Tracer:
         scope = {"method": "POST", "path": path, "headers": headers, "scheme": self._scheme, "http_version": "1.1"}
         request = self.http(scope)
         if request is not None:
-            request.error = late(0)
+            request.error = late_error(0)
             self.http_ended(request, 503)
 
-    def grpc(self, name: str, metadata: Pairs) -> Request | None:
+    def grpc(self, name: str, metadata: Pairs) -> TracedRequest | None:
         """A call over gRPC that begins; None where it is not traced."""
         contexts = self._sampling.begin(metadata)
-        return None if contexts is None else Request(*contexts, name, {"rpc.system.name": "grpc", "rpc.method": name})
+        return (
+            None
+            if contexts is None
+            else TracedRequest(*contexts, name, {"rpc.system.name": "grpc", "rpc.method": name})
+        )
 
-    def grpc_ended(self, request: Request, code: str) -> None:
+    def grpc_ended(self, request: TracedRequest, code: str) -> None:
         """Ended with `code`, a name of gRPC's."""
         request.attributes["rpc.response.status_code"] = code
         self._ended(request, code if code in GRPC_FAULTS else "")
@@ -159,20 +163,20 @@ class Tracer:
         """Deliver the last spans."""
         await self._queue.stop()
 
-    def _ended(self, request: Request, fault: str) -> None:
+    def _ended(self, request: TracedRequest, fault: str) -> None:
         error, status = request.error, Status(StatusCode.UNSET)
         if isinstance(error, RequestError):
             request.attributes["edgekit.refused"] = error.reason.value
         elif isinstance(error, ClientDisconnected):
             request.attributes["edgekit.refused"] = Reason.CANCELLED.value
-        if request.left_out:
-            request.attributes["edgekit.parts_left_out"] = request.left_out
+        if request.dropped_parts:
+            request.attributes["edgekit.parts_left_out"] = request.dropped_parts
         if fault:
-            is_unforeseen = isinstance(error, Exception) and not isinstance(error, (RequestError, ClientDisconnected))
-            request.attributes["error.type"] = error_type(error) if error and is_unforeseen else fault
+            is_unexpected = isinstance(error, Exception) and not isinstance(error, (RequestError, ClientDisconnected))
+            request.attributes["error.type"] = error_type(error) if error and is_unexpected else fault
             status = Status(StatusCode.ERROR, error.text if isinstance(error, RequestError) else None)
         spans = [self._child(request, part) for part in request.parts]
-        times = (request.began_ns + request.wall_ns, perf_counter_ns() + request.wall_ns)
+        times = (request.began_ns + request.wall_offset_ns, perf_counter_ns() + request.wall_offset_ns)
         spans.append(
             self._span(
                 request.name, request.context, request.parent, request.attributes, times, status, SpanKind.SERVER
@@ -180,14 +184,16 @@ class Tracer:
         )
         self._queue.put(spans)
 
-    def _child(self, request: Request, part: Part) -> ReadableSpan:
-        above, attributes, status = request.context, part.attributes or {}, Status(StatusCode.UNSET)
-        context = SpanContext(above.trace_id, _new_span_id(), False, above.trace_flags, above.trace_state)
+    def _child(self, request: TracedRequest, part: Part) -> ReadableSpan:
+        parent_context, attributes, status = request.context, part.attributes or {}, Status(StatusCode.UNSET)
+        context = SpanContext(
+            parent_context.trace_id, _new_span_id(), False, parent_context.trace_flags, parent_context.trace_state
+        )
         if part.error:
             attributes, status = {**attributes, "error.type": part.error}, Status(StatusCode.ERROR)
-        times = (part.began_ns + request.wall_ns, part.ended_ns + request.wall_ns)
+        times = (part.began_ns + request.wall_offset_ns, part.ended_ns + request.wall_offset_ns)
         links = [Link(each) for each in part.links]
-        return self._span(part.name, context, above, attributes, times, status, SpanKind.INTERNAL, links)
+        return self._span(part.name, context, parent_context, attributes, times, status, SpanKind.INTERNAL, links)
 
     def _span(
         self,
@@ -219,7 +225,7 @@ class TracingMiddleware:
         CURRENT.set(request)  # None too: what one connection sends shares a context
         return self._app(scope, receive, send) if request is None else self._traced(request, scope, receive, send)
 
-    async def _traced(self, request: Request, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def _traced(self, request: TracedRequest, scope: dict[str, Any], receive: Any, send: Any) -> None:
         status = 0
 
         async def send_with_trace(message: dict[str, Any]) -> None:
@@ -259,8 +265,8 @@ def _text(value: object) -> str:
 
 def _route(path: str) -> str:
     """The path with names for what differs; empty for what asks no model."""
-    found = ROUTES.match(path)
-    return found[0].path if found is not None and found[0].handler in ASKING else ""
+    match = ROUTES.match(path)
+    return match[0].path if match is not None and match[0].handler in INFERENCE_HANDLERS else ""
 
 
 def resource() -> Resource:
@@ -292,7 +298,7 @@ class BoundedSession(requests.Session):
         try:
             response = super().request(method, url, *arguments, **options)
             size = response.headers.get("content-length", "")
-            if size.isdecimal() and int(size[:9]) <= MOST_REPLY_BYTES:
+            if size.isdecimal() and int(size[:9]) <= MAX_REPLY_BYTES:
                 response.content  # noqa: B018  (reads it, and the connection stays)
             else:
                 response.close()
@@ -310,32 +316,32 @@ class CountingExporter(SpanExporter):
 
     def __init__(self, exporter: SpanExporter, session: BoundedSession, url: str) -> None:
         self._exporter, self._session, self._url = exporter, session, url
-        self.taken = self.delivered = self.lost = 0
-        self.ends_s = float("inf")
-        self._fails = False
-        self._says_s = -SAY_AGAIN_S
+        self.dequeued = self.delivered = self.lost = 0
+        self.deadline_s = float("inf")
+        self._is_failing = False
+        self._logged_s = -LOG_INTERVAL_S
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """In the processor's thread; never raises."""
-        self.taken += len(spans)
+        self.dequeued += len(spans)
         try:
-            done = monotonic() < self.ends_s and self._exporter.export(spans) is SpanExportResult.SUCCESS
+            is_delivered = monotonic() < self.deadline_s and self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as error:
-            done, self._session.reason = False, type(error).__name__
-        if not done:
+            is_delivered, self._session.reason = False, type(error).__name__
+        if not is_delivered:
             self.lose(len(spans), self._session.reason)
             return SpanExportResult.FAILURE
         self.delivered += len(spans)
-        if self._fails:
-            self._fails = False
+        if self._is_failing:
+            self._is_failing = False
             log(f"traces: {self._url} takes spans again; {self.lost} were lost since the start")
         return SpanExportResult.SUCCESS
 
     def lose(self, count: int, reason: str) -> None:
         """Spans that nobody gets."""
         self.lost += count
-        if monotonic() - self._says_s >= SAY_AGAIN_S and monotonic() < self.ends_s:
-            self._fails, self._says_s = True, monotonic()
+        if monotonic() - self._logged_s >= LOG_INTERVAL_S and monotonic() < self.deadline_s:
+            self._is_failing, self._logged_s = True, monotonic()
             log(f"traces: {self._url}: {reason}; spans are lost until it takes them again, answers do not wait")
 
     def shutdown(self) -> None:
@@ -359,7 +365,7 @@ class SpanQueue:
     def put(self, spans: list[ReadableSpan]) -> None:
         """A request's spans: all of them, or none where there is no room."""
         self._offered += len(spans)
-        if self._put - self._exporter.taken + len(spans) > QUEUE:
+        if self._put - self._exporter.dequeued + len(spans) > QUEUE:
             self._exporter.lose(len(spans), f"{QUEUE} spans wait for it")
             return
         self._put += len(spans)
@@ -368,10 +374,10 @@ class SpanQueue:
 
     async def stop(self) -> None:
         """Deliver what is there, for at most `STOP_S`."""
-        self._exporter.ends_s = monotonic() + STOP_S
+        self._exporter.deadline_s = monotonic() + STOP_S
         thread = Thread(target=self._processor.shutdown, daemon=True)  # the SDK's own waits for up to 30 s
         thread.start()
-        while thread.is_alive() and monotonic() < self._exporter.ends_s:
+        while thread.is_alive() and monotonic() < self._exporter.deadline_s:
             await asyncio.sleep(0.01)
         lost = self._offered - self._exporter.delivered
         if lost:

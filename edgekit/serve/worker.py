@@ -29,7 +29,7 @@ from edgekit.runner.native_stderr import quiet_native
 from edgekit.serve.app import App
 from edgekit.serve.connection import ConnectionLimits, GuardedProtocol
 from edgekit.serve.counters import FIELDS, SharedCounters
-from edgekit.serve.handover import Secrets, received
+from edgekit.serve.handover import Secrets, read_handover
 from edgekit.serve.load_shedding import EarlyRefusal
 from edgekit.serve.log import log, unhandled
 from edgekit.serve.repository import RepositoryEntry
@@ -257,7 +257,7 @@ async def _watch(worker: Worker, writer: asyncio.StreamWriter) -> None:
 def main(arguments: list[str]) -> None:
     """Run a worker with the arguments NUMBER LISTENING CONTROL MEMORY SETTINGS; the last four are file descriptors."""
     number, listening_fd, control_fd, memory_fd, settings_fd = map(int, arguments)
-    settings, secrets = received(settings_fd)
+    settings, secrets = read_handover(settings_fd)
     listening, control = socket.socket(fileno=listening_fd), socket.socket(fileno=control_fd)
     for each in (listening, control):
         each.setblocking(False)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edgekit.serve.repository import RepositoryEntry
-from edgekit.serve.wire import parse_json, show
+from edgekit.serve.wire import parse_json, shorten
 from tests.serve import cached, in_process
 from tests.serve.in_process import Asked
 from tests.serve.server import INFER, Reply
@@ -79,12 +79,12 @@ def test_huge_numbers_end_in_400_or_are_taken(
 
 
 def test_what_is_shown_of_a_value_is_short_and_no_more_of_it_is_looked_at() -> None:
-    assert show(None) == "nothing"
-    assert show("x") == "'x'"
-    assert show([1, 8, 8, 1]) == "[1, 8, 8, 1]"
-    assert show({"a": 1}) == "{'a': 1}"
+    assert shorten(None) == "nothing"
+    assert shorten("x") == "'x'"
+    assert shorten([1, 8, 8, 1]) == "[1, 8, 8, 1]"
+    assert shorten({"a": 1}) == "{'a': 1}"
     for value in ("x" * 10**7, [[]] * 10**6, {str(each): [] for each in range(10**5)}):
-        assert len(show(value)) <= 100
+        assert len(shorten(value)) <= 100
 
 
 def test_more_lists_than_any_request_needs_are_refused_before_they_are_made(tiny: RepositoryEntry) -> None:

@@ -167,7 +167,7 @@ WRONG: dict[str, tuple[dict[str, Any], grpc.StatusCode, str]] = {
     "wrong contents": (
         {"inputs": [{**TENSOR, **FLOATS}], "raw_input_contents": []},
         Code.INVALID_ARGUMENT,
-        "got fp32_contents; UINT8 stands in uint_contents",
+        "got fp32_contents; send UINT8 in uint_contents",
     ),
     "no contents": ({"raw_input_contents": []}, Code.INVALID_ARGUMENT, "inputs[0].contents: got nothing"),
     "another output": ({"outputs": [{"name": "y"}]}, Code.INVALID_ARGUMENT, "the model gives output, answer"),

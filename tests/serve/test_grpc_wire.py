@@ -13,10 +13,10 @@ pytest.importorskip("google.protobuf")
 from edgekit.serve import grpc_wire, wire
 from edgekit.serve.errors import RequestError
 from edgekit.serve.protocol_buffers import message
-from edgekit.serve.wire import SeveralInputs
+from edgekit.serve.wire import MultipleInputs
 
 IMAGE = wire.TensorInput("image", "UINT8", (8, 8, 1))
-TWO = SeveralInputs([IMAGE, wire.TensorInput("more", "FP32", (2,))], [None, None])
+TWO = MultipleInputs([IMAGE, wire.TensorInput("more", "FP32", (2,))], [None, None])
 MOST = 8 << 20
 IN_TIME_S = 0.5
 
@@ -26,7 +26,7 @@ def request(**fields: Any) -> Any:
     return message("ModelInferRequest")(**{"inputs": [tensor], "raw_input_contents": [bytes(64)], **fields})
 
 
-def parsed(body: bytes, taken: Any = IMAGE) -> wire.Request:
+def parsed(body: bytes, taken: Any = IMAGE) -> wire.InferRequest:
     """As the server takes a message."""
     grpc_wire.check_size(body, True, MOST)
     return grpc_wire.parse(message("ModelInferRequest").FromString(body), taken, ("output", "answer"))

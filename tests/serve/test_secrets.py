@@ -11,7 +11,7 @@ import pytest
 from edgekit.device.commands.serve import Settings
 from edgekit.runner.cli import main
 from edgekit.runner.errors import InputError
-from edgekit.serve.handover import Secrets, hand_over, read_redis, read_tokens, received
+from edgekit.serve.handover import Secrets, hand_over, read_handover, read_redis, read_tokens
 from tests.serve.conftest import Start
 from tests.serve.server import INFER, RAW, Server
 from tests.serve.test_lifecycle import wait_for
@@ -70,7 +70,7 @@ def test_what_is_handed_to_a_worker_cannot_be_changed_and_is_read_by_each(tmp_pa
     secrets = Secrets.read(settings)
     descriptor = hand_over(settings, secrets)
     try:
-        assert received(descriptor) == received(descriptor) == (settings, secrets)
+        assert read_handover(descriptor) == read_handover(descriptor) == (settings, secrets)
         with pytest.raises(PermissionError):
             os.pwrite(descriptor, b"x", 0)
         with pytest.raises(PermissionError):

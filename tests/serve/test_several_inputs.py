@@ -135,7 +135,7 @@ BAD: dict[str, tuple[Any, tuple[str, ...]]] = {
     "beyond the datatype": ([PICTURE, {**IDS, "data": [2**31] * 6}], ("inputs[1].data: use whole numbers",)),
     "out of range": ([PICTURE, {**IDS, "data": [0, 10, 0, 0, -1, 0]}], ("'ids' has values from -1 to 10", "0 to 9")),
     "floats out of range": ([{**PICTURE, "data": [10.0] * 16}, IDS], ("picture", "from 10 to 10", "-9 to 9")),
-    "NaN": ([{**PICTURE, "data": ["NaN"] * 16}, IDS], ("inputs[0].data: holds what is no number",)),
+    "NaN": ([{**PICTURE, "data": ["NaN"] * 16}, IDS], ("inputs[0].data: must contain only numbers",)),
     "infinity": ([{**PICTURE, "data": [1e300] * 16}, IDS], ("NaN or infinity",)),
     "no data": ([PICTURE, {**IDS, "data": None}], ("inputs[1].data: got nothing",)),
     "bytes that are missing": (

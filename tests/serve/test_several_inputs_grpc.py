@@ -126,7 +126,7 @@ BAD: dict[str, tuple[Any, str]] = {
             {"name": "picture", "datatype": "FP32", "shape": [1, 1, 4, 4], "contents": {"fp32_contents": [0.0] * 16}},
             {"name": "ids", "datatype": "INT32", "shape": [1, 6], "contents": {"int64_contents": [1] * 6}},
         ]),
-        "inputs[1].contents: got int64_contents; INT32 stands in int_contents",
+        "inputs[1].contents: got int64_contents; send INT32 in int_contents",
     ),
     "another datatype": (changed(1, datatype="FP32"), "inputs[1].datatype: got 'FP32'; the sample is INT32"),
     "another shape": (changed(1, shape=["1", "3", "2"]), "inputs[1].shape: got [1, 3, 2]; use [n, 6]"),

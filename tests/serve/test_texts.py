@@ -120,7 +120,7 @@ def test_ids_go_over_the_protocol_as_int32(server: Server, path: Path, tmp_path:
         ([-1] * TOKENS, "token ids from -1 to -1"),
         ([2**31] * TOKENS, "use whole numbers from -2147483648 to 2147483647"),
         ([0.5] * TOKENS, "use whole numbers"),
-        (["free"] * TOKENS, "holds what is no number"),
+        (["free"] * TOKENS, "must contain only numbers"),
     ],
 )
 def test_ids_that_are_none_are_refused(data: list[object], sentence: str, server: Server) -> None:

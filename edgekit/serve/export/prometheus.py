@@ -15,14 +15,14 @@ from edgekit.serve.export._subjects import Export, Request, Subject
 DEFAULT = ("localhost:8002",)
 """Where `edgekit serve` has its second port."""
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
-MOST_PORT = 65535
+MAX_PORT = 65535
 
 
 def addresses(given: Sequence[str] | None) -> list[str]:
     """HOST:PORT of each server; ConfigError for anything else."""
     for each in given or ():
         found = ADDRESS.fullmatch(each)
-        if not found or not 0 < int(found[2]) <= MOST_PORT:
+        if not found or not 0 < int(found[2]) <= MAX_PORT:
             raise ConfigError(f"--scrape: got {each!r}; write HOST:PORT of the second port, such as {DEFAULT[0]}")
     return list(given or DEFAULT)
 

@@ -22,11 +22,11 @@ def compiled() -> bytes:
     from grpc_tools import protoc
 
     with tempfile.TemporaryDirectory() as folder:
-        found = Path(folder) / "set"
-        arguments = ["protoc", f"-I{FOLDER}", f"--descriptor_set_out={found}", SOURCE.name]
+        output = Path(folder) / "set"
+        arguments = ["protoc", f"-I{FOLDER}", f"--descriptor_set_out={output}", SOURCE.name]
         if protoc.main(arguments) != 0:
             raise SystemExit(f"{SOURCE}: protoc refused it; it says why above")
-        [file] = FileDescriptorSet.FromString(found.read_bytes()).file
+        [file] = FileDescriptorSet.FromString(output.read_bytes()).file
         return file.SerializeToString(deterministic=True)
 
 
