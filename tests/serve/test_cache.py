@@ -38,14 +38,14 @@ def test_an_answer_is_forgotten_after_its_time() -> None:
 
 def test_an_answer_that_was_old_already_is_forgotten_earlier() -> None:
     store = AnswerStore(1 << 20, 3600.0)
-    store.put("key", PIECE, left_s=0.05)
+    store.put("key", PIECE, remaining_s=0.05)
     time.sleep(0.1)
     assert store.get("key") is None
 
 
 def test_no_answer_is_kept_for_longer_than_the_store_allows() -> None:
     store = AnswerStore(1 << 20, 0.05)
-    store.put("key", PIECE, left_s=3600.0)
+    store.put("key", PIECE, remaining_s=3600.0)
     time.sleep(0.1)
     assert store.get("key") is None
 
