@@ -118,7 +118,9 @@ def _measure_and_cache(model: Model) -> tuple[dict[int, float], dict[int, str]]:
 
 
 def _curve_path(model: Model) -> str:
-    key = choice_cache.choice_key(model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads))
+    key = choice_cache.choice_key(
+        model.bundle.identity, ("curve", model.backend.name, model.backend.version, model.threads)
+    )
     return os.path.join(cache_folder(), f"curve-{key}.json")
 
 
