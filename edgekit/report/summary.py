@@ -70,9 +70,11 @@ def headline(result: Result) -> str:
     budget = result["budget"]
     limits = [f"{METRICS[result['task']]} drop ≤ {budget['accuracy_drop_pp']:g} pp"]
     limits += [f"p50 ≤ {budget['latency_p50_ms']:g} ms"] if budget["latency_p50_ms"] else []
-    limits += [f"p50 ≤ {relative['ratio']:g}× {relative['of']}"] if (relative := budget.get("latency_p50")) else []
+    if beside := budget.get("latency_p50"):
+        limits.append(f"p50 ≤ {beside['ratio']:g}× {beside['of']}")
     limits += [f"size ≤ {budget['size_bytes']:,} bytes"] if budget["size_bytes"] else []
-    limits += [f"size ≤ {relative['ratio']:g}× {relative['of']}"] if (relative := budget.get("size")) else []
+    if relative := budget.get("size"):
+        limits.append(f"size ≤ {relative['ratio']:g}× {relative['of']}")
     limits += ["limits of single targets"] if budget.get("targets") else []
     if not result["verdict"]["met"]:
         outcome = "no variant meets the budget, so nothing ships"
@@ -107,7 +109,7 @@ def _table(result: Result, console: Console) -> Table:
 
     A terminal that is too narrow for all columns goes without the bundle's file, then without the variant.
     """
-    rows = {row["name"]: row for row in result["variants"]}
+    rows = {row["name"]: row for row in result["variants"] if row["target"] != "pytorch"}
     devices, best = result.get("devices"), result["verdict"]["winner"] if result["verdict"]["met"] else ""
     headings = ["target", "variant", "bundle", METRICS[result["task"]], "drop", "size"]
     headings += [f"p50 on {devices['slowest']}", "speed-up here"] if devices else ["p50", "speed-up"]

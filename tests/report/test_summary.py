@@ -167,3 +167,14 @@ def test_one_of_several_runs_is_told_in_a_line(result: dict[str, Any]) -> None:
     p50 = latency(result["verdict"]["p50_ms"])
     line = summary.outcome(result)  # type: ignore[arg-type]
     assert line == f"3 of 3 targets ship; fastest: {result['verdict']['winner']}, p50 {p50}"
+
+
+def test_the_headline_names_every_limit(result: dict[str, Any]) -> None:
+    result["budget"] |= {
+        "latency_p50_ms": 0.5, "size_bytes": 40_000, "latency_p50": {"ratio": 0.1, "of": "baseline"},
+        "size": {"ratio": 0.5, "of": "other.tflite"}, "targets": {"onnx": {"size_bytes": None}},
+    }  # fmt: skip
+    assert summary.headline(result).partition("budget: ")[2] == (  # type: ignore[arg-type]
+        "accuracy drop ≤ 25 pp, p50 ≤ 0.5 ms, p50 ≤ 0.1× baseline, size ≤ 40,000 bytes, size ≤ 0.5× other.tflite, "
+        "limits of single targets"
+    )
