@@ -27,7 +27,7 @@ from edgekit.report.formatting import faster
 from edgekit.runner import bundle
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.stages.benchmark import Config
+from edgekit.stages.benchmark import BenchmarkConfig
 
 NO_DIFFERENCE = "no difference"
 ALLOWED = 0.05
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--slowdowns", default="0,1.5,3", help="percent; 0 is the file against itself")
     options = parser.parse_args()
     opener = of_network(options.network, options.precision, options.target)
-    config = Config()
+    config = BenchmarkConfig()
     slowdowns = [float(word) / 100 for word in options.slowdowns.split(",")]
     found: dict[float, list[tuple[RatioInterval, int]]] = {share: [] for share in slowdowns}
     p50s_ms: list[float] = []
@@ -118,7 +118,7 @@ def _nothing() -> None:
     pass
 
 
-def compared(first: Opener, second: Opener, config: Config) -> tuple[RatioInterval, int, np.ndarray]:
+def compared(first: Opener, second: Opener, config: BenchmarkConfig) -> tuple[RatioInterval, int, np.ndarray]:
     """p50 of the second over the first's, how many openings it took, and the first's milliseconds."""
     numbers = (config.rounds, config.most_rounds, config.calls_per_round, config.warmup_per_round)
     for samples_ms, openings in timed_openings({"first": first, "second": second}, *numbers):

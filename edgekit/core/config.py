@@ -1,6 +1,6 @@
 """What a config may say: the pieces shared by every stage, and errors that tell the user what to write instead.
 
-The stages' own options stand in each stage's `Config`; `edgekit.workbook.plan` puts the two together.
+The options of a single stage are in its package, for example `edgekit.stages.prune.PruneConfig`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ SHARED_FIELDS = (
     "version",
     "task",
 )
-"""Top-level keys that are copied into every stage `Config` that declares a field of that name."""
+"""Top-level keys that are copied into the config of every stage that declares a field of that name."""
 
 
 SECRET = re.compile(

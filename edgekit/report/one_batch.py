@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from edgekit.core.variants import Variant
     from edgekit.data import Data
-    from edgekit.stages.distill.config import Config as DistillConfig
+    from edgekit.stages.distill.config import DistillConfig
 
 BATCH = 32
 """Samples of the one batch."""

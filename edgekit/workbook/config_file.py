@@ -148,8 +148,9 @@ SAMPLES_OF = {
 
 
 def stage_config(stage: str) -> type[StageConfig]:
-    """The `Config` of a stage; importing it starts no framework."""
-    config: type[StageConfig] = importlib.import_module(f"edgekit.stages.{stage}").Config
+    """Return the options class of a stage, `PruneConfig` for "prune". This imports no framework."""
+    module = importlib.import_module(f"edgekit.stages.{stage}")
+    config: type[StageConfig] = getattr(module, f"{stage.capitalize()}Config")
     return config
 
 

@@ -42,7 +42,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     )
     module, random = store.build(spec, seed=0), torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for weight in unstructured.prunable(module).values():
+        for weight in unstructured.prunable_weights(module).values():
             if weight.ndim == 4 and weight.shape[-1] == 1:
                 weight.mul_(torch.rand(weight.shape, generator=random) >= ZEROS)
     store.save(home / "network", module, spec)

@@ -71,7 +71,7 @@ def origin(folder: Path, data: Data, builder: str, **kwargs: object) -> Artifact
 
 def refused(tmp_path: Path, data: Data, builder: str, **kwargs: object) -> str:
     """What the profile stage says; that it is a sentence with what to do, whatever it is about."""
-    config = profile.Config(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
+    config = profile.ProfileConfig(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
     with pytest.raises((ModelError, ResourceError)) as caught, contextlib.redirect_stdout(io.StringIO()):
         profile.run(origin(tmp_path / "origin", data, builder, **kwargs), data, config, tmp_path / "profile")
     said = str(caught.value)
@@ -293,7 +293,7 @@ def test_there_are_many() -> None:
 
 def test_the_sound_one_is_profiled(tmp_path: Path, data: Data) -> None:
     """Or all of these would prove little."""
-    config = profile.Config(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
+    config = profile.ProfileConfig(epochs=1, batch_size=8, latency_calls=20, threads=1, compiling=False, runtimes=False)
     made = profile.run(origin(tmp_path / "origin", data, f"{NETS}:sound"), data, config, tmp_path / "profile")
     assert made.metrics["parameters"] == sum(each.numel() for each in nets.sound().parameters())
     assert isinstance(nets.sound(), nn.Module) and issubclass(ModelError, EdgekitError)

@@ -24,7 +24,7 @@ from torch import nn
 from edgekit.core.errors import ConversionError
 from edgekit.data import Split
 from edgekit.models import store
-from edgekit.stages.convert import Config
+from edgekit.stages.convert import ConvertConfig
 from edgekit.stages.convert.checker import Checker
 from edgekit.stages.convert.plan import Network
 from edgekit.stages.convert.stage import check_ends
@@ -45,7 +45,7 @@ class Fault:
 
 def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: Any) -> None:
     """What the convert stage checks before and behind the converters."""
-    list(check_ends(_checker(clean, model or clean.model, Config(**options)), data or clean.data))
+    list(check_ends(_checker(clean, model or clean.model, ConvertConfig(**options)), data or clean.data))
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:
@@ -61,13 +61,13 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
             source = folder if folder and each == precision else place
             steps.append(Step(each, "float", network, Path(shutil.copytree(source, Path(home) / each))))
             made.append(launch.Converted(each, described, 0.0))
-        checker = _checker(clean, network, Config())
+        checker = _checker(clean, network, ConvertConfig())
         for record in checker.records(Job("varied", target, Path("unused"), tuple(steps)), list(made)):
             if "reason" in record:
                 raise ConversionError(record["reason"])
 
 
-def _checker(clean: Clean, model: Path, config: Config) -> Checker:
+def _checker(clean: Clean, model: Path, config: ConvertConfig) -> Checker:
     compared = evaluate.network_inputs(
         evaluate.spread(clean.data.validation, config.check_samples), clean.spec.preprocess
     )

@@ -19,9 +19,8 @@ from edgekit.models import store
 from edgekit.models.eager import eager_input
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.report import one_batch
-from edgekit.stages.distill import Config as DistillConfig
-from edgekit.stages.prune import Config as PruneConfig
-from edgekit.stages.prune import structured
+from edgekit.stages.distill import DistillConfig
+from edgekit.stages.prune import PruneConfig, structured
 from edgekit.stages.quantize.studies import snr_db
 from edgekit.training.losses import hard
 from edgekit.training.losses.soft_targets import mixed

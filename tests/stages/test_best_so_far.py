@@ -7,12 +7,12 @@ import pytest
 from torch import nn
 
 from edgekit.stages.distill import training
-from edgekit.stages.distill.training import Student
+from edgekit.stages.distill.training import TrainedStudent
 from edgekit.stages.prune import choice as prune
 
 
-def student(right: int) -> Student:
-    return Student("alone", nn.Identity(), np.arange(200) < right, [])
+def student(right: int) -> TrainedStudent:
+    return TrainedStudent("alone", nn.Identity(), np.arange(200) < right, [])
 
 
 @pytest.mark.parametrize(("right", "words"), [([], ""), ([150], "75.00%"), ([150, 180, 170], "90.00%")])

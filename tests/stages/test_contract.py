@@ -13,7 +13,7 @@ import edgekit.stages
 from edgekit.core import artifacts, cache_key
 from edgekit.core.config import SHARED_FIELDS, STAGES, StageConfig
 from edgekit.core.run_folder import stage_folder
-from edgekit.workbook.config_file import own_fields
+from edgekit.workbook.config_file import own_fields, stage_config
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 
@@ -27,7 +27,7 @@ def test_the_folder_holds_the_stages_of_the_walk() -> None:
 @pytest.mark.parametrize("stage", FOUND)
 class TestModule:
     def test_has_a_strict_config(self, stage: str) -> None:
-        config = importlib.import_module(f"edgekit.stages.{stage}").Config
+        config = stage_config(stage)
         assert issubclass(config, StageConfig)
         assert config.model_config["extra"] == "forbid"
         assert config.model_config["strict"]

@@ -18,6 +18,7 @@ from edgekit.report.rejected import quantized
 from edgekit.report.sections import pruning, quantization
 from edgekit.stages import prune, quantize
 from edgekit.training import losses
+from edgekit.workbook.config_file import stage_config
 from tests.stages.quantize.conftest import decided
 
 STEPS = [{"step": "scale", "factor": 1 / 255}]
@@ -50,7 +51,7 @@ def tuned(stage: str, root: Path, kept: str | None, teacher: int = 1, **more: An
     assert found is not None
     module = {"prune": prune, "quantize": quantize}[stage]
     given = {**SHORT[stage], "epochs": 1, "batch_size": 32, "threads": 1, "budget": BUDGET, **more}
-    return module.run(found, data(), module.Config.model_validate(given), root / f".{stage}.partial")
+    return module.run(found, data(), stage_config(stage).model_validate(given), root / f".{stage}.partial")
 
 
 def learnt(found: Artifact) -> list[Any]:

@@ -16,7 +16,7 @@ from edgekit.core.errors import ConfigError, ConversionError
 from edgekit.models import store
 from edgekit.runner import bundle, load
 from edgekit.runner.bundle.manifest import RawSpec
-from edgekit.stages.convert import Config, numerics
+from edgekit.stages.convert import ConvertConfig, numerics
 from edgekit.targets import FEW_BITS, evaluate, precisions
 from edgekit.targets.jobs import Files
 from edgekit.targets.onnx import convert as onnx_target
@@ -124,12 +124,12 @@ def test_a_network_without_a_dense_layer_is_refused(tmp_path: Path, target: str)
 
 @pytest.mark.parametrize("precision", ["int4", "int16x8"])
 def test_targets_without_kernels_are_refused_by_name(precision: str) -> None:
-    config = Config(targets=["onnx", "openvino"], precisions=["fp32", precision])
+    config = ConvertConfig(targets=["onnx", "openvino"], precisions=["fp32", precision])
     with pytest.raises(ConfigError, match=f"got {precision}, and no interpreter of targets onnx, openvino .* tflite"):
         config.agree()
-    Config(targets=["onnx", "tflite"], precisions=["fp32", precision]).agree()
+    ConvertConfig(targets=["onnx", "tflite"], precisions=["fp32", precision]).agree()
 
 
 def test_none_of_them_is_made_unless_it_is_named() -> None:
-    assert not set(Config().precisions) & set(FEW_BITS)
+    assert not set(ConvertConfig().precisions) & set(FEW_BITS)
     assert {each for target in CONVERT for each in precisions(target)} >= set(FEW_BITS)

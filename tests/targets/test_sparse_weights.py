@@ -34,7 +34,7 @@ def saved(folder: Path, zeros: float) -> Path:
     )
     module, random = store.build(spec, seed=1), torch.Generator().manual_seed(2)
     with torch.no_grad():
-        for weight in unstructured.prunable(module).values():
+        for weight in unstructured.prunable_weights(module).values():
             weight.mul_(torch.rand(weight.shape, generator=random) >= zeros)
     store.save(folder, module, spec)
     return folder
@@ -139,7 +139,7 @@ def test_a_file_of_several_inputs_is_asked_by_their_names(precision: str, tmp_pa
     spec = spec_for(found, "tests.joint_data:network", {"width": 256}, [])
     module, random = store.build(spec, seed=1), torch.Generator().manual_seed(2)
     with torch.no_grad():
-        for weight in unstructured.prunable(module).values():
+        for weight in unstructured.prunable_weights(module).values():
             weight.mul_(torch.rand(weight.shape, generator=random) >= 0.95)
     store.save(tmp_path / "model", module, spec)
     raw = evaluate.network_inputs(evaluate.spread(found.calibration, 8), spec.preprocess)

@@ -17,7 +17,7 @@ from convert_runs import SHAPE, spec_of
 from edgekit.core.config import TARGETS
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.stages.convert import Config, numerics
+from edgekit.stages.convert import ConvertConfig, numerics
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Files, Job, Step, plain_method
 from tests import requirements
@@ -112,7 +112,7 @@ def test_every_precision_agrees_with_torch(converted: Any, target: str, network:
     found = converted(network, target).agreements()
     assert tuple(found) == precisions(target)
     for precision, agreement in found.items():
-        assert numerics.faults(agreement, Config().tolerance(precision)) == [], precision
+        assert numerics.faults(agreement, ConvertConfig().tolerance(precision)) == [], precision
     assert found["int8"].snr_db < 60, "an int8 model that is this exact computes in float"
 
 

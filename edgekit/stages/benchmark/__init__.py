@@ -12,12 +12,12 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.benchmark.config import LIBRARIES, Config
+from edgekit.stages.benchmark.config import LIBRARIES, BenchmarkConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "BenchmarkConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def run(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
     """Seal the measurements and the decision in `out`."""
     from edgekit.stages.benchmark.stage import benchmark
 

@@ -45,7 +45,7 @@ class Cost(Strict):
         return self
 
 
-class Config(StageConfig):
+class BenchmarkConfig(StageConfig):
     """How long is measured, and what counts as faster.
 
     Calls of one variant follow one another within a round, so its caches are warm. A variant is faster than another

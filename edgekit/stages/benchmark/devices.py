@@ -26,7 +26,7 @@ from edgekit.models.store import ModelSpec
 from edgekit.runner import bundle as bundles
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.config import BenchmarkConfig
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import ClassTimings, outcome_of, references, too_close_to_call, winners
 
@@ -49,7 +49,7 @@ def time_on_devices(
     convert: Artifact,
     spec: ModelSpec,
     data: Data,
-    config: Config,
+    config: BenchmarkConfig,
 ) -> Timed:
     """Rounds on all devices until every winner is resolved by the slowest, or the limits end it.
 
@@ -104,12 +104,12 @@ class Measured:
         reasons = tuple(dict.fromkeys([*before.disturbed, *part.disturbed]))
         return cls(samples, before.rounds + asked.rounds, before.openings + part.openings, part, reasons)
 
-    def timings(self, config: Config) -> Timings:
+    def timings(self, config: BenchmarkConfig) -> Timings:
         """As those of this machine."""
         return Timings(self.samples_ms, self.openings, config.confidence, config.tie_margin)
 
 
-def _deciding(found: dict[str, Measured], config: Config) -> ClassTimings:
+def _deciding(found: dict[str, Measured], config: BenchmarkConfig) -> ClassTimings:
     """The slowest by the mean of the logarithms of its p50s comes first."""
     timings = {name: each.timings(config) for name, each in found.items()}
     slowness = {
@@ -123,7 +123,7 @@ def _deciding(found: dict[str, Measured], config: Config) -> ClassTimings:
     return ClassTimings(timings[slowest], others, record)
 
 
-def _disturbed(found: dict[str, Measured], config: Config) -> list[str]:
+def _disturbed(found: dict[str, Measured], config: BenchmarkConfig) -> list[str]:
     """A line for each device whose latencies count although something disturbed it each time that it was asked."""
     return [
         f"latencies of {name}, class {config.where}: it was disturbed however often it was asked ({each.disturbed[0]})"
@@ -132,7 +132,7 @@ def _disturbed(found: dict[str, Measured], config: Config) -> list[str]:
     ]
 
 
-def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: Config) -> list[str]:
+def _open(rows: Sequence[CheckedVariant], deciding: ClassTimings, config: BenchmarkConfig) -> list[str]:
     found = outcome_of(rows, deciding, config.budget, config.targets)
     today = {target: choice.chosen for target, choice in found.choices.items() if choice.chosen}
     close = too_close_to_call(winners(found.choices, today, False), config.tie_margin)

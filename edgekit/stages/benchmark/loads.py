@@ -22,7 +22,7 @@ from edgekit.measure.load.launch import Job, Outcome, drive, unavailable
 from edgekit.measure.load.rate import TRIAL_QUERIES, RateSearch
 from edgekit.measure.load.scenarios import P99_BOUND_MS, SCENARIOS, Load, Result
 from edgekit.measure.load.subjects import SubjectSpec
-from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.config import BenchmarkConfig
 
 SAMPLES = 64
 """Of validation, asked for in random order."""
@@ -31,13 +31,13 @@ QUEUE = 10.0
 what it could answer (the wait in an M/D/1 queue; Kleinrock, "Queueing Systems", 1975)."""
 
 
-def bound_ms(config: Config) -> float:
+def bound_ms(config: BenchmarkConfig) -> float:
     """What was asked for; else ten times the budget's p50; else what LoadGen itself would hold a server to."""
     return config.p99_bound_ms or _from_budget(config) or P99_BOUND_MS
 
 
 def measure_loads(
-    source: Artifact, data: Data, config: Config, baseline: str, winners: Iterable[str], winner: str | None
+    source: Artifact, data: Data, config: BenchmarkConfig, baseline: str, winners: Iterable[str], winner: str | None
 ) -> Loads:
     """Every scenario for the baseline and each winner; the highest rate for the baseline and the overall `winner`."""
     bound = bound_ms(config)
@@ -66,13 +66,13 @@ def measure_loads(
     return record
 
 
-def _from_budget(config: Config) -> float:
+def _from_budget(config: BenchmarkConfig) -> float:
     """Of this machine's limit, of several the largest; 0 where none is in milliseconds, or devices are held to it."""
     limits_ms = [config.budget.limits(target).latency_p50_ms or 0.0 for target in config.targets]
     return 0.0 if config.where else QUEUE * max(limits_ms, default=0.0)
 
 
-def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: Config) -> SubjectSpec:
+def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, config: BenchmarkConfig) -> SubjectSpec:
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
@@ -82,7 +82,7 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     return SubjectSpec("edgekit.measure.load.subjects:variant", {**keywords, **shared})
 
 
-def _job(subject: SubjectSpec, config: Config, bound: float, searched: bool) -> Job:
+def _job(subject: SubjectSpec, config: BenchmarkConfig, bound: float, searched: bool) -> Job:
     common: dict[str, Any] = {
         "seconds": config.load_s,
         "p99_bound_ms": bound,

@@ -13,7 +13,7 @@ from edgekit.core.progress_state import duration
 from edgekit.core.schema.variants import Facts
 from edgekit.device.measure import conditions
 from edgekit.device.measure.bench import FRESH_CALLS, MIN_OPENINGS, opening_count, timed_openings
-from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.config import BenchmarkConfig
 from edgekit.stages.benchmark.decide import Decision, decide, unresolved_speedups, unresolved_steps
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.stages.benchmark.winners import ClassTimings, OpenComparison, too_close_to_call
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 def measured(
     rows: Sequence[Facts],
     openers: Mapping[str, Opener],
-    config: Config,
+    config: BenchmarkConfig,
     watch: conditions.ConditionsRecorder,
     recorded: dict[str, Any] | None,
     deciding: ClassTimings | None = None,
@@ -96,7 +96,7 @@ def open_now(decision: Decision, tie_margin: float, winners: bool = True) -> lis
     ]
 
 
-def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
+def expected_duration(openers: Mapping[str, Opener], config: BenchmarkConfig) -> str:
     """How long the rounds should take, from a few calls of each, and what makes them more or fewer."""
     opening_s, call_s = map(sum, zip(*map(_tried, openers.values()), strict=True))
 
@@ -108,7 +108,7 @@ def expected_duration(openers: Mapping[str, Opener], config: Config) -> str:
     return _planned(len(openers), planned_s, least_s, config)
 
 
-def _planned(models: int, planned_s: float, least_s: float, config: Config) -> str:
+def _planned(models: int, planned_s: float, least_s: float, config: BenchmarkConfig) -> str:
     """What the limit leaves of the plan; `least_s`: what is timed in any case."""
     limit_s = 60 * config.most_minutes
     limit = f"{duration(limit_s)} (benchmark.most_minutes)"
@@ -137,7 +137,7 @@ def _tried(open_anew: Opener) -> tuple[float, float]:
     return opened - began, (time.perf_counter() - opened) / TRIED_CALLS
 
 
-def _ended_by(rounds: int, took_s: float, config: Config) -> str:
+def _ended_by(rounds: int, took_s: float, config: BenchmarkConfig) -> str:
     limit_s = 60 * config.most_minutes
     if took_s >= limit_s or rounds < config.rounds:
         return f"after {rounds} rounds, by benchmark.most_minutes ({config.most_minutes:g})"

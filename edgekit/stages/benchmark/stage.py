@@ -30,7 +30,7 @@ from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.benchmark import devices
-from edgekit.stages.benchmark.config import LIBRARIES, Config
+from edgekit.stages.benchmark.config import LIBRARIES, BenchmarkConfig
 from edgekit.stages.benchmark.cost import measure_costs, source_of
 from edgekit.stages.benchmark.decide import check_all
 from edgekit.stages.benchmark.evidence import break_down, shown, write_evidence, write_examples
@@ -46,7 +46,7 @@ EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
 
 
-def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def benchmark(source: Artifact, data: Data, config: BenchmarkConfig, out: Path) -> Artifact:
     """See `edgekit.stages.benchmark`."""
     artifacts.begin(out)
     recorded = replay.read(source.path.parent, "benchmark")
@@ -110,7 +110,7 @@ def benchmark(source: Artifact, data: Data, config: Config, out: Path) -> Artifa
     )
 
 
-def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Facts]) -> devices.Timed | None:
+def _on_devices(source: Artifact, data: Data, config: BenchmarkConfig, rows: Sequence[Facts]) -> devices.Timed | None:
     """What devices have measured; None where this machine decides."""
     if not config.where:
         return None
@@ -120,7 +120,7 @@ def _on_devices(source: Artifact, data: Data, config: Config, rows: Sequence[Fac
 
 
 def _conditions(
-    watch: conditions.ConditionsRecorder, rows: Sequence[Facts], timings: Timings, config: Config
+    watch: conditions.ConditionsRecorder, rows: Sequence[Facts], timings: Timings, config: BenchmarkConfig
 ) -> dict[str, Any]:
     """Where, how and beside what else it was measured; as noisy as half of the variants are at most."""
     rounds = [len(each) // config.calls_per_round for each in timings.samples_ms.values()]
@@ -170,7 +170,7 @@ class Evaluated:
     seen: SeenValidation | None
 
 
-def _evaluate_all(source: Artifact, data: Data, config: Config) -> Evaluated:
+def _evaluate_all(source: Artifact, data: Data, config: BenchmarkConfig) -> Evaluated:
     profile = source.ancestor("profile")
     baseline, spec = open_model(profile)
     prepared = apply(spec.preprocess, data.validation.x[:1])

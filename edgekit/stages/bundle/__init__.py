@@ -10,12 +10,12 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.bundle.config import LIBRARIES, Config
+from edgekit.stages.bundle.config import LIBRARIES, BundleConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "BundleConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def run(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Artifact:
     """Seal the bundles in `out`."""
     from edgekit.stages.bundle.stage import bundle
 

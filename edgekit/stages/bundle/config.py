@@ -82,7 +82,7 @@ class StreamOptions(Strict):
     )
 
 
-class Config(StageConfig):
+class BundleConfig(StageConfig):
     """What the bundles are called and how many recorded answers they carry."""
 
     name: str = Field("model", description="name of the bundles")

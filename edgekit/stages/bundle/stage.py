@@ -25,7 +25,7 @@ from edgekit.runner.boxes import BoxOptions
 from edgekit.runner.bundle.manifest import Manifest, RawSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.stages.bundle import provenance, streams
-from edgekit.stages.bundle.config import LIBRARIES, Config
+from edgekit.stages.bundle.config import LIBRARIES, BundleConfig
 from edgekit.stages.bundle.device import RUNNER, commands, prove, requirements, texts
 from edgekit.stages.bundle.streams import told_of_stream
 from edgekit.training.predict import EVALUATION_BATCH, prepared_inputs
@@ -43,7 +43,7 @@ ACTIVATIONS = {
 }
 
 
-def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def bundle(source: Artifact, data: Data, config: BundleConfig, out: Path) -> Artifact:
     """See `edgekit.stages.bundle`."""
     artifacts.begin(out)
     convert = source.ancestor("convert")
@@ -87,7 +87,7 @@ def bundle(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
 
 
 def _pack(
-    source: Artifact, convert: Artifact, variant: Variant, data: Data, config: Config, out: Path
+    source: Artifact, convert: Artifact, variant: Variant, data: Data, config: BundleConfig, out: Path
 ) -> dict[str, Any]:
     spec = store.read_spec(source.ancestor("profile").file("model/model.json").parent)
     files = {f"model/{name}": content for name, content in members(convert, variant).items()}
@@ -154,7 +154,7 @@ def _pack(
     }
 
 
-def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
+def origin_of(source: Artifact, config: BundleConfig) -> dict[str, Any]:
     """What a bundle can be rebuilt from."""
     chain = [found for stage in ("origin", *STAGES) if (found := source.made_by(stage))]
     measured = provenance.measured(source)
@@ -162,7 +162,7 @@ def origin_of(source: Artifact, config: Config) -> dict[str, Any]:
 
 
 def _golden(
-    convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec
+    convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec
 ) -> tuple[np.ndarray, np.ndarray]:
     """Raw samples (n, *raw) spread over the validation split, and the outputs (n, …) this variant gives them."""
     positions = golden.candidates(len(data.validation.y), config.golden_samples)
@@ -180,7 +180,7 @@ def _outputs(convert: Artifact, variant: Variant, raw: np.ndarray, spec: store.M
     return np.concatenate([backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in raw])
 
 
-def _threshold(convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec) -> float:
+def _threshold(convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec) -> float:
     """The score above which as few normal validation samples lie as the config allows."""
     places = np.flatnonzero(data.validation.y == 0)
     scores = []
@@ -203,7 +203,7 @@ def _reference(convert: Artifact, variant: Variant, data: Data, spec: store.Mode
 
 
 def _stream(
-    convert: Artifact, variant: Variant, data: Data, config: Config, spec: store.ModelSpec, manifest: Manifest
+    convert: Artifact, variant: Variant, data: Data, config: BundleConfig, spec: store.ModelSpec, manifest: Manifest
 ) -> Streamed | None:
     """Its answers to the validation windows in the order of time, evaluated; None where nobody knows that order."""
     played = streams.order(data, config)
@@ -215,7 +215,7 @@ def _stream(
     return streams.evaluate_smoothing(played, outputs, samples, manifest, config)
 
 
-def _declared(stream: Streamed | None, config: Config) -> dict[str, Any] | None:
+def _declared(stream: Streamed | None, config: BundleConfig) -> dict[str, Any] | None:
     """What the manifest says under `smoothing`."""
     if stream is not None:
         return next(row["smoothing"] for row in stream["candidates"] if row["kept"])

@@ -22,7 +22,7 @@ from edgekit.runner import input_path, postprocess, smoothing
 from edgekit.runner.bundle import smoothing_rules
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.runner.errors import InputError
-from edgekit.stages.bundle.config import Config
+from edgekit.stages.bundle.config import BundleConfig
 
 TASKS = ("classification", "anomaly")
 NORMAL = 0
@@ -44,7 +44,7 @@ class Played(NamedTuple):
     spans: int
 
 
-def check(data: Data, config: Config) -> None:
+def check(data: Data, config: BundleConfig) -> None:
     """ConfigError for options that these data do not fit, before anything is trained."""
     if config.smoothing is not None:
         try:
@@ -81,7 +81,7 @@ def _background_of(data: Data) -> tuple[str, ...]:
     return anomaly.NORMAL if data.task == "anomaly" else ()
 
 
-def order(data: Data, config: Config) -> Played | None:
+def order(data: Data, config: BundleConfig) -> Played | None:
     """The validation windows in the order of time; None where nobody knows it."""
     hop, split = _hop(data), data.validation
     if hop is None or data.task not in TASKS:
@@ -120,7 +120,7 @@ def _hop(data: Data) -> int | None:
     return int(step["stride"]) if step and known else None
 
 
-def _rest(data: Data, config: Config) -> int | None:
+def _rest(data: Data, config: BundleConfig) -> int | None:
     if data.task == "anomaly":
         return NORMAL
     name = config.stream.background or data.background
@@ -135,7 +135,7 @@ Way = dict[str, Any] | None
 
 
 def evaluate_smoothing(
-    played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: Config
+    played: Played, outputs: np.ndarray, samples: np.ndarray | None, manifest: Manifest, config: BundleConfig
 ) -> Streamed:
     """The candidates of the config beside no smoothing; `outputs` and `samples` in the order of time.
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.convert.config import LIBRARIES, Config
+from edgekit.stages.convert.config import LIBRARIES, ConvertConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "ConvertConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def run(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> Artifact:
     """Seal every variant in `out`; ConversionError, and nothing is sealed, where a target ends with none.
 
     So it is where samples, ranges or answers around the files are wrong, and, if the config is strict, where any

@@ -15,7 +15,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.core.schema.conversion import Agreement, ConvertedVariant, LeftBehind
 from edgekit.core.schema.variants import LeftOut
 from edgekit.stages.convert import numerics, plan
-from edgekit.stages.convert.config import Config
+from edgekit.stages.convert.config import ConvertConfig
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import CARRY_RANGES, FEW_BITS, FURTHER, evaluate, launch, layers, model_file
 from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
@@ -46,7 +46,7 @@ class Checker:
 
     network: Network
     inputs: np.ndarray
-    config: Config
+    config: ConvertConfig
     locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Located] = (
         first_divergence.find_in_process
     )

@@ -42,7 +42,7 @@ UNASKED: tuple[Precision, ...] = ("fp32", "fp16", "int8", "w8", "dynamic")
 Model = Literal["baseline", "student", "pruned", "sparse"]
 
 
-class Config(StageConfig):
+class ConvertConfig(StageConfig):
     """What to convert, and how near the outputs of each step must stay to those of the step before."""
 
     targets: list[Target] = Field(

@@ -12,7 +12,7 @@ from edgekit.core.errors import ConversionError, StageError
 from edgekit.core.schema.conversion import ConvertedVariant, Named, NotOffered
 from edgekit.core.schema.variants import LeftOut
 from edgekit.models import store
-from edgekit.stages.convert.config import Config
+from edgekit.stages.convert.config import ConvertConfig
 from edgekit.targets import FOLD_PREPROCESS, SPARSE_WEIGHTS, model_file, precisions
 from edgekit.targets.error_causes import Failure
 from edgekit.targets.jobs import MINMAX, Job, Method, Quantization, Step, plain_method
@@ -60,7 +60,7 @@ class Network:
             return Step(precision, method, self.folder, out, quantization=self.quantization)
         return Step(precision, plain_method(precision), self.folder, out)
 
-    def jobs(self, config: Config, calibration: Path, out: Path) -> list[Job]:
+    def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[Job]:
         """One for each target, the float model first: the others are compared with it."""
         jobs = []
         for target in config.targets:
@@ -161,7 +161,7 @@ def is_lost(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
     return not is_made(record)
 
 
-def not_offered(network: Network, config: Config) -> Iterator[NotOffered]:
+def not_offered(network: Network, config: ConvertConfig) -> Iterator[NotOffered]:
     """What the config asks for and the target does not have, a row each."""
     for target in config.targets:
         for precision in config.precisions:
@@ -189,7 +189,7 @@ def refuse_any(rows: Sequence[LeftOut]) -> None:
 
 
 def empty_targets(
-    config: Config, made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]
+    config: ConvertConfig, made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]
 ) -> dict[str, str]:
     """Find the targets that end without any variant, and why.
 

@@ -17,7 +17,7 @@ from edgekit.data import splits
 from edgekit.models import store
 from edgekit.stages.convert import boundary_checks, calibration_check, numerics, plan
 from edgekit.stages.convert.checker import Checker
-from edgekit.stages.convert.config import LIBRARIES, Config
+from edgekit.stages.convert.config import LIBRARIES, ConvertConfig
 from edgekit.stages.convert.plan import SPEC, networks
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
 
-def convert(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> Artifact:
     """Run the stage; see `edgekit.stages.convert.run`."""
     artifacts.begin(out)
     chosen, notes = networks(source, config.models)
@@ -116,7 +116,7 @@ def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int
 
 
 def _convert_all(
-    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: Config
+    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: ConvertConfig
 ) -> tuple[list[ConvertedVariant | LeftOut], dict[str, float]]:
     """Records of all steps in the order of the jobs, and seconds by variant.
 

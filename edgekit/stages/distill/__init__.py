@@ -1,9 +1,11 @@
-"""Distill: a small student learns from the best teacher there is, by one loss or several, and by the labels alone.
+"""Train a small student network with the help of a teacher, by one or several losses.
 
-Where several networks are named (`candidates`), each is timed untrained on every target, and of those within the budget
-the most accurate becomes the student. Leaves `model/` (the best of the student's trainings on validation),
-`teacher/` if the teacher was trained here, and `decision.json`. The training by labels alone shows what the teacher
-adds, and a loss without a gain is rejected; with `lone_student: false` the best loss is kept unchallenged.
+If the config names several `candidates`, each is timed untrained on every target, and the most accurate one within the
+budget becomes the student. The student is also trained with the labels alone, which shows what the teacher adds; losses
+that add nothing are rejected. With `lone_student: false`, this comparison is left out.
+
+The artifact holds `model/` (the student that is best on validation), `teacher/` if the teacher was trained here, and
+`decision.json`.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.distill.config import LIBRARIES, Config
+from edgekit.stages.distill.config import LIBRARIES, DistillConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "DistillConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
-    """Seal the student in `out`."""
+def run(source: Artifact, data: Data, config: DistillConfig, out: Path) -> Artifact:
+    """Train the student and seal the artifact in `out`."""
     from edgekit.stages.distill.stage import distill
 
     return distill(source, data, config, out)

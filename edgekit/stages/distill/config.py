@@ -28,20 +28,27 @@ from edgekit.training.teachers.config import sha256_of
 
 LIBRARIES = (
     *("numpy", "torch", "safetensors", *model_file.LIBRARIES),
-    *("ai-edge-quantizer", "litert-converter", "litert-torch", "nncf", "onnx", "onnxscript"),  # they size candidates
+    *(
+        "ai-edge-quantizer",
+        "litert-converter",
+        "litert-torch",
+        "nncf",
+        "onnx",
+        "onnxscript",
+    ),  # candidates are converted
 )
 BASELINE = "baseline"
-OF_CANDIDATES = (
+CANDIDATE_OPTIONS = (
     *("candidates", "candidate_epochs", "most_trained"),
     *("rounds", "calls_per_round", "timeout_s", "budget", "targets"),
 )
-"""Fields without influence where one student is named."""
+"""Options that have no effect if the config names one student."""
 
 
 class TeacherConfig(Strict):
-    """A candidate: `baseline: true`, a network to train here (`builder`), or a model file (`path`).
+    """A possible teacher: the baseline (`baseline: true`), a network to train (`builder`), or a model file (`path`).
 
-    What is recorded of a file is its name, its steps and its sha256: where it lay is the user's own affair.
+    Of a file, only the name, the preprocessing steps and the SHA-256 are recorded, not its folder.
     """
 
     baseline: bool = Field(False, description="whether the baseline is a teacher")
@@ -61,17 +68,19 @@ class TeacherConfig(Strict):
     def _one_of_three(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        kinds = [name for name in ("baseline", "builder", "path") if values.get(name)]
-        if len(kinds) != 1:
-            raise ValueError(f"names {' and '.join(kinds) or 'nobody'}; give one of baseline: true, builder, path")
+        sources = [name for name in ("baseline", "builder", "path") if values.get(name)]
+        if len(sources) != 1:
+            raise ValueError(
+                f"names {' and '.join(sources) or 'no teacher'}; give one of baseline: true, builder, path"
+            )
         for other, owner in (
             ("kwargs", "builder"),
             ("training", "builder"),
             ("preprocess", "path"),
             ("sha256", "path"),
         ):
-            if values.get(other) and owner != kinds[0]:
-                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {kinds[0]}")
+            if values.get(other) and owner != sources[0]:
+                raise ValueError(f"{other} belongs to a teacher with {owner}, this one has {sources[0]}")
         return {**values, "sha256": sha256_of(values)} if isinstance(values.get("path"), str) else values
 
     @model_validator(mode="after")
@@ -84,23 +93,23 @@ class TeacherConfig(Strict):
 
     @model_serializer(mode="wrap")
     def _only_what_is_set(self, plain: Any) -> dict[str, Any]:
-        """Only what was said, and of a path its name."""
-        said = {name: value for name, value in plain(self).items() if value}
-        return {**said, "path": PurePath(self.path).name} if self.path else said
+        """Leave out options that were not set, and the folder of a path."""
+        values = {name: value for name, value in plain(self).items() if value}
+        return {**values, "path": PurePath(self.path).name} if self.path else values
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def name(self) -> str:
-        """How tables call it."""
+        """The name of the teacher in tables."""
         if self.builder is None:
             return PurePath(self.path).name if self.path else BASELINE
         return f"{self.builder.partition(':')[2]}({arguments(self.kwargs)})"
 
 
-class Config(TrainingStage):
-    """The student, its teacher, and the losses that compete."""
+class DistillConfig(TrainingStage):
+    """Options of the distill stage: the student, its teachers, and the losses to compare."""
 
     student: NetworkConfig | None = Field(None, description="the small network; none: the best of the candidates")
     candidates: list[NetworkConfig] = Field(
@@ -147,20 +156,20 @@ class Config(TrainingStage):
     @classmethod
     def _none_twice(cls, sections: list[dict[str, Any]]) -> list[dict[str, Any]]:
         names = [section.get("loss") for section in sections]
-        if twice := sorted({str(name) for name in names if names.count(name) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice; compare one setting of each loss in a run")
+        if duplicates := sorted({str(name) for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {', '.join(duplicates)} twice; compare one setting of each loss in a run")
         return sections
 
     @field_validator("candidates")
     @classmethod
     def _no_candidate_twice(cls, candidates: list[NetworkConfig]) -> list[NetworkConfig]:
         titles = [candidate.title for candidate in candidates]
-        if twice := sorted({title for title in titles if titles.count(title) > 1}):
-            raise ValueError(f"names {', '.join(twice)} twice; name each network once")
+        if duplicates := sorted({title for title in titles if titles.count(title) > 1}):
+            raise ValueError(f"names {', '.join(duplicates)} twice; name each network once")
         return candidates
 
     @model_validator(mode="after")
-    def _one_way_to_a_student(self) -> Config:
+    def _one_way_to_a_student(self) -> DistillConfig:
         if self.student is None and not self.candidates:
             raise ValueError("names neither student nor candidates; give the one network, or those to choose from")
         if self.student is not None and self.candidates:
@@ -169,19 +178,19 @@ class Config(TrainingStage):
 
     @model_serializer(mode="wrap")
     def _without_unused_options(self, plain: Any) -> dict[str, Any]:
-        """Without what cannot change the result: a new latency budget is no reason to train the one student again."""
+        """Leave out options that cannot change the result, so that changing them does not train the student again."""
         values: dict[str, Any] = plain(self)
         if self.ensemble == "none":
             del values["ensemble"]
         if not self.candidates:
-            return {name: value for name, value in values.items() if name not in OF_CANDIDATES}
+            return {name: value for name, value in values.items() if name not in CANDIDATE_OPTIONS}
         limits = {name: limit for name, limit in values["budget"].items() if not name.startswith("accuracy_")}
         return {**{name: value for name, value in values.items() if name != "student"}, "budget": limits}
 
     def agree(self) -> None:
-        """ConfigError for a loss that there is not, or that none of the teachers can serve."""
-        wanted = self.loss_options()
-        for options in wanted:
+        """Raise ConfigError for an unknown loss, or one that no teacher can serve."""
+        loss_options = self.loss_options()
+        for options in loss_options:
             if not losses.serves(options, self.task):
                 raise ConfigError(
                     f"task and distill.losses disagree: {options.loss} compares the scores of classes, task is "
@@ -192,7 +201,7 @@ class Config(TrainingStage):
         if any(teacher.path for teacher in self.teachers):
             model_file.check_task("distill.teachers.path", self.task)
         if all(teacher.path for teacher in self.teachers):
-            for options in wanted:
+            for options in loss_options:
                 if losses.needs_features(options):
                     raise ConfigError(
                         f"distill.losses and distill.teachers disagree: {options.loss} compares feature maps, and a "
@@ -211,7 +220,7 @@ class Config(TrainingStage):
             raise ConfigError(f"{where} task is {self.task}, whose outputs are no probabilities; write logits")
 
     def loss_options(self) -> list[LossOptions]:
-        """The losses' options; soft targets without any of their own have the stage's."""
+        """Return the options of all losses. Soft targets inherit `temperature` and `alpha` from the stage."""
         own = {"loss": "soft_targets", "temperature": self.temperature, "alpha": self.alpha}
         return [losses.parse({**own, **section} if section.get("loss") == own["loss"] else section)
                 for section in self.losses or [own]]  # fmt: skip

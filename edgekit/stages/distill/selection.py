@@ -1,4 +1,4 @@
-"""The selection: the candidates on the shortlist trained by the labels alone; the most accurate becomes the student."""
+"""Select the student: train the candidates on the shortlist with the labels alone, and take the most accurate."""
 
 from __future__ import annotations
 
@@ -12,59 +12,79 @@ from edgekit.core.schema.training import CandidateRow, Epoch
 from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.device.measure.bench import machine_facts
-from edgekit.stages.distill.config import Config
-from edgekit.stages.distill.shortlist import Entry, Shortlist, best, refusal, targets_without_file
-from edgekit.stages.distill.training import Student, Trainer, best_so_far
+from edgekit.stages.distill.config import DistillConfig
+from edgekit.stages.distill.shortlist import (
+    CandidateNetwork,
+    Shortlist,
+    fastest_file,
+    reason_not_trained,
+    targets_without_file,
+)
+from edgekit.stages.distill.training import StudentTrainer, TrainedStudent, best_so_far
 from edgekit.training import side_by_side
 from edgekit.training.resume import ResumeFolder
 
 EVIDENCE_FILE = "candidates.json"
-UNTRAINED = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
+NO_SCORES = dict.fromkeys(("validation_accuracy", "drop_pp", "lost", "gained", "samples"))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Who is the student, and `alone`, its lone training if that was as long as all the others will be.
+    """The selected student.
 
-    `rows`: one a candidate, free of what a clock said but for `in_time` and what follows from it.
+    `student` is its training with the labels alone, if that had as many epochs as the other trainings will have.
+    `rows` has a record for each candidate. Apart from `in_time` and what follows from it, they hold no latencies, so
+    that they are the same on every machine_facts.
     """
 
-    trainer: Trainer
-    alone: Student | None
+    trainer: StudentTrainer
+    student: TrainedStudent | None
     rows: list[CandidateRow]
     history: dict[str, list[Epoch]]
 
 
-def select(shortlist: Shortlist, data: Data, config: Config, place: ResumeFolder, baseline: Answered) -> Selection:
-    """Train those of the shortlist; one alone needs no comparison. `baseline`: its answers on validation."""
+def select_student(
+    shortlist: Shortlist, data: Data, config: DistillConfig, resume_folder: ResumeFolder, baseline: Answered
+) -> Selection:
+    """Train the candidates on the shortlist and select the most accurate. A single one is selected without training.
+
+    `baseline` holds the per-sample scores of the baseline on the validation split.
+    """
     epochs = config.candidate_epochs or config.epochs
     trainers = {
-        entry.title: Trainer(entry.spec, data, config, place, f"candidate-{number}", f"candidate {entry.title}")
+        entry.title: StudentTrainer(
+            entry.spec, data, config, resume_folder, f"candidate-{number}", f"candidate {entry.title}"
+        )
         for number, entry in enumerate(shortlist.entries, 1)
-        if entry.title in shortlist.measured["trained"]
+        if entry.title in shortlist.choice["trained"]
     }
-    compared = list(trainers) if len(trainers) > 1 else []
-    side_by_side.ahead([trainers[title].to_be_made(None, epochs) for title in compared], data, place.folder)
-    tried: dict[str, Student] = {}
-    for title in progress.each(compared, "candidate", best=lambda: best_so_far(tried.values())):
-        tried[title] = trainers[title].train_with_labels(epochs)
-    kept = most_accurate(shortlist.entries, {title: each.accuracy for title, each in tried.items()}) or next(
+    compared_titles = list(trainers) if len(trainers) > 1 else []
+    side_by_side.ahead(
+        [trainers[title].planned_training(None, epochs) for title in compared_titles], data, resume_folder.folder
+    )
+    students: dict[str, TrainedStudent] = {}
+    for title in progress.each(compared_titles, "candidate", best=lambda: best_so_far(students.values())):
+        students[title] = trainers[title].train_with_labels(epochs)
+    selected = most_accurate(shortlist.entries, {title: each.accuracy for title, each in students.items()}) or next(
         entry for entry in shortlist.entries if entry.title in trainers
     )
-    rows = [_row(entry, kept, shortlist, config, tried, baseline) for entry in shortlist.entries]
-    alone = tried.get(kept.title) if epochs == config.epochs else None
-    history = {title: each.history for title, each in tried.items()}
-    return Selection(trainers[kept.title], alone, rows, history)
+    rows = [_row(entry, selected, shortlist, config, students, baseline) for entry in shortlist.entries]
+    trained_selected = students.get(selected.title) if epochs == config.epochs else None
+    history = {title: each.history for title, each in students.items()}
+    return Selection(trainers[selected.title], trained_selected, rows, history)
 
 
-def most_accurate(entries: list[Entry], accuracy: Mapping[str, float]) -> Entry | None:
-    """On validation; of equals the one with the fewest multiply-adds, then the first; None where none was trained."""
+def most_accurate(entries: list[CandidateNetwork], accuracy: Mapping[str, float]) -> CandidateNetwork | None:
+    """Return the candidate with the highest validation accuracy, or None if none was trained.
+
+    Of equally accurate candidates, the one with the fewest multiply-adds is returned, then the first.
+    """
     trained = [entry for entry in entries if entry.title in accuracy]
     return min(trained, key=lambda entry: (-accuracy[entry.title], entry.macs), default=None)
 
 
-def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
-    """Leave what the clock said: every round of every file, and what it decides today."""
+def write_evidence(shortlist: Shortlist, config: DistillConfig, out: Path) -> None:
+    """Write the latencies of every file in every round, and the choice to which they lead, as evidence."""
     rows = [
         {**file.row(), "model": title, "round_p50s_ms": file.round_p50s_ms}
         for title, files in shortlist.timed.items()
@@ -72,73 +92,84 @@ def write_evidence(shortlist: Shortlist, config: Config, out: Path) -> None:
     ]
     protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, weights untrained"
     conditions = {**machine_facts(), "protocol": protocol}
-    rows += [{**each.row(), "round_p50s_ms": each.round_p50s_ms} for each in shortlist.beside]
-    lost = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
+    rows += [{**each.row(), "round_p50s_ms": each.round_p50s_ms} for each in shortlist.references]
+    failures = [{**asdict(one), "model": title} for title, some in shortlist.lost.items() for one in some]
     record = {
         "timed": rows,
-        "lost": lost,
-        "today": shortlist.today,
+        "lost": failures,
+        "today": shortlist.measured_choice,
         "replayed": shortlist.replayed,
         "conditions": conditions,
     }
     artifacts.write_json(out / artifacts.EVIDENCE / EVIDENCE_FILE, record)
 
 
-def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], config: Config) -> dict[str, Any]:
-    """The metrics: the rows with their times, and what was followed beside what the clock says today."""
+def selection_metrics(shortlist: Shortlist | None, rows: list[CandidateRow], config: DistillConfig) -> dict[str, Any]:
+    """Return the metrics: the records of the candidates with their latencies, and the choice that was followed."""
     if shortlist is None:
         return {"candidates": [], "shortlist": None}
     timed = shortlist.timed
-    kept = next(row["name"] for row in rows if row["kept"])
+    selected = next(row["name"] for row in rows if row["kept"])
     return {
         "candidates": [
             {
                 **row,
-                "best": best(timed[row["name"]], config.budget, shortlist.beside).row() if timed[row["name"]] else None,
+                "best": fastest_file(timed[row["name"]], config.budget, shortlist.references).row()
+                if timed[row["name"]]
+                else None,
                 "timed": [t.row() for t in timed[row["name"]]],
                 "left_out": [asdict(one) for one in shortlist.lost[row["name"]]],
             }
             for row in rows
         ],
         "shortlist": {
-            "measured": shortlist.measured,
-            "today": shortlist.today,
+            "measured": shortlist.choice,
+            "today": shortlist.measured_choice,
             "replayed": shortlist.replayed,
-            "no_student_for": targets_without_file(timed[kept], config.targets),
+            "no_student_for": targets_without_file(timed[selected], config.targets),
             "latency_p50_ms": config.budget.latency_p50_ms,
             "size_bytes": config.budget.size_bytes,
             **({} if config.budget.is_plain else {"limits": config.budget.words(config.targets)}),
-            **({"beside": [each.row() for each in shortlist.beside]} if shortlist.beside else {}),
+            **({"beside": [each.row() for each in shortlist.references]} if shortlist.references else {}),
         },
     }
 
 
 def _row(
-    entry: Entry, kept: Entry, shortlist: Shortlist, config: Config, tried: Mapping[str, Student], baseline: Answered
+    entry: CandidateNetwork,
+    selected: CandidateNetwork,
+    shortlist: Shortlist,
+    config: DistillConfig,
+    students: Mapping[str, TrainedStudent],
+    baseline: Answered,
 ) -> CandidateRow:
     files = shortlist.timed[entry.title]
-    student = tried.get(entry.title)
-    figures = {"validation_accuracy": student.accuracy, **student.against(baseline)} if student else UNTRAINED
-    reason = refusal(
-        entry.title, shortlist.timed, shortlist.measured, config.budget, config.most_trained, shortlist.beside
+    student = students.get(entry.title)
+    scores = {"validation_accuracy": student.accuracy, **student.drop_below(baseline)} if student else NO_SCORES
+    reason = reason_not_trained(
+        entry.title, shortlist.timed, shortlist.choice, config.budget, config.most_trained, shortlist.references
     )
-    if student and entry is not kept:
-        reason = _why_another_is_kept(entry, kept, student.accuracy, tried[kept.title].accuracy)
+    if student and entry is not selected:
+        reason = _why_not_selected(entry, selected, student.accuracy, students[selected.title].accuracy)
     row = {
         "name": entry.title,
         "builder": entry.spec.builder,
         "parameters": entry.parameters,
         "macs": entry.macs,
         "bytes": {f"{file.target}-{file.precision}": file.bytes for file in files},
-        "in_time": entry.title in shortlist.measured["in_time"],
-        **figures,
-        "kept": entry is kept,
+        "in_time": entry.title in shortlist.choice["in_time"],
+        **scores,
+        "kept": entry is selected,
         "reason": reason,
     }
     return cast("CandidateRow", row)
 
 
-def _why_another_is_kept(entry: Entry, kept: Entry, accuracy: float, best_accuracy: float) -> str:
+def _why_not_selected(
+    entry: CandidateNetwork, selected: CandidateNetwork, accuracy: float, best_accuracy: float
+) -> str:
     if accuracy < best_accuracy:
-        return f"{kept.title} is better, {best_accuracy:.2%}"
-    return f"{kept.title} is as good " + ("with fewer multiply-adds" if kept.macs < entry.macs else "and named first")
+        return f"{selected.title} is better, {best_accuracy:.2%}"
+    return f"{selected.title} is as good " + (
+        "with fewer multiply-adds" if selected.macs < entry.macs else "and named first"
+    )

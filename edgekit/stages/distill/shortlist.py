@@ -1,7 +1,6 @@
-"""The shortlist: every candidate for the student timed untrained on every target; those within the budget are trained.
+"""The shortlist: time all candidates for the student untrained on every target, and keep those within the budget.
 
-Weights decide nothing about the time of a call, so random ones serve. Nothing here says how accurate a network will
-be. What the clock decides is recorded and can be replayed.
+Latency does not depend on the weights, so random ones are used. The choice is recorded and can be replayed.
 """
 
 from __future__ import annotations
@@ -30,84 +29,93 @@ from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import spec_for
 from edgekit.models.reparameterize import merge
-from edgekit.stages.distill.config import Config
+from edgekit.stages.distill.config import DistillConfig
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
-Beside = Sequence[Timed]
-"""References of relative limits, timed in the same rounds: rivals by file name, and the float baseline by target."""
+ReferenceTimes = Sequence[Timed]
+"""Models to which limits are relative, timed in the same rounds: reference files by name, the baseline by target."""
 
 
-def within_size(files: Sequence[Timed], budget: Budget, beside: Beside) -> list[Timed]:
-    """The files that are small enough for their target."""
-    most = [budget.limits(file.target).most_bytes(_baseline_bytes(file.target, beside)) for file in files]
-    return [file for file, limit in zip(files, most, strict=True) if limit is None or file.bytes <= limit]
+def within_size(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> list[Timed]:
+    """Return the files that meet the size limit of their target."""
+    size_limits = [
+        budget.limits(file.target).most_bytes(_baseline_bytes(file.target, reference_times)) for file in files
+    ]
+    return [file for file, limit in zip(files, size_limits, strict=True) if limit is None or file.bytes <= limit]
 
 
-def in_time(files: Sequence[Timed], budget: Budget, beside: Beside) -> bool:
-    """One file meets both limits; as in the benchmark, a latency breaks its limit where its whole interval does."""
+def meets_limits(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> bool:
+    """Return whether any file meets both limits.
+
+    As in the benchmark stage, a latency exceeds its limit only if its whole confidence interval does.
+    """
     return any(
-        not budget.limits(file.target).is_late(file.low_ms, partial(_ratio_low, file, beside))
-        for file in within_size(files, budget, beside)
+        not budget.limits(file.target).is_late(file.low_ms, partial(_ratio_low, file, reference_times))
+        for file in within_size(files, budget, reference_times)
     )
 
 
-def size_words(file: Timed, budget: Budget, beside: Beside, unit: str = " bytes") -> str:
-    """The limit of a file's bytes."""
-    return budget.limits(file.target).size_words(_baseline_bytes(file.target, beside), unit)
+def describe_size_limit(file: Timed, budget: Budget, reference_times: ReferenceTimes, unit: str = " bytes") -> str:
+    """Describe the size limit of a file."""
+    return budget.limits(file.target).size_words(_baseline_bytes(file.target, reference_times), unit)
 
 
-def too_slow(files: Sequence[Timed], budget: Budget, beside: Beside) -> str:
-    """Why a candidate of these files is not within the budget, where one of them is small enough."""
+def describe_too_slow(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes) -> str:
+    """Explain that none of a candidate's files that are small enough is fast enough."""
     latencies = {file.target: budget.limits(file.target).latency_words() for file in files}
-    sizes = {size_words(file, budget, beside) for file in files}
-    words = next(iter(latencies.values()))
+    sizes = {describe_size_limit(file, budget, reference_times) for file in files}
+    latency_limits = next(iter(latencies.values()))
     if len(set(latencies.values())) > 1:
-        words = ", ".join(f"{words} ({target})" for target, words in latencies.items() if words)
-    small = "" if sizes == {""} else " of every file that is small enough"
+        latency_limits = ", ".join(
+            f"{latency_limits} ({target})" for target, latency_limits in latencies.items() if latency_limits
+        )
+    size_note = "" if sizes == {""} else " of every file that is small enough"
     if len(sizes) == 1 and sizes != {""}:
-        small = f" of every file of {sizes.pop()} or less"
-    return f"p50{small} is over {words} on every target"
+        size_note = f" of every file of {sizes.pop()} or less"
+    return f"p50{size_note} is over {latency_limits} on every target"
 
 
-def referred(of: str, target: str, beside: Beside) -> Timed | None:
-    """The reference of that name, for a file of the target."""
-    return next((each for each in beside if each.model == of and (of != BASELINE or each.target == target)), None)
+def reference_for(name: str, target: str, reference_times: ReferenceTimes) -> Timed | None:
+    """Return the timing of a reference model for a target, or None."""
+    return next(
+        (each for each in reference_times if each.model == name and (name != BASELINE or each.target == target)), None
+    )
 
 
-def _ratio_low(file: Timed, beside: Beside, of: str) -> float:
-    """Lower end of the interval of its p50 over that of the reference, round by round."""
-    reference = referred(of, file.target, beside)
+def _ratio_low(file: Timed, reference_times: ReferenceTimes, reference_name: str) -> float:
+    """Return the lower bound of the ratio of a file's p50 to that of the reference, over the rounds."""
+    reference = reference_for(reference_name, file.target, reference_times)
     if reference is None:
         raise ConversionError(
-            f"budget: a limit of {file.target} is relative to {of}, which could not be timed there; give "
+            f"budget: a limit of {file.target} is relative to {reference_name}, which could not be timed there; give "
             f"{file.target} an absolute limit in budget.targets"
         )
-    own, theirs = (np.asarray(each.round_p50s_ms) for each in (file, reference))
-    return intervals.ratio_interval(own, theirs, len(own), CONFIDENCE).low
+    file_p50s, reference_p50s = (np.asarray(each.round_p50s_ms) for each in (file, reference))
+    return intervals.ratio_interval(file_p50s, reference_p50s, len(file_p50s), CONFIDENCE).low
 
 
-def _baseline_bytes(target: str, beside: Beside) -> int | None:
-    found = referred(BASELINE, target, beside)
-    return found.bytes if found else None
+def _baseline_bytes(target: str, reference_times: ReferenceTimes) -> int | None:
+    baseline = reference_for(BASELINE, target, reference_times)
+    return baseline.bytes if baseline else None
 
 
 CALIBRATION_SAMPLES = 32
 PRECISIONS = ("fp32", "int8")
 TIMES_FILE = "candidates.json"
-BESIDE = "(beside)"
-"""Where the times of references stand among those of candidates."""
-NO_TARGET = "no target takes it"
-FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
+REFERENCES_KEY = "(beside)"
+"""Key of the reference models in the stored timings."""
+NOT_CONVERTIBLE = "no target takes it"
+STALE_RECORD = "an earlier stage or the config is another than when it was recorded; run without the record"
 
-Measured = dict[str, list[str]]
-"""`in_time`: titles within the budget; `trained`: the fastest of them that the most targets take. Both in the config's
-order."""
+ShortlistChoice = dict[str, list[str]]
+"""`in_time`: titles of the candidates within the budget; `trained`: the fastest of those that the most targets support.
+Both are in the order of the config."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A candidate as it is built: what needs no clock."""
+class CandidateNetwork:
+    """A candidate with its number of parameters and multiply-adds."""
 
     title: str
     spec: store.ModelSpec
@@ -117,159 +125,216 @@ class Entry:
 
 @dataclass(frozen=True)
 class Shortlist:
-    """Every candidate with its times, by title; `measured` is followed, `today` is what this clock says.
+    """All candidates with their timings by title.
 
-    `lost` is what could not be converted, by title; one of which nothing could has no times. `beside` are the
-    references of the budget's relative limits.
+    `choice` is the choice to follow: the recorded one if the run replays a record, otherwise `measured_choice`, which
+    results from these timings. `lost` holds by title what could not be converted. `references` are the models to which
+    the limits of the budget are relative.
     """
 
-    entries: list[Entry]
+    entries: list[CandidateNetwork]
     timed: dict[str, list[Timed]]
     lost: dict[str, list[Lost]]
-    measured: Measured
-    today: Measured
+    choice: ShortlistChoice
+    measured_choice: ShortlistChoice
     replayed: bool
-    beside: Beside = ()
+    references: ReferenceTimes = ()
 
 
-def shorten(
+def time_candidates(
     baseline: Path,
     data: Data,
     preprocess: list[dict[str, Any]],
-    config: Config,
-    place: ResumeFolder,
-    recorded: Measured | None,
+    config: DistillConfig,
+    resume_folder: ResumeFolder,
+    recorded_choice: ShortlistChoice | None,
 ) -> Shortlist:
-    """Build, convert and time the candidates of the config; BudgetUnreachable where none is within the budget.
+    """Build, convert and time the candidates of the config, and choose those to train.
 
-    `recorded` is followed; StageError where it cannot be. Times of an attempt that was stopped are used again, for
-    another choice would throw away what it trained; those that left nobody are not, for another hour may be quieter.
-    `baseline` is the folder of its model, which a relative limit may count from.
+    The timings of an interrupted attempt are reused, because another choice would discard its trained networks. They
+    are not stored if no candidate was within the budget, because another attempt may be less noisy.
+
+    Parameters
+    ----------
+    baseline : Path
+        Folder of the baseline's model, to which limits may be relative.
+    data : Data
+        The data of the run.
+    preprocess : list of dict
+        The preprocessing steps of the candidates.
+    config : DistillConfig
+        The options of the stage.
+    resume_folder : ResumeFolder
+        Where the timings are stored.
+    recorded_choice : dict or None
+        The choice of an earlier run to follow.
+
+    Raises
+    ------
+    BudgetUnreachable
+        No candidate is within the budget.
+    ConversionError
+        No candidate could be converted for any target.
+    StageError
+        The recorded choice does not fit these candidates.
     """
-    entries = [_entry(network, data, preprocess, config.seed) for network in config.candidates]
-    path = place.folder / TIMES_FILE
-    found = _stored_times(path, place.key) or _timed(entries, data, config, baseline)
-    beside = found.pop(BESIDE, Times([], [])).files
-    timed = {title: times.files for title, times in found.items()}
-    lost = {title: times.lost for title, times in found.items()}
+    entries = [_build_candidate(network, data, preprocess, config.seed) for network in config.candidates]
+    path = resume_folder.folder / TIMES_FILE
+    times_by_title = _read_times(path, resume_folder.key) or _measure_candidates(entries, data, config, baseline)
+    reference_times = times_by_title.pop(REFERENCES_KEY, Times([], [])).files
+    timed = {title: times.files for title, times in times_by_title.items()}
+    failures = {title: times.lost for title, times in times_by_title.items()}
     if not any(timed.values()):
         raise ConversionError(
-            f"distill.candidates: no target takes any of them; {next(iter(lost.values()))[0].describe()}"
+            f"distill.candidates: no target takes any of them; {next(iter(failures.values()))[0].describe()}"
         )
-    today = choose(timed, config.budget, config.most_trained, beside)
-    if recorded is not None:
-        check(recorded, timed, config.budget, beside)
-    elif not today["trained"]:
-        raise BudgetUnreachable(_unreachable(timed, config, beside))
-    _store_times(path, place.key, {**found, BESIDE: Times(beside, [])} if beside else found)
-    return Shortlist(entries, timed, lost, recorded or today, today, recorded is not None, beside)
+    measured_choice = choose_candidates(timed, config.budget, config.most_trained, reference_times)
+    if recorded_choice is not None:
+        check_recorded_choice(recorded_choice, timed, config.budget, reference_times)
+    elif not measured_choice["trained"]:
+        raise BudgetUnreachable(_describe_unreachable(timed, config, reference_times))
+    _store_times(
+        path,
+        resume_folder.key,
+        {**times_by_title, REFERENCES_KEY: Times(reference_times, [])} if reference_times else times_by_title,
+    )
+    return Shortlist(
+        entries,
+        timed,
+        failures,
+        recorded_choice or measured_choice,
+        measured_choice,
+        recorded_choice is not None,
+        reference_times,
+    )
 
 
-def choose(timed: Mapping[str, Sequence[Timed]], budget: Budget, most: int, beside: Beside = ()) -> Measured:
-    """Which candidates are within the budget, and of those that the most targets take the `most` fastest; 0: all.
+def choose_candidates(
+    timed: Mapping[str, Sequence[Timed]], budget: Budget, max_trained: int, reference_times: ReferenceTimes = ()
+) -> ShortlistChoice:
+    """Choose the candidates within the budget, and the fastest of those that the most targets support for training.
 
-    One that a target cannot take would leave that target without a student.
+    A candidate that a target does not support would leave that target without a student. At most `max_trained`
+    candidates are trained; 0 means all.
     """
-    met = [title for title, files in timed.items() if in_time(files, budget, beside)]
-    widest = max((len(_targets(timed[title])) for title in met), default=0)
-    taken = [title for title in met if len(_targets(timed[title])) == widest]
-    fastest = sorted(taken, key=lambda title: best(timed[title], budget, beside).p50_ms)[: most or None]
-    return {"in_time": met, "trained": [title for title in met if title in fastest]}
+    within_budget = [title for title, files in timed.items() if meets_limits(files, budget, reference_times)]
+    most_targets = max((len(_targets(timed[title])) for title in within_budget), default=0)
+    eligible = [title for title in within_budget if len(_targets(timed[title])) == most_targets]
+    fastest = sorted(eligible, key=lambda title: fastest_file(timed[title], budget, reference_times).p50_ms)[
+        : max_trained or None
+    ]
+    return {"in_time": within_budget, "trained": [title for title in within_budget if title in fastest]}
 
 
-def best(files: Sequence[Timed], budget: Budget, beside: Beside = ()) -> Timed:
-    """The fastest file of a candidate; of those within the budget's size if there are any."""
-    return min(within_size(files, budget, beside) or files, key=lambda file: file.p50_ms)
+def fastest_file(files: Sequence[Timed], budget: Budget, reference_times: ReferenceTimes = ()) -> Timed:
+    """Return the fastest file of a candidate, of those within the size limit if there are any."""
+    return min(within_size(files, budget, reference_times) or files, key=lambda file: file.p50_ms)
 
 
 def targets_without_file(files: Sequence[Timed], targets: Sequence[str]) -> list[str]:
-    """The targets that a candidate has no file for."""
+    """Return the targets for which a candidate has no file."""
     return [target for target in targets if target not in _targets(files)]
 
 
-def refusal(
+def reason_not_trained(
     title: str,
     timed: Mapping[str, Sequence[Timed]],
-    measured: Measured,
+    choice: ShortlistChoice,
     budget: Budget,
-    most: int,
-    beside: Beside = (),
+    max_trained: int,
+    reference_times: ReferenceTimes = (),
 ) -> str:
-    """Why a candidate is not trained, empty where it is; without any figure of a clock."""
+    """Return why a candidate is not trained, without any latencies; empty if it is trained."""
     files = timed[title]
     if not files:
-        return NO_TARGET
-    if not within_size(files, budget, beside):
+        return NOT_CONVERTIBLE
+    if not within_size(files, budget, reference_times):
         smallest = min(files, key=lambda file: file.bytes)
-        return f"its smallest file, {smallest.bytes:,} bytes, is over {size_words(smallest, budget, beside, unit='')}"
-    if title not in measured["in_time"]:
-        return too_slow(files, budget, beside)
-    if title in measured["trained"]:
+        limit = describe_size_limit(smallest, budget, reference_times, unit="")
+        return f"its smallest file, {smallest.bytes:,} bytes, is over {limit}"
+    if title not in choice["in_time"]:
+        return describe_too_slow(files, budget, reference_times)
+    if title in choice["trained"]:
         return ""
-    own = _targets(files)
-    theirs = [_targets(timed[other]) for other in measured["trained"]]
-    if all(len(others) > len(own) for others in theirs):
-        missing = targets_without_file(files, sorted(set().union(*theirs)))
+    own_targets = _targets(files)
+    targets_of_trained = [_targets(timed[other]) for other in choice["trained"]]
+    if all(len(others) > len(own_targets) for others in targets_of_trained):
+        missing = targets_without_file(files, sorted(set().union(*targets_of_trained)))
         return f"no file for {', '.join(missing)}, for which others have one"
-    return f"within the budget, but not among the {most} fastest"
+    return f"within the budget, but not among the {max_trained} fastest"
 
 
-def check(recorded: Measured, timed: Mapping[str, Sequence[Timed]], budget: Budget, beside: Beside = ()) -> None:
-    """StageError where a recorded choice names who is not there, or who is refused without a clock."""
-    for title in [*recorded["in_time"], *recorded["trained"]]:
+def check_recorded_choice(
+    choice: ShortlistChoice, timed: Mapping[str, Sequence[Timed]], budget: Budget, reference_times: ReferenceTimes = ()
+) -> None:
+    """Raise StageError if a recorded choice names a candidate that is unknown, not convertible or too large."""
+    for title in [*choice["in_time"], *choice["trained"]]:
         if title not in list(timed):
-            raise StageError(f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {FIX}")
-        if not timed[title]:
-            raise StageError(f"the recorded candidate {title} could not be converted here: {NO_TARGET}; {FIX}")
-        if not within_size(timed[title], budget, beside):
-            sizes = {size_words(file, budget, beside) for file in timed[title]}
             raise StageError(
-                f"the recorded candidate {title} has no file of {' or '.join(sorted(sizes))} or less; {FIX}"
+                f"the record names candidate {title!r}, which is not among {', '.join(timed)}; {STALE_RECORD}"
             )
-    extra = [title for title in recorded["trained"] if title not in recorded["in_time"]]
-    if extra or not recorded["trained"]:
-        raise StageError(f"the record contradicts itself: it trains {', '.join(extra) or 'nobody'}; {FIX}")
+        if not timed[title]:
+            raise StageError(
+                f"the recorded candidate {title} could not be converted here: {NOT_CONVERTIBLE}; {STALE_RECORD}"
+            )
+        if not within_size(timed[title], budget, reference_times):
+            sizes = {describe_size_limit(file, budget, reference_times) for file in timed[title]}
+            raise StageError(
+                f"the recorded candidate {title} has no file of {' or '.join(sorted(sizes))} or less; {STALE_RECORD}"
+            )
+    inconsistent = [title for title in choice["trained"] if title not in choice["in_time"]]
+    if inconsistent or not choice["trained"]:
+        raise StageError(
+            f"the record contradicts itself: it trains {', '.join(inconsistent) or 'no candidate'}; {STALE_RECORD}"
+        )
 
 
 def _targets(files: Sequence[Timed]) -> set[str]:
     return {file.target for file in files}
 
 
-def _unreachable(timed: Mapping[str, Sequence[Timed]], config: Config, beside: Beside) -> str:
+def _describe_unreachable(
+    timed: Mapping[str, Sequence[Timed]], config: DistillConfig, reference_times: ReferenceTimes
+) -> str:
     budget = config.budget
     title = min(
-        (title for title, files in timed.items() if files), key=lambda each: best(timed[each], budget, beside).p50_ms
+        (title for title, files in timed.items() if files),
+        key=lambda each: fastest_file(timed[each], budget, reference_times).p50_ms,
     )
-    fastest = best(timed[title], budget, beside)
-    of = budget.limits(fastest.target).latency_p50
-    reference = referred(of.of, fastest.target, beside) if of else None
-    theirs = f", where {of.of} has {reference.p50_ms:.3g} ms" if of and reference else ""
+    fastest = fastest_file(timed[title], budget, reference_times)
+    limit = budget.limits(fastest.target).latency_p50
+    reference = reference_for(limit.of, fastest.target, reference_times) if limit else None
+    reference_note = f", where {limit.of} has {reference.p50_ms:.3g} ms" if limit and reference else ""
     return (
         f"distill.candidates: none is within the budget ({'; '.join(budget.words(config.targets))}); the fastest is "
         f"{title} with p50 {fastest.p50_ms:.3g} ms and {fastest.bytes:,} bytes ({fastest.target} {fastest.precision})"
-        f"{theirs}; add a smaller candidate, or raise the budget"
+        f"{reference_note}; add a smaller candidate, or raise the budget"
     )
 
 
-def _entry(network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int) -> Entry:
+def _build_candidate(
+    network: NetworkConfig, data: Data, preprocess: list[dict[str, Any]], seed: int
+) -> CandidateNetwork:
     spec = spec_for(data, network.builder, network.kwargs, preprocess)
     try:
-        network_cost = cost(_untrained(spec, seed)[0], spec.input_shape, spec.takes_ids)
+        network_cost = cost(_untrained_network(spec, seed)[0], spec.input_shape, spec.takes_ids)
     except ModelError as error:
         raise ModelError(f"candidate {network.title}: {error}") from error
-    return Entry(network.title, spec, network_cost.parameters, network_cost.macs)
+    return CandidateNetwork(network.title, spec, network_cost.parameters, network_cost.macs)
 
 
-def _timed(entries: Sequence[Entry], data: Data, config: Config, baseline: Path) -> dict[str, Times]:
-    """By title, references as `BESIDE`; what a target does not take is lost, and the rest of the candidate is timed."""
+def _measure_candidates(
+    entries: Sequence[CandidateNetwork], data: Data, config: DistillConfig, baseline: Path
+) -> dict[str, Times]:
+    """Time all files of all candidates. Returns them by title, and the reference models as `REFERENCES_KEY`."""
     steps = entries[0].spec.preprocess
     samples = evaluate.network_inputs(evaluate.spread(data.calibration, CALIBRATION_SAMPLES), steps)
     names = {_file_name(entry.title, number): entry for number, entry in enumerate(entries, 1)}
-    beside = references.of(config.budget, config.targets, data, baseline)
+    reference_models = references.of(config.budget, config.targets, data, baseline)
     with tempfile.TemporaryDirectory(prefix="edgekit-candidates-") as folder:
         for name, entry in names.items():
-            store.save(Path(folder) / name, *_untrained(entry.spec, config.seed))
-        found, lost = measure(
+            store.save(Path(folder) / name, *_untrained_network(entry.spec, config.seed))
+        timings, failures = measure(
             {name: Path(folder) / name for name in names},
             samples,
             config.targets,
@@ -277,46 +342,48 @@ def _timed(entries: Sequence[Entry], data: Data, config: Config, baseline: Path)
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            beside=beside,
+            beside=reference_models,
         )
     times = {
-        entry.title: Times([one for one in found if one.model == name], [one for one in lost if one.model == name])
+        entry.title: Times(
+            [one for one in timings if one.model == name], [one for one in failures if one.model == name]
+        )
         for name, entry in names.items()
     }
-    theirs = [one for one in found if one.model in beside.names]
-    return {**times, **({BESIDE: Times(theirs, [])} if theirs else {})}
+    reference_timings = [one for one in timings if one.model in reference_models.names]
+    return {**times, **({REFERENCES_KEY: Times(reference_timings, [])} if reference_timings else {})}
 
 
-def _untrained(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
-    """The network as a device would get it, its branches merged."""
+def _untrained_network(spec: store.ModelSpec, seed: int) -> tuple[nn.Module, store.ModelSpec]:
+    """Return the network with merged branches, as it would be deployed."""
     return merge(store.build(spec, seed=seed), spec, store.zeros(spec))[:2]
 
 
 def _file_name(title: str, number: int) -> str:
-    """A title may hold any text of the user's; the number keeps apart what is cut alike."""
+    """Turn a title into a file name; the number distinguishes titles that are equal after shortening."""
     return f"{re.sub(r'[^A-Za-z0-9_().,= -]', '_', title)[:80]} (no. {number})"
 
 
-def _store_times(path: Path, key: str, found: Mapping[str, Times]) -> None:
+def _store_times(path: Path, key: str, times_by_title: Mapping[str, Times]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    timed, lost = (
-        {title: [asdict(each) for each in getattr(times, part)] for title, times in found.items()}
+    timed, failures = (
+        {title: [asdict(each) for each in getattr(times, part)] for title, times in times_by_title.items()}
         for part in Times._fields
     )
-    write_json(path, {"key": key, "timed": timed, "lost": lost})
+    write_json(path, {"key": key, "timed": timed, "lost": failures})
 
 
-def _stored_times(path: Path, key: str) -> dict[str, Times] | None:
+def _read_times(path: Path, key: str) -> dict[str, Times] | None:
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-        if note["key"] != key:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["key"] != key:
             return None
         return {
             title: Times(
                 [Timed(**{**row, "round_p50s_ms": tuple(row["round_p50s_ms"])}) for row in rows],
-                [Lost(**row) for row in note["lost"][title]],
+                [Lost(**row) for row in stored["lost"][title]],
             )
-            for title, rows in note["timed"].items()
+            for title, rows in stored["timed"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,4 +1,4 @@
-"""The teacher: every candidate is evaluated on the validation split, and the best is chosen."""
+"""Open, train and evaluate the possible teachers, and choose the best on the validation split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.files import task_outputs
 from edgekit.models.from_artifact import open_model, spec_for
-from edgekit.stages.distill.config import Config, TeacherConfig
+from edgekit.stages.distill.config import DistillConfig, TeacherConfig
 from edgekit.training import resume, side_by_side
 from edgekit.training.objective import TEACHER_LIMIT_S
 from edgekit.training.predict import evaluate, score_samples
@@ -31,14 +31,14 @@ from edgekit.training.teachers.model_file import TeacherFile
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A teacher with its validation accuracy; `spec` and `cost` are None for a file, which is not inspected.
+class Teacher:
+    """A possible teacher with its validation accuracy, a fraction.
 
-    `wanted` is None where it is several of them.
+    `spec` and `cost` are None for a model file, which is not inspected. `teacher_config` is None for an ensemble.
     """
 
     name: str
-    wanted: TeacherConfig | None
+    teacher_config: TeacherConfig | None
     model: nn.Module | TeacherFile
     accuracy: float
     spec: store.ModelSpec | None = None
@@ -46,63 +46,63 @@ class Candidate:
     history: tuple[dict[str, Any], ...] = ()
 
     def row(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the record of this teacher for `decision.json`."""
         return {"name": self.name, "validation_accuracy": self.accuracy, "cost": self.cost}
 
     def save(self, out: Path) -> dict[str, Any]:
-        """Leave it in the artifact `out` unless it is the baseline; what `chosen_teacher` needs to find it."""
+        """Save the teacher in the artifact `out`, unless it is the baseline; return how later stages open it."""
         if isinstance(self.model, TeacherFile):
             return {"kind": "file", "file": copy_file(self.model, out / FOLDER), "preprocess": self.model.preprocess}
         if isinstance(self.model, Ensemble):
             ensemble.save(out / FOLDER, self.model)
             return {"kind": ENSEMBLE}
-        if self.wanted is None or self.wanted.builder is None:
+        if self.teacher_config is None or self.teacher_config.builder is None:
             return {"kind": "baseline"}
         assert self.spec is not None
         store.save(out / FOLDER, self.model, self.spec)
         return {"kind": "trained here"}
 
 
-def candidates(source: Artifact, data: Data, config: Config, unfinished: ResumeFolder) -> list[Candidate]:
-    """Each teacher of the config, trained where it is to be."""
+def open_teachers(source: Artifact, data: Data, config: DistillConfig, resume_folder: ResumeFolder) -> list[Teacher]:
+    """Return all teachers of the config; those with a builder are trained first."""
     baseline, spec = open_model(source)
-    found = []
-    named = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
+    teachers = []
+    numbered = list(enumerate(zip(_names(config.teachers), config.teachers, strict=True)))
     trainings = {
-        place: _training(name, place, wanted, data, config, spec.preprocess, unfinished)
-        for place, (name, wanted) in named
-        if wanted.builder is not None
+        number: _training(name, number, teacher_config, data, config, spec.preprocess, resume_folder)
+        for number, (name, teacher_config) in numbered
+        if teacher_config.builder is not None
     }
-    if not resume.is_shared():  # who shares them trains each once, and waits for another who does
-        side_by_side.ahead(list(trainings.values()), data, unfinished.folder)
-    for place, (name, wanted) in progress.each(named, "teacher", lambda item: f"preparing {item[1][0]}"):
-        if wanted.path is not None:
-            found.append(from_file(name, wanted, data, config.threads))
-        elif wanted.builder is not None:
-            found.append(_trained(name, wanted, data, trainings[place]))
+    if not resume.is_shared():  # processes with a shared folder train each teacher once and wait for each other
+        side_by_side.ahead(list(trainings.values()), data, resume_folder.folder)
+    for number, (name, teacher_config) in progress.each(numbered, "teacher", lambda item: f"preparing {item[1][0]}"):
+        if teacher_config.path is not None:
+            teachers.append(open_teacher_file(name, teacher_config, data, config.threads))
+        elif teacher_config.builder is not None:
+            teachers.append(_train_teacher(name, teacher_config, data, trainings[number]))
         elif spec.source:
             file = model_file.open_file(source.path / "model" / spec.source.file, spec.preprocess)
-            found.append(_evaluated_file(name, wanted, file, data, config.threads))
+            teachers.append(_evaluate_file(name, teacher_config, file, data, config.threads))
         else:
-            found.append(_evaluated(name, wanted, baseline, data, spec))
-    return found
+            teachers.append(_evaluate_teacher(name, teacher_config, baseline, data, spec))
+    return teachers
 
 
-def _names(wanted: list[TeacherConfig]) -> list[str]:
-    """Distinct names: equal ones get their place in the config as well."""
-    names = [each.name for each in wanted]
-    return [f"{name} (no. {place})" if names.count(name) > 1 else name for place, name in enumerate(names, 1)]
+def _names(configs: list[TeacherConfig]) -> list[str]:
+    """Return distinct names: equal ones are numbered by their position in the config."""
+    names = [each.name for each in configs]
+    return [f"{name} (no. {number})" if names.count(name) > 1 else name for number, name in enumerate(names, 1)]
 
 
-def best(found: list[Candidate]) -> Candidate:
-    """The highest validation accuracy; of equals the first."""
-    return max(found, key=lambda each: each.accuracy)
+def best_teacher(teachers: list[Teacher]) -> Teacher:
+    """Return the teacher with the highest validation accuracy, the first of equals."""
+    return max(teachers, key=lambda each: each.accuracy)
 
 
-def together(found: list[Candidate], data: Data, mean: str) -> Candidate:
-    """All of them as one teacher, whose answer is the mean of theirs; ModelError where one is a file."""
+def join_teachers(teachers: list[Teacher], data: Data, mean: str) -> Teacher:
+    """Return the ensemble of all teachers, which averages their outputs. Raises ModelError if one is a file."""
     members, specs = [], []
-    for each in found:
+    for each in teachers:
         if isinstance(each.model, TeacherFile) or each.spec is None:
             raise ModelError(
                 f"distill.ensemble: {each.name} is a file; only PyTorch networks teach together: leave it out of "
@@ -111,9 +111,9 @@ def together(found: list[Candidate], data: Data, mean: str) -> Candidate:
         members.append(each.model)
         specs.append(each.spec)
     network = Ensemble(members, specs, mean).eval()
-    costs = [each.cost for each in found if each.cost is not None]
-    return Candidate(
-        f"mean {mean} of {' and '.join(each.name for each in found)}",
+    costs = [each.cost for each in teachers if each.cost is not None]
+    return Teacher(
+        f"mean {mean} of {' and '.join(each.name for each in teachers)}",
         None,
         network,
         evaluate(network, data.validation, specs[0].preprocess, data.task),
@@ -121,50 +121,50 @@ def together(found: list[Candidate], data: Data, mean: str) -> Candidate:
     )
 
 
-def _evaluated(
-    name: str, wanted: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **more: Any
-) -> Candidate:
+def _evaluate_teacher(
+    name: str, teacher_config: TeacherConfig, module: nn.Module, data: Data, spec: store.ModelSpec, **fields: Any
+) -> Teacher:
     model_cost = asdict(cost(module, spec.input_shape, spec.takes_ids))
     accuracy = evaluate(module, data.validation, spec.preprocess, data.task)
-    return Candidate(name, wanted, module, accuracy, spec, model_cost, **more)
+    return Teacher(name, teacher_config, module, accuracy, spec, model_cost, **fields)
 
 
 def _training(
     name: str,
-    place: int,
-    wanted: TeacherConfig,
+    number: int,
+    teacher_config: TeacherConfig,
     data: Data,
-    config: Config,
+    config: DistillConfig,
     preprocess: list[dict[str, Any]],
-    unfinished: ResumeFolder,
+    resume_folder: ResumeFolder,
 ) -> Training:
-    assert wanted.builder is not None
-    spec = spec_for(data, wanted.builder, wanted.kwargs, preprocess)
-    options = wanted.training or config
-    how: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "device", "threads", "training")}
-    key = training_key(spec, options, data, **how)
-    return Training(f"teacher {name}", unfinished.teacher(f"teacher-{place}", key), spec, options, **how)
+    assert teacher_config.builder is not None
+    spec = spec_for(data, teacher_config.builder, teacher_config.kwargs, preprocess)
+    options = teacher_config.training or config
+    settings: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "device", "threads", "training")}
+    key = training_key(spec, options, data, **settings)
+    return Training(f"teacher {name}", resume_folder.teacher(f"teacher-{number}", key), spec, options, **settings)
 
 
-def _trained(name: str, wanted: TeacherConfig, data: Data, training: Training) -> Candidate:
+def _train_teacher(name: str, teacher_config: TeacherConfig, data: Data, training: Training) -> Teacher:
     with resume.alone(training.checkpoint, name, TEACHER_LIMIT_S):
         module, history = training.fit(data)
     rows = tuple(asdict(epoch) for epoch in history.epochs)
-    return _evaluated(name, wanted, module, data, training.spec, history=rows)
+    return _evaluate_teacher(name, teacher_config, module, data, training.spec, history=rows)
 
 
-def from_file(name: str, wanted: TeacherConfig, data: Data, threads: int) -> Candidate:
-    """A teacher that came as a file; ModelError where it knows no class."""
-    assert wanted.path is not None
-    opened = model_file.open_file(expand(wanted.path, "distill.teachers.path"), wanted.preprocess)
-    return _evaluated_file(name, wanted, opened, data, threads)
+def open_teacher_file(name: str, teacher_config: TeacherConfig, data: Data, threads: int) -> Teacher:
+    """Open a teacher from a model file. Raises ModelError if its outputs do not fit the classes of the data."""
+    assert teacher_config.path is not None
+    file = model_file.open_file(expand(teacher_config.path, "distill.teachers.path"), teacher_config.preprocess)
+    return _evaluate_file(name, teacher_config, file, data, threads)
 
 
-def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data: Data, threads: int) -> Candidate:
-    """The file with its accuracy; ModelError where it knows no class."""
+def _evaluate_file(name: str, teacher_config: TeacherConfig, file: TeacherFile, data: Data, threads: int) -> Teacher:
+    """Evaluate a model file. Raises ModelError if its outputs do not fit the classes of the data."""
     split, classes = data.validation, len(data.classes)
-    found = model_file.logits(
-        opened,
+    outputs = model_file.logits(
+        file,
         split.x,
         classes=classes,
         timeout_s=TEACHER_LIMIT_S,
@@ -172,5 +172,7 @@ def _evaluated_file(name: str, wanted: TeacherConfig, opened: TeacherFile, data:
         task=data.task,
         tensors=data.tensors or (),
     )
-    task_outputs.check_answers(f"teacher {name}", found, split.y, data.classes, opened.preprocess, data.task)
-    return Candidate(name, wanted, opened, tasks.accuracy(score_samples(found, split, opened.preprocess, data.task)))
+    task_outputs.check_answers(f"teacher {name}", outputs, split.y, data.classes, file.preprocess, data.task)
+    return Teacher(
+        name, teacher_config, file, tasks.accuracy(score_samples(outputs, split, file.preprocess, data.task))
+    )

@@ -1,4 +1,4 @@
-"""One training of a network for the student: by the labels alone, or by a loss under the teacher."""
+"""Train a student network with the labels alone, or with a distillation loss and a teacher."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from edgekit.core.tasks import Answered
 from edgekit.data import Data
 from edgekit.models import dry_run, store
 from edgekit.models.user_errors import running
-from edgekit.stages.distill.config import Config
-from edgekit.stages.distill.teacher import Candidate
+from edgekit.stages.distill.config import DistillConfig
+from edgekit.stages.distill.teacher import Teacher
 from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
@@ -29,63 +29,69 @@ from edgekit.training.predict import answered
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
 
-ALONE = "alone"
+LABELS_ALONE = "alone"
 CONFIDENCE = 0.95
-"""Of a bound that is not kept: the budget's own must not be a reason to train again."""
+"""Of a bound that is not recorded; the budget's confidence must not be a reason to train again."""
 
 
 @dataclass(frozen=True)
-class Student:
-    """One training of the student: the loss's name or "alone", and what it answered of the validation split.
+class TrainedStudent:
+    """A trained student: the name of its loss or "alone", and its per-sample scores on the validation split.
 
-    `stopped` says why it was not trained to its end; empty where it was.
+    `stopped` says why the training was stopped early; it is empty if it was not.
     """
 
     name: str
     module: nn.Module
-    answered: Answered
+    scores: Answered
     history: list[Epoch]
     options: dict[str, Any] | None = None
     stopped: str = ""
 
     @property
     def accuracy(self) -> float:
-        """On validation, a fraction."""
-        return tasks.accuracy(self.answered)
+        """The accuracy on the validation split, a fraction."""
+        return tasks.accuracy(self.scores)
 
-    def against(self, baseline: Answered) -> dict[str, Any]:
-        """Its drop below the baseline, and what a bound on that is taken from where answers are right or wrong."""
-        drop = tasks.drop(baseline, self.answered, CONFIDENCE)
+    def drop_below(self, baseline: Answered) -> dict[str, Any]:
+        """Return the drop below the baseline in percentage points, and the numbers of samples behind it."""
+        drop = tasks.drop(baseline, self.scores, CONFIDENCE)
         return {"drop_pp": drop.drop_pp, "lost": drop.lost, "gained": drop.gained, "samples": drop.samples}
 
 
-def best_so_far(students: Iterable[Student]) -> str:
-    """The most accurate training, for progress; empty where there is none yet."""
+def best_so_far(students: Iterable[TrainedStudent]) -> str:
+    """Return the highest accuracy for the progress display; empty if there is none yet."""
     return f"{max(accuracies):.2%}" if (accuracies := [student.accuracy for student in students]) else ""
 
 
 @dataclass(frozen=True)
-class Trainer:
-    """Trains one network, each time from the same initial weights; `name` is its checkpoints', `title` errors'."""
+class StudentTrainer:
+    """Trains a network several times from the same initial weights.
+
+    `name` is used for its checkpoints, `title` for messages.
+    """
 
     spec: store.ModelSpec
     data: Data
-    config: Config
+    config: DistillConfig
     place: ResumeFolder
     name: str = "student"
     title: str = "student"
 
-    def train_with_labels(self, epochs: int) -> Student:
-        """By the labels."""
-        return self._train(ALONE, epochs, None, None)
+    def train_with_labels(self, epochs: int) -> TrainedStudent:
+        """Train with the labels alone."""
+        return self._train(LABELS_ALONE, epochs, None, None)
 
-    def train_with_loss(self, options: LossOptions, teacher: Candidate, until: int | None = None) -> Student:
-        """By the teacher, for as many epochs as the config says; `until` so many of them, and later the rest."""
-        return self._train(options.loss, self.config.epochs, options, teacher, until)
+    def train_with_loss(self, options: LossOptions, teacher: Teacher, stop_epoch: int | None = None) -> TrainedStudent:
+        """Train with a distillation loss for the epochs of the config.
 
-    def to_be_made(self, options: LossOptions | None, epochs: int, teacher: Candidate | None = None) -> Training:
-        """The same training, to be made ahead of it by another process."""
-        name = options.loss if options else ALONE
+        With `stop_epoch`, training stops after that epoch; a later call continues from there.
+        """
+        return self._train(options.loss, self.config.epochs, options, teacher, stop_epoch)
+
+    def planned_training(self, options: LossOptions | None, epochs: int, teacher: Teacher | None = None) -> Training:
+        """Return the description of a training, so that another process can run it ahead of time."""
+        name = options.loss if options else LABELS_ALONE
         return Training(
             f"{self.title}, {name}",
             self._checkpoint(name, epochs),
@@ -99,7 +105,7 @@ class Trainer:
             teacher.spec if teacher and options else None,
         )
 
-    def _distillation(self, options: LossOptions | None, teacher: Candidate | None) -> Distillation | None:
+    def _distillation(self, options: LossOptions | None, teacher: Teacher | None) -> Distillation | None:
         return Distillation(teacher.model, options, self.place.teacher_cache) if teacher and options else None
 
     def _checkpoint(self, name: str, epochs: int) -> Checkpoint:
@@ -111,9 +117,9 @@ class Trainer:
         name: str,
         epochs: int,
         options: LossOptions | None,
-        teacher: Candidate | None,
-        until: int | None = None,
-    ) -> Student:
+        teacher: Teacher | None,
+        stop_epoch: int | None = None,
+    ) -> TrainedStudent:
         module = dry_run.build(self.spec, self.config.seed, self.data)
         distillation = self._distillation(options, teacher)
         try:
@@ -130,72 +136,78 @@ class Trainer:
                     training=self.config.training,
                     distillation=distillation,
                     resume=self._checkpoint(name, epochs),
-                    until=until,
+                    until=stop_epoch,
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        found = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        scores = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
-        return Student(name, module, found, rows, options.model_dump() if options else None)
+        return TrainedStudent(name, module, scores, rows, options.model_dump() if options else None)
 
 
 STOP_CONFIDENCE = 0.99
-"""That a loss which is stopped is worse there."""
+"""Confidence that a loss is worse when it is stopped."""
 STOPPED_FILE = "stopped-losses.json"
 
 
-def stopped_students(trainer: Trainer, wanted: Sequence[LossOptions], teacher: Candidate) -> dict[str, Student]:
-    """The students that stop, by their loss's name; empty where the config lets none stop, or there is one loss.
+def stop_worse_losses(
+    trainer: StudentTrainer, loss_options: Sequence[LossOptions], teacher: Teacher
+) -> dict[str, TrainedStudent]:
+    """Train with every loss for a part of the epochs, and stop those that are significantly worse than the best.
 
-    All losses are trained for that part. A loss stops where its accuracy lies below that of the best one, by an
-    interval on the same validation samples (`edgekit.core.tasks.accuracy_drop`). The others go on from there, to the
-    bits that they would have had anyway. Successive halving (Jamieson & Talwalkar 2016) stops half of them; here doubt
-    goes on.
+    They are compared by a confidence interval over the same validation samples (`edgekit.core.tasks.accuracy_drop`).
+    The other losses continue from there and end with exactly the same weights as without the stop. Unlike successive
+    halving (Jamieson & Talwalkar 2016), which stops half of them, this stops none in case of doubt.
+
+    Returns the stopped students by the name of their loss; empty if `stop_losses_after` is 0 or there is one loss.
     """
     config = trainer.config
-    until = math.ceil(config.stop_losses_after * config.epochs)
-    if not until or until >= config.epochs or len(wanted) < 2:
+    stop_epoch = math.ceil(config.stop_losses_after * config.epochs)
+    if not stop_epoch or stop_epoch >= config.epochs or len(loss_options) < 2:
         return {}
     path = trainer.place.folder / STOPPED_FILE
-    known = _known(path, trainer.place.key)
-    # what stopped earlier has gone no further, what did not may have: it cannot be compared again
-    tried: dict[str, Student] = {}
-    some = [options for options in wanted if known is None or options.loss in known]
+    stopped = _read_stopped(path, trainer.place.key)
+    # after an interruption, losses that were not stopped may have continued, so they cannot be compared again
+    students: dict[str, TrainedStudent] = {}
+    to_train = [options for options in loss_options if stopped is None or options.loss in stopped]
     for options in progress.each(
-        some, "loss", lambda _: f"comparing losses after {until} epochs", best=lambda: best_so_far(tried.values())
+        to_train,
+        "loss",
+        lambda _: f"comparing losses after {stop_epoch} epochs",
+        best=lambda: best_so_far(students.values()),
     ):
-        tried[options.loss] = trainer.train_with_loss(options, teacher, until)
-    if known is None:
-        known = _refused(tried, until, config.epochs)
-        write_json(path, {"key": trainer.place.key, "stopped": known})
-    return {loss: replace(tried[loss], stopped=reason) for loss, reason in known.items()}
+        students[options.loss] = trainer.train_with_loss(options, teacher, stop_epoch)
+    if stopped is None:
+        stopped = _reasons_to_stop(students, stop_epoch, config.epochs)
+        write_json(path, {"key": trainer.place.key, "stopped": stopped})
+    return {loss: replace(students[loss], stopped=reason) for loss, reason in stopped.items()}
 
 
 def _supervision(name: str) -> str:
-    """What a student learns from, in words: labels alone, or a distillation loss by its name."""
-    return "labels alone" if name == ALONE else name
+    """Describe what a student learns from: the labels alone, or a distillation loss by its name."""
+    return "labels alone" if name == LABELS_ALONE else name
 
 
-def _refused(tried: dict[str, Student], until: int, epochs: int) -> dict[str, str]:
-    """Why each of those stops that are surely worse than the best."""
-    best = max(tried.values(), key=lambda student: student.accuracy)
-    found = {}
-    for loss, student in tried.items():
-        behind = tasks.drop(student.answered, best.answered, STOP_CONFIDENCE)
-        if behind.bound_pp < 0:
-            found[loss] = (
-                f"stopped after {until} of {epochs} epochs: {student.accuracy:.2%} there, and {best.name} had "
-                f"{best.accuracy:.2%}, at least {-behind.bound_pp:.2f} pp more ({STOP_CONFIDENCE:.0%} sure, "
-                f"{behind.samples} samples)"
+def _reasons_to_stop(students: dict[str, TrainedStudent], stop_epoch: int, epochs: int) -> dict[str, str]:
+    """Return for each loss that is significantly worse than the best why it is stopped."""
+    best = max(students.values(), key=lambda student: student.accuracy)
+    reasons = {}
+    for loss, student in students.items():
+        drop = tasks.drop(student.scores, best.scores, STOP_CONFIDENCE)
+        if drop.bound_pp < 0:
+            reasons[loss] = (
+                f"stopped after {stop_epoch} of {epochs} epochs: {student.accuracy:.2%} there, and {best.name} had "
+                f"{best.accuracy:.2%}, at least {-drop.bound_pp:.2f} pp more ({STOP_CONFIDENCE:.0%} confidence, "
+                f"{drop.samples} samples)"
             )
-    return found
+    return reasons
 
 
-def _known(path: Path, key: str) -> dict[str, str] | None:
-    """What an earlier attempt at this very stage decided; None where there was none, or it was killed before."""
+def _read_stopped(path: Path, key: str) -> dict[str, str] | None:
+    """Return what an earlier attempt at this stage decided, or None if it did not get that far."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        found: dict[str, str] = record["stopped"]
-        return found if record["key"] == key else None
+        stopped: dict[str, str] = record["stopped"]
+        return stopped if record["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.profile.config import LIBRARIES, Config
+from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "ProfileConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def run(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> Artifact:
     """Seal the baseline and its profile in `out`."""
     from edgekit.stages.profile.stage import profile
 

@@ -10,7 +10,7 @@ from edgekit.training.teachers import model_file
 LIBRARIES = ("numpy", "torch", "safetensors", *model_file.LIBRARIES)
 
 
-class Config(TrainingStage):
+class ProfileConfig(TrainingStage):
     """How the baseline is trained, if it is, and how long it is measured."""
 
     latency_calls: int = Field(300, ge=20, le=100_000, description="timed calls of the network at batch 1")

@@ -25,7 +25,7 @@ from edgekit.models.eager import eager_call, eager_input, single_thread
 from edgekit.models.store import ModelSpec
 from edgekit.runner.native_stderr import quiet_native
 from edgekit.stages.profile import runtimes, session
-from edgekit.stages.profile.config import Config
+from edgekit.stages.profile.config import ProfileConfig
 from edgekit.stages.profile.diagnosis import Measured, diagnose, forecast
 from edgekit.stages.profile.roofline import measure_machine, roofline
 from edgekit.stages.profile.runtimes import CONFIDENCE, ROUNDS
@@ -67,7 +67,9 @@ ONE_THREAD: ThreadGain = {"threads": 1, "speedup": 1.0, "speedup_low": 1.0, "spe
 
 
 @lane.measuring()
-def measure(module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: Config) -> dict[str, Any]:
+def measure(
+    module: nn.Module, folder: Path, spec: ModelSpec, cost: Cost, data: Data, config: ProfileConfig
+) -> dict[str, Any]:
     """The evidence of the profile: see the modules beside this one for each part. `folder` holds the saved network."""
     samples = data.validation.x[:SAMPLES]
     x = eager_input(samples[:1], spec.preprocess)

@@ -18,7 +18,7 @@ from edgekit.models.eager import eager_input
 from edgekit.models.files import TITLES, task_outputs
 from edgekit.models.from_artifact import spec_for
 from edgekit.models.user_errors import running
-from edgekit.stages.profile.config import LIBRARIES, Config
+from edgekit.stages.profile.config import LIBRARIES, ProfileConfig
 from edgekit.stages.profile.measure import measure
 from edgekit.training import resume
 from edgekit.training.fit import fit
@@ -28,7 +28,7 @@ from edgekit.training.teachers import model_file
 
 
 def load_model_file(
-    source: Artifact, origin: dict[str, Any], data: Data, config: Config, out: Path
+    source: Artifact, origin: dict[str, Any], data: Data, config: ProfileConfig, out: Path
 ) -> tuple[nn.Module, store.ModelSpec]:
     """The user's model file, saved in `out`; says what it is. ModelError where it cannot be run, or knows no class."""
     path = source.file(origin["model"]["source"])
@@ -64,7 +64,7 @@ def describe(spec: store.ModelSpec) -> str:
     return f"{TITLES[found.kind]}: gives {of}{cost}"
 
 
-def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> Artifact:
     """Train or load, evaluate on validation, count, time; see `edgekit.stages.profile`."""
     artifacts.begin(out)
     origin = json.loads(source.file("origin.json").read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ def profile(source: Artifact, data: Data, config: Config, out: Path) -> Artifact
 
 
 def _train_or_load(
-    source: Artifact, data: Data, config: Config, spec: store.ModelSpec, place: ResumeFolder, has_weights: bool
+    source: Artifact, data: Data, config: ProfileConfig, spec: store.ModelSpec, place: ResumeFolder, has_weights: bool
 ) -> tuple[nn.Module, list[dict[str, Any]] | None]:
     module = store.build(spec, seed=config.seed)
     if has_weights:

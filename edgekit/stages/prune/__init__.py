@@ -1,8 +1,9 @@
-"""Prune: remove channels in steps with fine-tuning between, and, beside it, single weights by magnitude.
+"""Prune the student: remove whole channels in steps, and separately set single weights to zero.
 
-Leaves `model/` (structured; the last step inside the accuracy budget, or the student unpruned), `sparse/`
-(unstructured, same shape with zeros) and `decision.json`. Every step is timed on the targets as well: evidence, in
-`evidence/latency.json`, on which nothing is decided here.
+The network is fine-tuned after each step. The artifact holds `model/` (structured pruning: the last step inside the
+accuracy budget, or the unpruned student), `sparse/` (unstructured pruning: the same shapes with zeros) and
+`decision.json`. Every step is also timed on the targets; these latencies are recorded in `evidence/latency.json` and
+decide nothing here.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.prune.config import LIBRARIES, Config
+from edgekit.stages.prune.config import LIBRARIES, PruneConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "PruneConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
-    """Seal the pruned and the sparse student in `out`."""
+def run(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artifact:
+    """Prune the student of `source` in both ways and seal the artifact in `out`."""
     from edgekit.stages.prune.stage import prune
 
     return prune(source, data, config, out)

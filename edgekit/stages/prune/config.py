@@ -12,17 +12,18 @@ from edgekit.training.teachers import model_file
 
 LIBRARIES = ("numpy", "torch", "torch-pruning", "safetensors", *model_file.LIBRARIES)
 
-BY_TIME = ("latency_ratio", "cuts_per_step", "widths_per_group", "candidate_epochs")
-BY_RATIO = ("ratio", "scope")
-"""Options of one way of removing channels alone."""
-TIMING = ("rounds", "calls_per_round", "timeout_s")
-"""Options of whatever is timed."""
+LATENCY_OPTIONS = ("latency_ratio", "cuts_per_step", "widths_per_group", "candidate_epochs")
+RATIO_OPTIONS = ("ratio", "scope")
+"""Options that only one of the two methods of structured pruning uses."""
+TIMING_OPTIONS = ("rounds", "calls_per_round", "timeout_s")
+"""Options that have an effect only if something is timed."""
 
 
-class Config(TuningStage):
-    """How far pruning goes and in how many steps; `epochs` are those of fine-tuning after each step.
+class PruneConfig(TuningStage):
+    """Options of the prune stage: what is removed, in how many steps, and how the network is fine-tuned.
 
-    What is minimised there is what distill kept: a loss under its teacher, or the labels alone (`tune_with`).
+    `epochs` counts the fine-tuning epochs after each step. Fine-tuning minimizes the loss of the student that distill
+    selected, unless `tune_with` asks for the labels alone.
     """
 
     enabled: bool = Field(True, description="whether anything is removed; prune: false says the same as enabled: false")
@@ -78,7 +79,7 @@ class Config(TuningStage):
     timeout_s: float = Field(300.0, gt=0, le=86_400, description="longest time to convert one network, seconds")
 
     def agree(self) -> None:
-        """ConfigError where more is to go from the network than may go from any of its layers."""
+        """Raise ConfigError if `ratio` exceeds what may be removed from any single layer."""
         if self.structured == "ratio" and self.ratio > self.max_layer_ratio:
             raise ConfigError(
                 f"prune: ratio ({self.ratio:g}) and max_layer_ratio ({self.max_layer_ratio:g}) disagree: no layer may "
@@ -86,18 +87,18 @@ class Config(TuningStage):
             )
 
     def unused(self) -> list[str]:
-        """A sentence for each option that was given and that another option leaves without effect."""
-        by_time = self.structured == "latency"
-        idle = {
-            "structured: ratio": () if by_time else BY_TIME,
-            "structured: latency": BY_RATIO if by_time else (),
+        """Return one sentence for each option that was set but has no effect because of another option."""
+        is_by_latency = self.structured == "latency"
+        without_effect = {
+            "structured: ratio": () if is_by_latency else LATENCY_OPTIONS,
+            "structured: latency": RATIO_OPTIONS if is_by_latency else (),
             "from_scratch: false": () if self.from_scratch else ("scratch_epochs",),
             f"importance: {self.importance}": () if self.importance == "taylor" else ("taylor_samples",),
-            "measure: false": () if self.measure or by_time else TIMING,
+            "measure: false": () if self.measure or is_by_latency else TIMING_OPTIONS,
         }
         return [
             f"prune.{name}: got {getattr(self, name)}; it has no effect with {reason}"
-            for reason, names in idle.items()
+            for reason, names in without_effect.items()
             for name in names
             if name in self.model_fields_set
         ]

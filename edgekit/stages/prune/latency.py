@@ -1,8 +1,9 @@
-"""Latency of every pruning step on every target, and of unstructured sparsity: evidence, which decides nothing.
+"""Measure the latency of pruning steps, of the sparse network, and of candidate cuts.
 
-A step's predicted speed-up is its ratio of multiply-adds, m0/m, against step 0, the student. Its measured speed-up is
-the ratio of the two latencies, t0/t, with the interval over the rounds. `gain_share` is the one over the other,
-(t0/t)/(m0/m): 1 where every multiply-add saved is time saved, less where a call costs more than its arithmetic.
+The latencies of the steps and of the sparse network are recorded as evidence and decide nothing. A step's predicted
+speed-up is the ratio of multiply-adds m0/m to step 0, the student. Its measured speed-up is the ratio of latencies
+t0/t, with a confidence interval over the rounds. `gain_share` is (t0/t)/(m0/m): it is 1 if every saved multiply-add
+saves time, and less if a call costs more than its arithmetic.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from edgekit.measure import latency
 from edgekit.measure.latency import CONFIDENCE, Timed, Times
 from edgekit.models import store
 from edgekit.runner.errors import RunnerError
-from edgekit.stages.prune.config import Config
+from edgekit.stages.prune.config import PruneConfig
 from edgekit.targets import evaluate
 from edgekit.training.resume import ResumeFolder
 
 PRECISIONS = ("fp32", "int8")
 CALIBRATION_SAMPLES = 64
-"""So few, since the int8 ranges of these files change no latency."""
+"""A few suffice, because the int8 ranges of these files do not change their latency."""
 SPARSE = "sparse"
 
 
@@ -44,13 +45,13 @@ def measure(
     sparse: nn.Module,
     spec: store.ModelSpec,
     data: Data,
-    config: Config,
+    config: PruneConfig,
     watch: conditions.ConditionsRecorder | None = None,
 ) -> Times:
-    """Convert and time all of them together, interleaved: `steps` (0 is the student) and the sparse network."""
+    """Convert `steps` (step 0 is the student) and the sparse network, and time all of them in the same rounds."""
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-prune-") as folder:
-        models = {_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
+        models = {_step_name(number): module for number, module in enumerate(steps)} | {SPARSE: sparse}
         for name, module in models.items():
             store.save(Path(folder) / name, module, spec)
         return latency.measure(
@@ -71,94 +72,100 @@ def time_steps(
     macs: Sequence[int],
     spec: store.ModelSpec,
     data: Data,
-    config: Config,
+    config: PruneConfig,
 ) -> tuple[Latencies | LatenciesFailed, list[dict[str, Any]]]:
-    """Time all steps: the metrics, and every network's own figures with its rounds.
+    """Time all pruning steps.
 
-    A failed conversion does not stop pruning: it is recorded in `left_out`, or in `failed` if nothing was timed, and
-    `convert` reports it again.
+    A failed conversion does not stop pruning. It is recorded in `left_out`, or in `failed` if nothing could be timed,
+    and the convert stage reports it again.
+
+    Returns the metrics, and for each network its latencies with the p50 of every round.
     """
     watch = conditions.ConditionsRecorder()
     try:
-        found, lost = measure(steps, sparse, spec, data, config, watch)
-        if not found:
-            raise ConversionError(lost[0].describe())
+        timings, failures = measure(steps, sparse, spec, data, config, watch)
+        if not timings:
+            raise ConversionError(failures[0].describe())
     except (ConversionError, ResourceError, RunnerError) as error:
         print(f"prune: no latencies: {error}")
         return {"failed": str(error)}, []
-    for one in lost:
+    for one in failures:
         print(f"prune: not timed: {one.describe()}")
     protocol = (
         f"{config.rounds} rounds, {config.calls_per_round} timed calls of each network in a round, batch 1, 1 thread, "
         f"order rotated, {EXECUTED}"
     )
-    noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in found]))
-    seen = {
+    noise = float(np.median([conditions.spread(one.round_p50s_ms) for one in timings]))
+    conditions_record = {
         **machine_facts(),
         "protocol": protocol,
         "confidence": CONFIDENCE,
         **conditions.to_record(watch.result(noise)),
     }
-    left_out = [cast("LostFile", asdict(one)) for one in lost]
+    left_out = [cast("LostFile", asdict(one)) for one in failures]
     figures: Latencies = {
-        "steps": gains(found, macs),
-        "sparse": sparse_gains(found),
+        "steps": step_speedups(timings, macs),
+        "sparse": sparse_speedups(timings),
         "left_out": left_out,
-        "conditions": cast("PruneConditions", seen),
+        "conditions": cast("PruneConditions", conditions_record),
     }
-    return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in found]
+    return figures, [{**one.row(), "round_p50s_ms": one.round_p50s_ms} for one in timings]
 
 
-def gains(found: Sequence[Timed], macs: Sequence[int]) -> list[StepLatency]:
-    """One row for each step, target and precision that step 0 was timed in; `macs` by step."""
-    by_key = {(one.model, one.target, one.precision): one for one in found}
+def step_speedups(timings: Sequence[Timed], macs: Sequence[int]) -> list[StepLatency]:
+    """Return the speed-up of each step, for each target and precision in which step 0 was timed.
+
+    `macs` holds the multiply-adds of each step.
+    """
+    by_key = {(one.model, one.target, one.precision): one for one in timings}
     rows = []
     for step, count in enumerate(macs):
-        for one in (one for one in found if one.model == _name(step)):
-            before = by_key.get((_name(0), one.target, one.precision))
+        for one in (one for one in timings if one.model == _step_name(step)):
+            before = by_key.get((_step_name(0), one.target, one.precision))
             if before is None:
                 continue
             predicted = macs[0] / count
-            measured = _gain(before, one)
+            measured = _speedup(before, one)
             figures = {"step": step, **one.row(), "macs": count, "predicted": predicted, **measured}
             rows.append({**figures, "gain_share": measured["measured"] / predicted})
-    kept = [{name: value for name, value in row.items() if name != "model"} for row in rows]
-    return [cast("StepLatency", row) for row in kept]
+    without_model = [{name: value for name, value in row.items() if name != "model"} for row in rows]
+    return [cast("StepLatency", row) for row in without_model]
 
 
-def sparse_gains(found: Sequence[Timed]) -> list[SparseLatency]:
-    """One row for each target and precision: the sparse network beside the student it was made from."""
-    dense = {(one.target, one.precision): one for one in found if one.model == _name(0)}
+def sparse_speedups(timings: Sequence[Timed]) -> list[SparseLatency]:
+    """Compare the sparse network with the student, for each target and precision."""
+    dense = {(one.target, one.precision): one for one in timings if one.model == _step_name(0)}
     rows = []
-    for one in (one for one in found if one.model == SPARSE and (one.target, one.precision) in dense):
+    for one in (one for one in timings if one.model == SPARSE and (one.target, one.precision) in dense):
         before = dense[one.target, one.precision]
         sizes = {f"{kind}_{what}": getattr(each, what) for kind, each in (("dense", before), (SPARSE, one)) for what in
                  ("bytes", "zipped_bytes", "p50_ms")}  # fmt: skip
-        rows.append({"target": one.target, "precision": one.precision, **sizes, **_gain(before, one)})
+        rows.append({"target": one.target, "precision": one.precision, **sizes, **_speedup(before, one)})
     return [cast("SparseLatency", row) for row in rows]
 
 
-def _gain(before: Timed, after: Timed) -> Gain:
-    """How many times faster `after` is, round by round, with the interval."""
+def _speedup(before: Timed, after: Timed) -> Gain:
+    """Return how many times as fast `after` is, with a confidence interval over the rounds."""
     ratio = _ratio(before, after)
     return {"measured": ratio.ratio, "measured_low": ratio.low, "measured_high": ratio.high}
 
 
-def _name(step: int) -> str:
+def _step_name(step: int) -> str:
     return f"step{step}"
 
 
 CUT_TIMES_FILE = "cuts.json"
 CUT_PRECISIONS = ("int8", "fp32")
-"""The first of them that the networks can be made in: int8 is what a device is given most."""
-STUDENT, NOW = "student", "now"
+"""Cuts are timed in the first precision in which they can be converted; int8 is the most common one on devices."""
+STUDENT, CURRENT = "student", "now"
 
 
 @dataclass(frozen=True)
 class CutTime:
-    """A network with `group` cut to `width`: its p50 over the student's, and over that of the network before the cut.
+    """The latency of a network whose channel group `group` was cut to `width` channels.
 
-    The ends are those of the second ratio's interval.
+    `of_student` is its p50 divided by the student's, `of_before` its p50 divided by that of the network before the cut.
+    `low` and `high` are the bounds of the confidence interval of `of_before`.
     """
 
     group: str
@@ -171,13 +178,13 @@ class CutTime:
 
     @property
     def is_faster(self) -> bool:
-        """Whether it surely takes less than the network before the cut."""
+        """Whether it is significantly faster than the network before the cut."""
         return self.high < 1
 
 
 @dataclass(frozen=True)
-class Timing:
-    """All cuts of one network, timed in the same rounds; `reached` is that network's own p50 over the student's."""
+class CutTimings:
+    """All cuts of one network, timed in the same rounds. `reached` is its own p50 divided by the student's."""
 
     target: str
     precision: str
@@ -185,32 +192,47 @@ class Timing:
     cuts: list[CutTime]
 
 
-class Clock:
-    """Times networks one after the other choice; recalls what an attempt that was stopped has timed.
+class CutTimer:
+    """Times candidate cuts, and reuses the timings of an interrupted attempt.
 
-    What a network of some widths takes is a fact of its shape, so it is timed before any fine-tuning. Times are kept: a
-    stage that was stopped goes on with those that it decided by.
+    The latency of a network depends only on its shape, so cuts are timed before fine-tuning. Timings are stored, so
+    that an interrupted stage resumes with those on which it based its decisions.
     """
 
-    def __init__(self, spec: store.ModelSpec, data: Data, config: Config, place: ResumeFolder) -> None:
+    def __init__(self, spec: store.ModelSpec, data: Data, config: PruneConfig, place: ResumeFolder) -> None:
         self.spec, self.data, self.config = spec, data, config
         self._path, self._key = place.folder / CUT_TIMES_FILE, place.key
-        self._recalled, self.timings = _stored(self._path, self._key), list[Timing]()
+        self._recalled, self.timings = _read_timings(self._path, self._key), list[CutTimings]()
 
-    def time(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> Timing:
-        """The cuts, by group and width, of the network `now`; ConversionError where the target takes none of them."""
+    def time(self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
+        """Time the cuts of the network `current`.
+
+        Parameters
+        ----------
+        student : torch.nn.Module
+            The unpruned student, timed in the same rounds.
+        current : torch.nn.Module
+            The network to cut further.
+        cuts : dict of torch.nn.Module
+            The candidate networks by channel group and width.
+
+        Raises
+        ------
+        ConversionError
+            The student cannot be converted for the first target.
+        """
         recalled = self._recalled[len(self.timings) : len(self.timings) + 1]
         if recalled and {(one.group, one.width) for one in recalled[0].cuts} <= set(cuts):
             self.timings += recalled
         else:
             self._recalled = []
-            self.timings.append(self._measured(student, now, cuts))
+            self.timings.append(self._measured(student, current, cuts))
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, {"key": self._key, "timings": [asdict(one) for one in self.timings]})
         return self.timings[-1]
 
     def evidence(self) -> dict[str, object]:
-        """All that the clock said, and how it was asked."""
+        """Return all timings and the conditions of the measurement, for the stage's evidence."""
         config = self.config
         protocol = f"{config.rounds} rounds of {config.calls_per_round} calls, batch 1, one thread, before fine-tuning"
         return {
@@ -218,18 +240,20 @@ class Clock:
             "conditions": {**machine_facts(), "protocol": protocol, "confidence": CONFIDENCE},
         }
 
-    def _measured(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> Timing:
+    def _measured(
+        self, student: nn.Module, current: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]
+    ) -> CutTimings:
         config, names = self.config, {f"cut{number}": cut for number, cut in enumerate(cuts)}
-        known = {STUDENT: student} if _shapes(now) == _shapes(student) else {STUDENT: student, NOW: now}
-        models = known | {name: cuts[cut] for name, cut in names.items()}
+        uncut = {STUDENT: student} if _shapes(current) == _shapes(student) else {STUDENT: student, CURRENT: current}
+        models = uncut | {name: cuts[cut] for name, cut in names.items()}
         raw = evaluate.spread(self.data.calibration, CALIBRATION_SAMPLES)
         inputs = evaluate.network_inputs(raw, self.spec.preprocess)
         with tempfile.TemporaryDirectory(prefix="edgekit-cuts-") as folder:
             for name, module in models.items():
                 store.save(Path(folder) / name, module, self.spec)
-            lost: list[latency.Lost] = []
+            failures: list[latency.Lost] = []
             for precision in CUT_PRECISIONS:
-                found, lost = latency.measure(
+                timings, failures = latency.measure(
                     {name: Path(folder) / name for name in models},
                     inputs,
                     config.targets[:1],
@@ -238,41 +262,44 @@ class Clock:
                     calls_per_round=config.calls_per_round,
                     timeout_s=config.timeout_s,
                 )
-                timed = {one.model: one for one in found}
-                if set(known) <= set(timed):
-                    return _timing(timed, {name: cut for name, cut in names.items() if name in timed})
+                timed = {one.model: one for one in timings}
+                if set(uncut) <= set(timed):
+                    return _cut_timings(timed, {name: cut for name, cut in names.items() if name in timed})
         raise ConversionError(
             f"prune.structured is latency, and the student cannot be timed for {config.targets[0]}: "
-            f"{lost[0].reason if lost else 'no file'}; name another target first, or set prune.structured to ratio"
+            f"{failures[0].reason if failures else 'no file'}; name another target first, or set prune.structured to "
+            "ratio"
         )
 
 
-def _timing(timed: Mapping[str, Timed], names: Mapping[str, tuple[str, int]]) -> Timing:
+def _cut_timings(timed: Mapping[str, Timed], names: Mapping[str, tuple[str, int]]) -> CutTimings:
     student = timed[STUDENT]
-    now = timed.get(NOW, student)  # nothing is cut yet
+    current = timed.get(CURRENT, student)  # nothing is cut yet
     cuts = []
     for name, (group, width) in names.items():
-        of_before = _ratio(timed[name], now)
+        of_before = _ratio(timed[name], current)
         of_student = _ratio(timed[name], student).ratio
-        ends = of_before.ratio, of_before.low, of_before.high
-        cuts.append(CutTime(group, width, timed[name].p50_ms, of_student, *ends))
-    return Timing(now.target, now.precision, _ratio(now, student).ratio, cuts)
+        ratio_and_bounds = of_before.ratio, of_before.low, of_before.high
+        cuts.append(CutTime(group, width, timed[name].p50_ms, of_student, *ratio_and_bounds))
+    return CutTimings(current.target, current.precision, _ratio(current, student).ratio, cuts)
 
 
 def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
     return [tuple(value.shape) for value in module.state_dict().values()]
 
 
-def _ratio(one: Timed, to: Timed) -> intervals.RatioInterval:
-    rounds = len(one.round_p50s_ms)
-    return intervals.ratio_interval(np.array(one.round_p50s_ms), np.array(to.round_p50s_ms), rounds, CONFIDENCE)
+def _ratio(timing: Timed, reference: Timed) -> intervals.RatioInterval:
+    rounds = len(timing.round_p50s_ms)
+    return intervals.ratio_interval(
+        np.array(timing.round_p50s_ms), np.array(reference.round_p50s_ms), rounds, CONFIDENCE
+    )
 
 
-def _stored(path: Path, key: str) -> list[Timing]:
+def _read_timings(path: Path, key: str) -> list[CutTimings]:
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-        if note["key"] != key:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["key"] != key:
             return []
-        return [Timing(**{**row, "cuts": [CutTime(**cut) for cut in row["cuts"]]}) for row in note["timings"]]
+        return [CutTimings(**{**row, "cuts": [CutTime(**cut) for cut in row["cuts"]]}) for row in stored["timings"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []

@@ -1,8 +1,9 @@
-"""Structured pruning by measured time: each cut is timed, not counted (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
+"""Structured pruning by measured latency (NetAdapt; Yang et al. 2018, arXiv 1804.03230).
 
-A step aims at a p50, and each of its cuts at an equal part of the way there. Of each group of coupled channels the
-widest cut that goes so far is proposed; where no group's does, each one's fastest. All must be surely faster. The
-proposal is taken that loses the least accuracy for the time it saves.
+Each step has a p50 as its goal, and each cut within the step covers an equal part of the remaining ratio. Every group
+of coupled channels proposes its widest cut that reaches the goal. If no group has such a cut, every group proposes its
+fastest one. Only cuts that are significantly faster are considered. The proposal with the smallest loss of accuracy
+for the time that it saves is chosen.
 """
 
 from __future__ import annotations
@@ -22,123 +23,128 @@ from edgekit.core.errors import ModelError, StageError
 from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.stages.prune.config import Config
-from edgekit.stages.prune.latency import CutTime, Timing
-from edgekit.stages.prune.structured import Cuttable, cut_group, group_widths, narrower
+from edgekit.stages.prune.config import PruneConfig
+from edgekit.stages.prune.latency import CutTime, CutTimings
+from edgekit.stages.prune.structured import ProbeResult, cut_group, group_widths, narrower_widths
 from edgekit.training.predict import evaluate
 
-FIX = "an earlier stage or the config is another than when it was recorded; run without the record"
+STALE_RECORD = "an earlier stage or the config is another than when it was recorded; run without the record"
 REFIT_SAMPLES, REFIT_BATCH = 512, 64
-"""Train samples that the batch norms of a candidate are fitted to."""
+"""Training samples, and their batch size, on which the batch norms of a candidate are re-estimated."""
 Cut = tuple[str, int]
-EVERYWHERE = Cuttable()
+ALL_LAYERS = ProbeResult()
 
 
-class Timer(Protocol):
-    """What times cuts: `candidate_times.Clock`."""
+class MeasuresCuts(Protocol):
+    """An object that times cuts, such as `edgekit.stages.prune.latency.CutTimer`."""
 
-    def time(self, student: nn.Module, now: nn.Module, cuts: dict[Cut, nn.Module]) -> Timing:
-        """The cuts of the network `now`, by group and width."""
+    def time(self, student: nn.Module, current: nn.Module, cuts: dict[Cut, nn.Module]) -> CutTimings:
+        """Time the cuts of the network `current`, by group and width."""
 
 
-class Tune(Protocol):
-    """What fine-tunes a candidate for `candidate_epochs`, in place; `name` is its checkpoint's."""
+class TunesCandidate(Protocol):
+    """Fine-tunes a candidate in place for `candidate_epochs`; `name` identifies its checkpoint."""
 
     def __call__(self, module: nn.Module, name: str) -> None: ...
 
 
 class Proposal(NamedTuple):
-    """A cut that a step may take, the network that it leaves, and that one's accuracy on validation."""
+    """A cut that a step may choose, the resulting network, and its accuracy on validation as a fraction."""
 
     time: CutTime
     module: nn.Module
     accuracy: float
 
 
-class Walk:
-    """`steps` prunes a network; then `cuts` holds what each step cut, and `rows` every cut that was timed."""
+class NetAdaptPruner:
+    """Prunes a network step by step, choosing each cut by measured latency and accuracy.
+
+    After `steps` has run, `cuts` holds the chosen cuts of each step, and `rows` every cut that was timed. With
+    `recorded_cuts`, the recorded cuts are repeated and nothing is timed.
+    """
 
     def __init__(
         self,
         spec: store.ModelSpec,
         data: Data,
-        config: Config,
-        clock: Timer,
-        tune: Tune,
-        recorded: list[Any] | None,
-        found: Cuttable = EVERYWHERE,
+        config: PruneConfig,
+        timer: MeasuresCuts,
+        tune: TunesCandidate,
+        recorded_cuts: list[Any] | None,
+        probe_result: ProbeResult = ALL_LAYERS,
     ) -> None:
         self.spec, self.data, self.config = spec, data, config
-        self.clock, self.tune, self.recorded, self.found = clock, tune, recorded, found
+        self.timer, self.tune, self.recorded_cuts, self.probe_result = timer, tune, recorded_cuts, probe_result
         self.cuts: list[list[Cut]] = []
         self.rows: list[dict[str, Any]] = []
 
     def steps(self, module: nn.Module) -> Iterator[tuple[float, None]]:
-        """Prune `module` in place, step by step; yield the share of the student's p50 that is aimed at, and None.
+        """Prune `module` in place, step by step.
 
-        It ends early where no cut is surely faster. The caller fine-tunes between steps.
+        Yields the goal of each step as a fraction of the student's p50, and None. The caller fine-tunes between steps.
+        The iteration ends early if no cut is significantly faster.
         """
-        if self.found.refused:
+        if self.probe_result.refused:
             return
         student = copy.deepcopy(module)
-        at_first = self._widths(module)
-        if self.recorded is None:
-            each = sum(len(narrower(width, width, self.config)) for width in at_first.values())
+        initial_widths = self._widths(module)
+        if self.recorded_cuts is None:
+            cuts_per_network = sum(len(narrower_widths(width, width, self.config)) for width in initial_widths.values())
             most = self.config.steps * self.config.cuts_per_step
-            print(f"prune: at most {most} times up to {each} cuts are timed on {self.config.targets[0]}")
+            print(f"prune: up to {cuts_per_network} cuts are timed on {self.config.targets[0]}, at most {most} times")
         for number in range(1, self.config.steps + 1):
-            aimed = self.config.latency_ratio ** (number / self.config.steps)
-            taken = self._step(module, student, at_first, number, aimed)
-            if taken is None:
+            goal = self.config.latency_ratio ** (number / self.config.steps)
+            step_cuts = self._step(module, student, initial_widths, number, goal)
+            if step_cuts is None:
                 return
-            self.cuts.append(taken)
-            if taken:
-                yield aimed, None
+            self.cuts.append(step_cuts)
+            if step_cuts:
+                yield goal, None
 
     def _step(
-        self, module: nn.Module, student: nn.Module, at_first: dict[str, int], number: int, aimed: float
+        self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int], number: int, goal: float
     ) -> list[Cut] | None:
-        """What was cut; None where nothing can be any more."""
-        if self.recorded is not None:
+        """Return the cuts of one step, or None if nothing more can be cut."""
+        if self.recorded_cuts is not None:
             return self._replayed(module, number)
-        taken: list[Cut] = []
-        with progress.step("choosing cuts", "cut", self.config.cuts_per_step) as shown:
-            while len(taken) < self.config.cuts_per_step:
-                timing = self._timed(module, student, at_first)
-                if timing.reached <= aimed:
+        step_cuts: list[Cut] = []
+        with progress.step("choosing cuts", "cut", self.config.cuts_per_step) as bar:
+            while len(step_cuts) < self.config.cuts_per_step:
+                timing = self._timed(module, student, initial_widths)
+                if timing.reached <= goal:
                     break
-                left = self.config.cuts_per_step - len(taken)
-                part = timing.reached * (aimed / timing.reached) ** (1 / left)
-                chosen = self._chosen(module, timing, part, f"{number}-{len(taken) + 1}")
+                cuts_left = self.config.cuts_per_step - len(step_cuts)
+                cut_goal = timing.reached * (goal / timing.reached) ** (1 / cuts_left)
+                chosen = self._chosen(module, timing, cut_goal, f"{number}-{len(step_cuts) + 1}")
                 self._note(number, timing, chosen)
                 if chosen is None:
-                    return taken or None
+                    return step_cuts or None
                 self._take(module, chosen.time.group, chosen.time.width, chosen.module)
-                taken.append((chosen.time.group, chosen.time.width))
-                shown.at(len(taken))
-                if chosen.time.of_student <= aimed:
+                step_cuts.append((chosen.time.group, chosen.time.width))
+                bar.at(len(step_cuts))
+                if chosen.time.of_student <= goal:
                     break
-        return taken
+        return step_cuts
 
-    def _timed(self, module: nn.Module, student: nn.Module, at_first: dict[str, int]) -> Timing:
-        now, networks = self._widths(module), dict[Cut, nn.Module]()
-        for group, width in now.items():
-            for fewer in narrower(width, at_first.get(group, width), self.config):
-                with suppress(ModelError):  # a width that breaks the network is no proposal
+    def _timed(self, module: nn.Module, student: nn.Module, initial_widths: dict[str, int]) -> CutTimings:
+        widths, networks = self._widths(module), dict[Cut, nn.Module]()
+        for group, width in widths.items():
+            for fewer in narrower_widths(width, initial_widths.get(group, width), self.config):
+                with suppress(ModelError):  # a width that breaks the network is not proposed
                     networks[group, fewer] = self._cut(module, group, fewer)
-        return self.clock.time(student, module, networks)
+        return self.timer.time(student, module, networks)
 
-    def _chosen(self, module: nn.Module, timing: Timing, aimed: float, name: str) -> Proposal | None:
-        """Of all proposals the one that loses the least for the logarithm of time it saves."""
+    def _chosen(self, module: nn.Module, timing: CutTimings, goal: float, name: str) -> Proposal | None:
+        """Return the proposal that loses the least accuracy relative to the logarithm of its speed-up."""
         before = self._accuracy(module)
         proposals = [
             self._proposal(module, time, f"candidate-{name}-{time.group}-{time.width}")
-            for time in proposed(timing.cuts, aimed)
+            for time in propose_cuts(timing.cuts, goal)
         ]
-        least_pp = 1 / len(self.data.validation)  # what one sample says: of cuts that lose nothing the fastest goes on
+        one_sample = 1 / len(self.data.validation)  # added to every loss, so that the fastest of lossless cuts wins
         return min(
             proposals,
-            key=lambda each: (max(before - each.accuracy, 0.0) + least_pp) / -math.log(each.time.of_before),
+            key=lambda each: (max(before - each.accuracy, 0.0) + one_sample) / -math.log(each.time.of_before),
             default=None,
         )
 
@@ -152,38 +158,40 @@ class Walk:
             self.tune(candidate, name)
             candidate.cpu().eval()
         else:
-            refit(candidate, self.data, self.spec.preprocess)
+            refit_batch_norms(candidate, self.data, self.spec.preprocess)
 
     def _replayed(self, module: nn.Module, number: int) -> list[Cut] | None:
-        assert self.recorded is not None
-        if number > len(self.recorded):
+        assert self.recorded_cuts is not None
+        if number > len(self.recorded_cuts):
             return None
-        taken: list[Cut] = []
-        for place, (group, width) in enumerate(checked(self.recorded[number - 1], self._widths(module)), 1):
+        step_cuts: list[Cut] = []
+        for number_of_cut, (group, width) in enumerate(
+            parse_recorded_cuts(self.recorded_cuts[number - 1], self._widths(module)), 1
+        ):
             candidate = self._cut(module, group, width)
-            self._recover(candidate, f"candidate-{number}-{place}-{group}-{width}")
+            self._recover(candidate, f"candidate-{number}-{number_of_cut}-{group}-{width}")
             self._take(module, group, width, candidate)
-            taken.append((group, width))
-        return taken
+            step_cuts.append((group, width))
+        return step_cuts
 
     def _widths(self, module: nn.Module) -> dict[str, int]:
-        return group_widths(module, self.spec, self.found.pinned)
+        return group_widths(module, self.spec, self.probe_result.pinned)
 
     def _cut(self, module: nn.Module, group: str, width: int) -> nn.Module:
         copied = copy.deepcopy(module)
-        cut_group(copied, self.spec, self.config, self.data.train, group, width, self.found.pinned)
+        cut_group(copied, self.spec, self.config, self.data.train, group, width, self.probe_result.pinned)
         return copied.eval()
 
     def _take(self, module: nn.Module, group: str, width: int, recovered: nn.Module) -> None:
-        cut_group(module, self.spec, self.config, self.data.train, group, width, self.found.pinned)
+        cut_group(module, self.spec, self.config, self.data.train, group, width, self.probe_result.pinned)
         module.load_state_dict(recovered.state_dict())
 
     def _accuracy(self, module: nn.Module) -> float:
         return evaluate(module, self.data.validation, self.spec.preprocess, self.data.task)
 
-    def _note(self, step: int, timing: Timing, chosen: Proposal | None) -> None:
+    def _note(self, step: int, timing: CutTimings, chosen: Proposal | None) -> None:
         for one in timing.cuts:
-            taken = chosen is not None and one is chosen.time
+            is_chosen = chosen is not None and one is chosen.time
             self.rows.append(
                 {
                     "step": step,
@@ -195,43 +203,57 @@ class Walk:
                     "of_before": one.of_before,
                     "low": one.low,
                     "high": one.high,
-                    "taken": taken,
-                    "validation_accuracy": chosen.accuracy if chosen and taken else None,
+                    "taken": is_chosen,
+                    "validation_accuracy": chosen.accuracy if chosen and is_chosen else None,
                 }
             )
 
 
-def proposed(cuts: Sequence[CutTime], aimed: float) -> list[CutTime]:
-    """For each group its widest cut that is surely faster and reaches `aimed`; where no group has one, its fastest."""
+def propose_cuts(cuts: Sequence[CutTime], goal: float) -> list[CutTime]:
+    """Return for each group its widest cut that is significantly faster and reaches `goal`, if it has one.
+
+    If no group has one, return the fastest cut of each group that is significantly faster.
+    """
     faster = [one for one in cuts if one.is_faster]
-    found: dict[str, CutTime] = {}
-    for one in sorted((one for one in faster if one.of_student <= aimed), key=lambda one: -one.width):
-        found.setdefault(one.group, one)
-    if not found:
+    proposals: dict[str, CutTime] = {}
+    for one in sorted((one for one in faster if one.of_student <= goal), key=lambda one: -one.width):
+        proposals.setdefault(one.group, one)
+    if not proposals:
         for one in sorted(faster, key=lambda one: one.of_student):
-            found.setdefault(one.group, one)
-    return list(found.values())
+            proposals.setdefault(one.group, one)
+    return list(proposals.values())
 
 
-def checked(cuts: Any, now: dict[str, int]) -> list[Cut]:
-    """The recorded cuts of a step; StageError where the network has no such groups, or no wider ones."""
+def parse_recorded_cuts(cuts: Any, widths: dict[str, int]) -> list[Cut]:
+    """Return the recorded cuts of a step.
+
+    Raises
+    ------
+    StageError
+        The record is malformed, or the network has no such group, or a group is already narrower.
+    """
     try:
-        found = [(str(group), int(width)) for group, width in cuts]
+        parsed = [(str(group), int(width)) for group, width in cuts]
     except (TypeError, ValueError):
-        raise StageError(f"the record of prune cuts {cuts!r}, which are not groups with widths; {FIX}") from None
-    left = dict(now)
-    for group, width in found:
-        if not 0 < width < left.get(group, 0):
-            known = ", ".join(f"{name} {channels}" for name, channels in left.items())
-            raise StageError(f"the record cuts {group} to {width} channels, and the groups are {known}; {FIX}")
-        left[group] = width
-    return found
+        raise StageError(
+            f"the record of prune cuts {cuts!r}, which are not groups with widths; {STALE_RECORD}"
+        ) from None
+    remaining = dict(widths)
+    for group, width in parsed:
+        if not 0 < width < remaining.get(group, 0):
+            groups = ", ".join(f"{name} {channels}" for name, channels in remaining.items())
+            raise StageError(
+                f"the record cuts {group} to {width} channels, and the groups are {groups}; {STALE_RECORD}"
+            )
+        remaining[group] = width
+    return parsed
 
 
-def refit(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> None:
-    """Fit the batch norms' statistics to train samples, in place: without it a cut is judged by stale ones.
+def refit_batch_norms(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> None:
+    """Re-estimate the statistics of the batch norms on training samples, in place.
 
-    EagleEye (Li et al. 2020, arXiv 2007.02491) ranks pruned networks so. In order and on one thread: the same bits.
+    With stale statistics, the accuracy right after a cut says little; EagleEye (Li et al. 2020, arXiv 2007.02491)
+    ranks pruned networks in this way. Samples are used in order and on one thread, so results are identical bit by bit.
     """
     norms = [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
     momenta = [norm.momentum for norm in norms]
@@ -240,7 +262,7 @@ def refit(module: nn.Module, data: Data, preprocess: list[dict[str, Any]]) -> No
     module.eval()
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None  # the mean over all batches
+        norm.momentum = None  # use the mean over all batches
         norm.train()
     with torch.no_grad(), single_thread():
         for start in range(0, len(chosen) if norms else 0, REFIT_BATCH):

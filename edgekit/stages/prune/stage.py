@@ -1,4 +1,4 @@
-"""Both ways of pruning, step by step, and which step is kept."""
+"""Run structured and unstructured pruning step by step, and select a step of each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from edgekit.stages.prune import structured, unstructured
 from edgekit.stages.prune.choice import (
     CHANNELS,
     WEIGHTS,
-    against_scratch,
     best_so_far,
-    kept_step,
-    mark_kept,
-    scratched,
-    verdict,
+    compare_with_retrained,
+    mark_selected,
+    selected_step_number,
+    step_to_retrain,
+    summarize_choice,
 )
-from edgekit.stages.prune.config import LIBRARIES, Config
-from edgekit.stages.prune.latency import CUT_TIMES_FILE, Clock, time_steps
-from edgekit.stages.prune.netadapt import Walk
-from edgekit.stages.prune.tuner import Step, Tuner, fresh, options_from_scratch
+from edgekit.stages.prune.config import LIBRARIES, PruneConfig
+from edgekit.stages.prune.latency import CUT_TIMES_FILE, CutTimer, time_steps
+from edgekit.stages.prune.netadapt import NetAdaptPruner
+from edgekit.stages.prune.tuner import Step, Tuner, options_from_scratch, untrained_pruned_network
 from edgekit.training import resume
 from edgekit.training.fine_tuning import tuning
 
@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 OFF = "prune: false in the config"
 
 Technique = Callable[[nn.Module], Iterator[tuple[float, Callable[[nn.Module], None] | None]]]
-"""Prunes a module in place, step by step; yields what a step aimed at, and what keeps it up after each update."""
+"""Prunes a module in place, step by step.
+
+Yields the goal of each step, and a function that restores the zeros after each optimizer update (None if not needed).
+"""
 
 
-def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
-    """See `edgekit.stages.prune`."""
+def prune(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artifact:
+    """Run the prune stage; see `edgekit.stages.prune`."""
     artifacts.begin(out)
     notes: list[str] = []
 
@@ -54,53 +57,61 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
     for text in config.unused():
         note(text)
     student, spec = open_model(source)
-    cuttable, no_zeros = _tried(student, spec, config)  # before hours are spent on training
-    note(cuttable.describe() if config.enabled else f"prune: the student goes on unpruned: {OFF}")
-    note(no_zeros if config.enabled else "")
+    probe_result, no_sparsity_reason = _probe_student(student, spec, config)  # before hours are spent on training
+    note(probe_result.describe() if config.enabled else f"prune: the student goes on unpruned: {OFF}")
+    note(no_sparsity_reason if config.enabled else "")
     baseline, _ = open_model(source.ancestor("profile"))
     place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
-    followed = tuning(source, student, spec, place.teacher_cache, config.tune_with)
-    tuner = Tuner(baseline, followed.distillation, spec, data, config, place)
+    tuning_setup = tuning(source, student, spec, place.teacher_cache, config.tune_with)
+    tuner = Tuner(baseline, tuning_setup.distillation, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)
 
-    clock = Clock(spec, data, config, place)
+    cut_timer = CutTimer(spec, data, config, place)
     recorded = replay.read(source.path.parent, "prune") if config.structured == "latency" else None
-    walk = Walk(spec, data, config, clock, partial(short, tuner), recorded["cuts"] if recorded else None, cuttable)
-    by_ratio: Technique = partial(
-        structured.steps, spec=spec, config=config, train=data.train, found=cuttable, note=note
+    netadapt = NetAdaptPruner(
+        spec,
+        data,
+        config,
+        cut_timer,
+        partial(tune_candidate, tuner),
+        recorded["cuts"] if recorded else None,
+        probe_result,
     )
-    technique, at_first = (walk.steps, 1.0) if config.structured == "latency" else (by_ratio, 0.0)
-    channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, at_first)
-    compared = None
-    if config.from_scratch and (of := scratched(channels)):
-        channels, compared = compare(of, channels, pruned, source, tuner)
-    store.save(out / "model", pruned[kept_step(channels)], spec)
-    by_size: Technique = partial(unstructured.steps, spec=spec, config=config, train=data.train)
-    by_size = _no_steps if no_zeros else by_size
-    weights, sparse = prune_in_steps("unstructured", by_size, config.sparsity_steps, student, tuner)
-    store.save(out / "sparse", sparse[kept_step(weights)], spec)
+    ratio_technique: Technique = partial(
+        structured.steps, spec=spec, config=config, train=data.train, probe_result=probe_result, note=note
+    )
+    technique, initial_goal = (netadapt.steps, 1.0) if config.structured == "latency" else (ratio_technique, 0.0)
+    channels, pruned = prune_in_steps("structured", technique, config.steps, student, tuner, initial_goal)
+    comparison = None
+    if config.from_scratch and (step_trained_anew := step_to_retrain(channels)):
+        channels, comparison = retrain_from_scratch(step_trained_anew, channels, pruned, source, tuner)
+    store.save(out / "model", pruned[selected_step_number(channels)], spec)
+    magnitude_technique: Technique = partial(unstructured.steps, spec=spec, config=config, train=data.train)
+    magnitude_technique = _no_steps if no_sparsity_reason else magnitude_technique
+    weights, sparse = prune_in_steps("unstructured", magnitude_technique, config.sparsity_steps, student, tuner)
+    store.save(out / "sparse", sparse[selected_step_number(weights)], spec)
 
     decision = {
         "baseline_accuracy": baseline_accuracy,
         "accuracy_floor": baseline_accuracy - config.budget.accuracy_drop_pp / 100,
-        "tuning": followed.row,
-        "structured": verdict(channels, config, CHANNELS, _hindrance(cuttable)),
-        "unstructured": verdict(weights, config, WEIGHTS, no_zeros),
-        "from_scratch": compared,
-        **({"measured": {"cuts": walk.cuts}} if config.structured == "latency" else {}),
+        "tuning": tuning_setup.row,
+        "structured": summarize_choice(channels, config, CHANNELS, _limitation(probe_result)),
+        "unstructured": summarize_choice(weights, config, WEIGHTS, no_sparsity_reason),
+        "from_scratch": comparison,
+        **({"measured": {"cuts": netadapt.cuts}} if config.structured == "latency" else {}),
     }
     artifacts.write_json(out / "decision.json", decision)
-    if clock.timings:
-        artifacts.write_json(out / artifacts.EVIDENCE / CUT_TIMES_FILE, clock.evidence())
+    if cut_timer.timings:
+        artifacts.write_json(out / artifacts.EVIDENCE / CUT_TIMES_FILE, cut_timer.evidence())
     latency: Any = None
     if len(channels) == len(weights) == 1:
         latency = {"failed": "nothing was removed"}
     elif config.measure:
-        shown = (
-            kept_step(weights) or len(weights) - 1
+        timed_step = (
+            selected_step_number(weights) or len(weights) - 1
         )  # none kept: the last step shows the speed-up that zeros would have given
-        latency, rows = time_steps(pruned, sparse[shown], [row["macs"] for row in channels], spec, data, config)
-        latency["sparse_step"] = shown
+        latency, rows = time_steps(pruned, sparse[timed_step], [row["macs"] for row in channels], spec, data, config)
+        latency["sparse_step"] = timed_step
         artifacts.write_json(out / artifacts.EVIDENCE / "latency.json", {**latency, "networks": rows})
     metrics = {**decision, "structured_steps": channels, "unstructured_steps": weights, "latency": latency}
     return artifacts.seal(
@@ -109,20 +120,24 @@ def prune(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
         source=source,
         data_digest=data.digest,
         config=config.model_dump(),
-        metrics={**metrics, "cuts": walk.rows, "replayed": recorded is not None, "notes": notes},
+        metrics={**metrics, "cuts": netadapt.rows, "replayed": recorded is not None, "notes": notes},
         libraries=LIBRARIES,
     )
 
 
-def _tried(student: nn.Module, spec: store.ModelSpec, config: Config) -> tuple[structured.Cuttable, str]:
-    """What can be cut, and why no weight can be zeroed, which is empty where some can be."""
+def _probe_student(
+    student: nn.Module, spec: store.ModelSpec, config: PruneConfig
+) -> tuple[structured.ProbeResult, str]:
+    """Return which channels can be removed, and the reason if no weight can be set to zero (else empty)."""
     if not config.enabled:
-        return structured.Cuttable(refused=OFF), OFF
-    return structured.probe(student, spec, config), unstructured.hindrance(student, spec, config)
+        return structured.ProbeResult(refused=OFF), OFF
+    return structured.probe(student, spec, config), unstructured.unsupported_reason(student, spec, config)
 
 
-def _hindrance(found: structured.Cuttable) -> str:
-    return found.refused or (f"the network breaks without all of {', '.join(found.pinned)}" if found.pinned else "")
+def _limitation(probe_result: structured.ProbeResult) -> str:
+    return probe_result.refused or (
+        f"the network breaks without all of {', '.join(probe_result.pinned)}" if probe_result.pinned else ""
+    )
 
 
 def _no_steps(_: nn.Module) -> Iterator[tuple[float, None]]:
@@ -130,44 +145,48 @@ def _no_steps(_: nn.Module) -> Iterator[tuple[float, None]]:
 
 
 def prune_in_steps(
-    name: str, technique: Technique, steps: int, student: nn.Module, tuner: Tuner, at_first: float = 0.0
+    name: str, technique: Technique, steps: int, student: nn.Module, tuner: Tuner, initial_goal: float = 0.0
 ) -> tuple[list[Step], list[nn.Module]]:
-    """Prune a copy of the student step by step, fine-tune after each; what each step did, and the network it left.
+    """Prune a copy of the student step by step and fine-tune it after each step.
 
-    `at_first` is what a step aims at where nothing is pruned yet.
+    `initial_goal` is the goal recorded for step 0, the unpruned student.
+
+    Returns the records of all steps and the network after each.
     """
     module, networks = copy.deepcopy(student), [student]
-    rows = [tuner.measure(student, 0, at_first)]
-    with progress.step(f"{name} pruning", "step", steps) as shown:
-        for number, (aimed, keep_up) in enumerate(technique(module), 1):
+    rows = [tuner.measure(student, 0, initial_goal)]
+    with progress.step(f"{name} pruning", "step", steps) as bar:
+        for number, (goal, keep_up) in enumerate(technique(module), 1):
             tuner.tune(module, f"{name}-{number}", keep_up)
-            rows.append(tuner.measure(module, number, aimed))
+            rows.append(tuner.measure(module, number, goal))
             networks.append(copy.deepcopy(module))
-            shown.at(number, best=best_so_far(rows))
-    return mark_kept(rows), networks
+            bar.at(number, best=best_so_far(rows))
+    return mark_selected(rows), networks
 
 
-def short(tuner: Tuner, module: nn.Module, name: str) -> None:
-    """Fine-tune a candidate for as many epochs as the config gives one, in place."""
+def tune_candidate(tuner: Tuner, module: nn.Module, name: str) -> None:
+    """Fine-tune a candidate in place for `candidate_epochs`."""
     tuner.tune(module, name, options=tuner.config.model_copy(update={"epochs": tuner.config.candidate_epochs}))
 
 
-def compare(
-    of: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
+def retrain_from_scratch(
+    step: Step, rows: list[Step], networks: list[nn.Module], distill: Artifact, tuner: Tuner
 ) -> tuple[list[Step], dict[str, Any]]:
-    """Train the shape that step `of` left from new weights; the rows with this one, and what the comparison says.
+    """Train the shape of `step` from new weights and compare the two networks.
 
-    It learns as the student did that `distill` kept, whatever the fine-tuning minimises.
-    The network is appended to `networks`.
+    Training uses the loss and the teacher with which distill trained its student, whatever fine-tuning minimizes. The
+    trained network is appended to `networks`.
+
+    Returns the records of all steps and the `from_scratch` record.
     """
-    config, tuned = tuner.config, networks[of["step"]]
-    module = fresh(tuner.spec, tuned, config.seed)
-    options = options_from_scratch(distill.config, config, of["step"])
-    taught = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
+    config, fine_tuned = tuner.config, networks[step["step"]]
+    module = untrained_pruned_network(tuner.spec, fine_tuned, config.seed)
+    options = options_from_scratch(distill.config, config, step["step"])
+    tuning_setup = tuning(distill, module, tuner.spec, tuner.place.teacher_cache)
     with progress.step("retraining the network from new weights"):
-        name = f"scratch-{of['step']}-{taught.row['loss'] or 'labels'}"
-        tuner.train(module, name, taught.distillation, options)
-    row = tuner.measure(module, len(rows), of["aimed"])
+        name = f"scratch-{step['step']}-{tuning_setup.row['loss'] or 'labels'}"
+        tuner.train(module, name, tuning_setup.distillation, options)
+    row = tuner.measure(module, len(rows), step["aimed"])
     networks.append(module)
-    drop = tasks.drop(tuner.answers(tuned), tuner.answers(module), config.budget.accuracy_confidence)
-    return against_scratch(rows, {**row, "from_scratch": of["step"]}, drop, options.epochs)
+    drop = tasks.drop(tuner.answers(fine_tuned), tuner.answers(module), config.budget.accuracy_confidence)
+    return compare_with_retrained(rows, {**row, "from_scratch": step["step"]}, drop, options.epochs)

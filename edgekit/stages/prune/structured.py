@@ -1,9 +1,8 @@
-"""Structured pruning: whole channels, over the dependency graph of the network (torch-pruning; Fang et al., 2023).
+"""Structured pruning: remove whole channels along the dependency graph (torch-pruning; Fang et al., 2023).
 
-How much each channel matters: torch-pruning's own measures, and what of every layer no measure may take.
-
-Norms of a channel's weights over its whole group (l1, l2; Li et al. 2017), the first-order change of the loss without
-it (Taylor; Molchanov et al. 2019), and magnitudes by their share of what is left of the layer (LAMP; Lee et al. 2021).
+The importance of a channel is one of torch-pruning's measures: the norm of its weights over the whole group (l1, l2; Li
+et al. 2017), the first-order change of the loss without it (Taylor; Molchanov et al. 2019), or its magnitude relative
+to the rest of the layer (LAMP; Lee et al. 2021).
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.models.store import ModelSpec
 from edgekit.models.text_transformer import SelfAttention
 from edgekit.stages.prune import torch_pruning_fixes
-from edgekit.stages.prune.config import Config
+from edgekit.stages.prune.config import PruneConfig
 from edgekit.training import losses
 
-BATCH = 64
-"""Samples whose gradients are added up at a time."""
+GRADIENT_BATCH = 64
+"""Batch size for accumulating gradients."""
 MEASURES: dict[str, Callable[[], Any]] = {
     "l1": lambda: torch_pruning.importance.GroupMagnitudeImportance(p=1),
     "l2": lambda: torch_pruning.importance.GroupMagnitudeImportance(p=2),
@@ -46,10 +45,11 @@ MEASURES: dict[str, Callable[[], Any]] = {
 }
 
 
-class Bounded(torch_pruning.importance.Importance):
-    """The scores of another measure, the strongest `least` channels of each group's root layer out of reach.
+class BoundedImportance(torch_pruning.importance.Importance):
+    """Scores of another measure, in which the most important channels of every layer are protected.
 
-    A group in which nothing matters scores nought: normalised by its mean, it would score nothing that can be ranked.
+    `least` holds, by root layer of a group, how many channels must remain; these score infinity. NaN scores (of groups
+    whose scores are all zero, normalized by their mean) become 0, so that they can be ranked.
     """
 
     def __init__(self, measure: Any, least: Mapping[nn.Module, int]) -> None:
@@ -59,45 +59,45 @@ class Bounded(torch_pruning.importance.Importance):
         scores = self.measure(group)
         if scores is None:
             return None
-        bounded: Tensor = torch.nan_to_num(scores, nan=0.0)
-        kept = min(self.least.get(group[0].dep.target.module, 0), len(bounded))
-        bounded[torch.topk(bounded, kept).indices] = torch.inf
-        return bounded
+        scores_with_floor: Tensor = torch.nan_to_num(scores, nan=0.0)
+        protected = min(self.least.get(group[0].dep.target.module, 0), len(scores_with_floor))
+        scores_with_floor[torch.topk(scores_with_floor, protected).indices] = torch.inf
+        return scores_with_floor
 
 
-def bound(pruner: Any, config: Config) -> None:
-    """Let no layer lose more than `max_layer_ratio` of its channels where they are ranked over the whole network.
+def limit_layer_ratio(pruner: Any, config: PruneConfig) -> None:
+    """Keep every layer from losing more than `max_layer_ratio` of its channels when ranking is global.
 
-    torch-pruning looks at its own limit before a step alone: a single one may take a layer beyond it, and a layer of
-    which it would take everything is left whole.
+    torch-pruning checks its own limit only before a step, so a single step may exceed it, and a layer that would lose
+    all of its channels is not pruned at all.
     """
     channels = _root_channels(pruner)
     multiple = config.channel_multiple
-    share = 1 - config.max_layer_ratio
-    least = {
-        root: min(count, multiple * math.ceil(share * count / multiple - 1e-9)) for root, count in channels.items()
+    min_share = 1 - config.max_layer_ratio
+    min_channels = {
+        root: min(count, multiple * math.ceil(min_share * count / multiple - 1e-9)) for root, count in channels.items()
     }
-    reachable = max(0.0, 1 - (sum(least.values()) + 1e-6) / max(sum(channels.values()), 1))
-    pruner.importance = Bounded(pruner.importance, least)
+    reachable = max(0.0, 1 - (sum(min_channels.values()) + 1e-6) / max(sum(channels.values()), 1))
+    pruner.importance = BoundedImportance(pruner.importance, min_channels)
     pruner.per_step_pruning_ratio = [min(ratio, reachable) for ratio in pruner.per_step_pruning_ratio]
 
 
 def accumulate_gradients(
     module: nn.Module, train: Split, preprocess: list[dict[str, Any]], samples: int, task: Task = "classification"
 ) -> None:
-    """Leave in `module` the gradients of the task's mean loss on the labels, over `samples` evenly from `train`.
+    """Accumulate in `module` the gradients of the task's mean loss over `samples` evenly spaced samples of `train`.
 
-    In eval mode and on one thread, batch by batch in order: the same bits each time.
+    The module is in eval mode and runs on one thread, batch by batch in order, so results are identical bit by bit.
     """
     chosen = train.take(np.unique(np.linspace(0, len(train) - 1, min(samples, len(train))).round().astype(np.int64)))
     loss, reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
     module.eval()
     module.zero_grad(set_to_none=True)
     with single_thread(), strided_pointwise_as_slices(module):
-        for start in range(0, len(chosen), BATCH):
-            x = eager_input(chosen.x[start : start + BATCH], preprocess)
-            wanted = x if reconstructs else torch.tensor(chosen.y[start : start + BATCH])
-            (loss(joined(module(x)), wanted) * (len(x) / len(chosen))).backward()
+        for start in range(0, len(chosen), GRADIENT_BATCH):
+            x = eager_input(chosen.x[start : start + GRADIENT_BATCH], preprocess)
+            target = x if reconstructs else torch.tensor(chosen.y[start : start + GRADIENT_BATCH])
+            (loss(joined(module(x)), target) * (len(x) / len(chosen))).backward()
 
 
 def _root_channels(pruner: Any) -> dict[nn.Module, int]:
@@ -109,22 +109,23 @@ def _root_channels(pruner: Any) -> dict[nn.Module, int]:
 torch_pruning_fixes.install_corrections()
 torch_pruning_fixes.install_limits()
 
-CUT: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd, nn.LSTM)
-"""Layers that a cut may begin with."""
+PRUNABLE_TYPES: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd, nn.LSTM)
+"""Types of layers whose outputs can be pruned."""
 
 
 @dataclass(frozen=True)
-class Cuttable:
-    """What a trial found out: layers that keep their width, because without some of it the network breaks.
+class ProbeResult:
+    """Which layers can be pruned.
 
-    `refused` says why nothing at all can be cut; empty where something can.
+    `pinned` names the layers that keep their width, because the network breaks if they are pruned. `refused` says why
+    nothing at all can be pruned; it is empty otherwise.
     """
 
     pinned: tuple[str, ...] = ()
     refused: str = ""
 
     def describe(self) -> str:
-        """One line for the user; empty where every layer can be cut."""
+        """Return a line for the user; empty if every layer can be pruned."""
         if self.refused:
             return f"prune: no channels are removed: {self.refused}"
         if not self.pinned:
@@ -132,63 +133,64 @@ class Cuttable:
         return f"prune: kept at full width, because the network breaks otherwise: {', '.join(self.pinned)}"
 
 
-def probe(module: nn.Module, spec: ModelSpec, config: Config) -> Cuttable:
-    """Try all cuts on copies, untrained: which layers cannot be cut. The network is left as it was."""
+def probe(module: nn.Module, spec: ModelSpec, config: PruneConfig) -> ProbeResult:
+    """Find out which layers cannot be pruned, by pruning copies without training. `module` is not changed."""
     try:
-        with torch_pruning_fixes.limited(module):
+        with torch_pruning_fixes.search_limits(module):
             layers = _widths_of(module, spec)
             if not layers:
-                return Cuttable(refused=f"{spec.called} has no convolution, dense or LSTM layer before its outputs")
-            error, _ = _tried(module, spec, config, ())
+                return ProbeResult(refused=f"{spec.called} has no convolution, dense or LSTM layer before its outputs")
+            error, _ = _dry_run(module, spec, config, ())
             if not error:
-                return Cuttable()
-            free = _working(module, spec, config, layers, [])
-            pinned = tuple(name for name in layers if name not in free)
-            rest, cut = _tried(module, spec, config, pinned)
-            if cut and not rest:
-                return Cuttable(pinned)
-    except torch_pruning_fixes.OutOfTime as late:
-        error = str(late)
-    return Cuttable(refused=f"{spec.called} breaks wherever it is cut ({error})")
+                return ProbeResult()
+            prunable = _prunable_layers(module, spec, config, layers, [])
+            pinned = tuple(name for name in layers if name not in prunable)
+            remaining_error, is_smaller = _dry_run(module, spec, config, pinned)
+            if is_smaller and not remaining_error:
+                return ProbeResult(pinned)
+    except torch_pruning_fixes.SearchTimeout as timeout:
+        error = str(timeout)
+    return ProbeResult(refused=f"{spec.called} breaks wherever it is cut ({error})")
 
 
 def steps(
     module: nn.Module,
     spec: ModelSpec,
-    config: Config,
+    config: PruneConfig,
     train: Split,
-    found: Cuttable | None = None,
+    probe_result: ProbeResult | None = None,
     note: Callable[[str], object] = print,
 ) -> Iterator[tuple[float, None]]:
-    """Prune `module` in place, step by step; yield the share of channels aimed at, and nothing to keep up.
+    """Prune `module` in place, step by step.
 
-    The caller fine-tunes between steps, so importance is measured on tuned weights. Each step removes the same
-    number of channels, from every layer alike or wherever in the network they matter least; the classifier's outputs
-    are never touched. Nor is what a trial found that breaks the network; `found` is that trial's result, made here
-    where it is missing. Where a step breaks the network all the same, `note` is told and there are no further steps.
+    Yields the fraction of channels that each step aims to remove, and None. The caller fine-tunes between steps, so
+    importance is measured on tuned weights. Each step removes the same number of channels, evenly from all layers or
+    (with `scope: global`) wherever they matter least. Output layers and the pinned layers of `probe_result` are never
+    pruned; without a `probe_result`, `probe` is called first. If a step breaks the network nevertheless, `note` is
+    called with the reason and the iteration ends.
     """
-    found = probe(module, spec, config) if found is None else found
-    if found.refused:
+    probe_result = probe(module, spec, config) if probe_result is None else probe_result
+    if probe_result.refused:
         return
-    with prunable(spec), torch_pruning_fixes.limited(module):
-        pruner = _pruner(module, spec, config, found.pinned)
+    with pruning_errors(spec), torch_pruning_fixes.search_limits(module):
+        pruner = _pruner(module, spec, config, probe_result.pinned)
     for step in range(1, config.steps + 1):
         try:
-            with prunable(spec):
+            with pruning_errors(spec):
                 if config.importance == "taylor":
                     accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
-                with torch_pruning_fixes.limited(module):
+                with torch_pruning_fixes.search_limits(module):
                     pruner.step()
                 module.zero_grad(set_to_none=True)
-                check(module, spec)
-        except (ModelError, torch_pruning_fixes.OutOfTime) as error:
+                check_pruned_network(module, spec)
+        except (ModelError, torch_pruning_fixes.SearchTimeout) as error:
             note(f"prune: no step beyond {step - 1}: {error}")
             return
         yield config.ratio * step / config.steps, None
 
 
-def check(module: nn.Module, spec: ModelSpec) -> None:
-    """ModelError unless a cut network answers two samples, and answers the same when it was saved and loaded."""
+def check_pruned_network(module: nn.Module, spec: ModelSpec) -> None:
+    """Raise ModelError if a pruned network cannot predict a batch of two, or differs after saving and loading."""
     x = torch.cat([store.noise(spec)] * 2)
     module.eval()
     with torch.no_grad():
@@ -197,12 +199,12 @@ def check(module: nn.Module, spec: ModelSpec) -> None:
         store.save(Path(folder), module, spec)
         loaded, _ = store.load(Path(folder))
     with torch.no_grad():
-        found = joined(loaded(x))
-    if found.shape != expected.shape or not torch.allclose(found, expected, rtol=1e-3, atol=1e-4, equal_nan=True):
+        reloaded = joined(loaded(x))
+    if reloaded.shape != expected.shape or not torch.allclose(reloaded, expected, rtol=1e-3, atol=1e-4, equal_nan=True):
         raise ModelError(f"{spec.called}: a cut copy answers otherwise when it is built again")
 
 
-def _pruner(module: nn.Module, spec: ModelSpec, config: Config, pinned: Sequence[str]) -> Any:
+def _pruner(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> Any:
     example = store.zeros(spec)
     pruner = torch_pruning.pruner.BasePruner(
         module,
@@ -214,76 +216,80 @@ def _pruner(module: nn.Module, spec: ModelSpec, config: Config, pinned: Sequence
         iterative_steps=config.steps,
         ignored_layers=[*fixed_layers(module, example), *(module.get_submodule(name) for name in pinned)],
         round_to=config.channel_multiple,
-        **fresh_groups(),
+        **empty_group_arguments(),
     )
     if config.scope == "global":
-        bound(pruner, config)
+        limit_layer_ratio(pruner, config)
     return pruner
 
 
-def fresh_groups() -> dict[str, dict[Any, Any]]:
-    """Arguments whose default is one dict for all pruners, which would hold every network that was ever cut."""
+def empty_group_arguments() -> dict[str, dict[Any, Any]]:
+    """Return arguments whose defaults are dicts that all pruners share, which would keep every network in memory."""
     return {"in_channel_groups": {}, "out_channel_groups": {}, "num_heads": {}}
 
 
-def _tried(module: nn.Module, spec: ModelSpec, config: Config, pinned: Sequence[str]) -> tuple[str, bool]:
-    """Of a copy that all steps cut, except at the pinned layers: what is wrong with it, and whether it is smaller."""
+def _dry_run(module: nn.Module, spec: ModelSpec, config: PruneConfig, pinned: Sequence[str]) -> tuple[str, bool]:
+    """Prune a copy in all steps, except the pinned layers; return the error, if any, and whether it is smaller."""
     copied = copy.deepcopy(module)
     quick = config.model_copy(update={"importance": "l2" if config.importance == "taylor" else config.importance})
     try:
-        with prunable(spec), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # each pruner says the same of parameters outside layers
+        with pruning_errors(spec), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each pruner repeats its warning about parameters outside layers
             pruner = _pruner(copied, spec, quick, pinned)
             for _ in range(config.steps):
                 pruner.step()
-                check(copied, spec)
+                check_pruned_network(copied, spec)
     except ModelError as error:
         return _first_line(error.__cause__ or error), True
-    return "", _size(copied) < _size(module)
+    return "", _count_parameters(copied) < _count_parameters(module)
 
 
-def _size(module: nn.Module) -> int:
+def _count_parameters(module: nn.Module) -> int:
     return sum(each.numel() for each in module.parameters())
 
 
-def _working(module: nn.Module, spec: ModelSpec, config: Config, layers: Sequence[str], free: list[str]) -> list[str]:
-    """Of these layers those that can be cut together with the `free` ones: all of them, or those of each half."""
+def _prunable_layers(
+    module: nn.Module, spec: ModelSpec, config: PruneConfig, layers: Sequence[str], known_prunable: list[str]
+) -> list[str]:
+    """Return `known_prunable` and those of `layers` that can be pruned together with them, found by bisection."""
     everything = _widths_of(module, spec)
-    pinned = [name for name in everything if name not in {*free, *layers}]
-    if not _tried(module, spec, config, pinned)[0]:
-        return [*free, *layers]
+    pinned = [name for name in everything if name not in {*known_prunable, *layers}]
+    if not _dry_run(module, spec, config, pinned)[0]:
+        return [*known_prunable, *layers]
     if len(layers) == 1:
-        return free
+        return known_prunable
     half = len(layers) // 2
-    return _working(module, spec, config, layers[half:], _working(module, spec, config, layers[:half], free))
+    return _prunable_layers(
+        module, spec, config, layers[half:], _prunable_layers(module, spec, config, layers[:half], known_prunable)
+    )
 
 
 def _widths_of(module: nn.Module, spec: ModelSpec) -> list[str]:
-    """Names of the layers whose width a cut may change, in order."""
+    """Return the names of the layers whose width may change, in order."""
     fixed = {part for layer in fixed_layers(module, store.zeros(spec)) for part in layer.modules()}
-    return [name for name, layer in module.named_modules() if isinstance(layer, CUT) and layer not in fixed]
+    return [name for name, layer in module.named_modules() if isinstance(layer, PRUNABLE_TYPES) and layer not in fixed]
 
 
 @contextmanager
-def prunable(spec: ModelSpec) -> Iterator[None]:
-    """ModelError where the network's dependency graph cannot be followed, in place of what torch-pruning raises."""
+def pruning_errors(spec: ModelSpec) -> Iterator[None]:
+    """Convert whatever torch-pruning or a broken network raises to ModelError."""
     try:
         yield
-    except (ModelError, torch_pruning_fixes.OutOfTime):
+    except (ModelError, torch_pruning_fixes.SearchTimeout):
         raise
-    except Exception as error:  # torch-pruning and the cut network raise whatever they meet
+    except Exception as error:  # torch-pruning and the pruned network raise all kinds of exceptions
         raise ModelError(
             f"prune: {spec.called} cannot be cut so ({type(error).__name__}: {_first_line(error)})"
         ) from error
 
 
 def fixed_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
-    """Layers that keep their outputs: those of the network, and of attention what is parted into heads."""
-    return [*output_layers(module, example), *_attention(module)]
+    """Return the layers whose width must not change: the output layers and those of attention blocks."""
+    return [*output_layers(module, example), *_attention_layers(module)]
 
 
 def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
-    """The weighted layers that no other stands behind, on the way to an output: their channels are the outputs."""
+    """Return the layers with weights whose channels are the network's outputs, with no such layer after them."""
     by_node: dict[Any, nn.Module] = {}
     weighted: tuple[type[Any], ...] = (nn.Linear, nn.modules.conv._ConvNd)
     hooks = [
@@ -293,24 +299,26 @@ def output_layers(module: nn.Module, example: torch.Tensor) -> list[nn.Module]:
     ]
     try:
         with torch.enable_grad():
-            ways = [joined(module(example)).grad_fn]
+            pending = [joined(module(example)).grad_fn]
     finally:
         for hook in hooks:
             hook.remove()
-    found, seen = [], set(ways)
-    while ways:
-        node = ways.pop()
+    last_layers, seen = [], set(pending)
+    while pending:
+        node = pending.pop()
         if node in by_node:
-            found.append(by_node[node])
+            last_layers.append(by_node[node])
             continue
-        behind = {after for after, _ in getattr(node, "next_functions", ()) if after is not None} - seen
-        seen |= behind
-        ways += behind
-    return [layer for layer in module.modules() if layer in set(found)]
+        upstream = {
+            node_before for node_before, _ in getattr(node, "next_functions", ()) if node_before is not None
+        } - seen
+        seen |= upstream
+        pending += upstream
+    return [layer for layer in module.modules() if layer in set(last_layers)]
 
 
-def _attention(module: nn.Module) -> list[nn.Module]:
-    """Layers whose outputs are parted into heads: what stays of one would no longer fill them."""
+def _attention_layers(module: nn.Module) -> list[nn.Module]:
+    """Return the layers of attention blocks: their outputs are split into heads, which must keep their size."""
     blocks = [part for part in module.modules() if isinstance(part, SelfAttention)]
     return [layer for block in blocks for layer in block.children()]
 
@@ -320,11 +328,11 @@ def _first_line(error: BaseException) -> str:
 
 
 def group_widths(module: nn.Module, spec: ModelSpec, pinned: Sequence[str] = ()) -> dict[str, int]:
-    """Channels of every group that may be cut, by the name of the layer that it is found from; ModelError if unseen.
+    """Return the number of channels of every group that may be pruned, by the name of its root layer.
 
-    Groups with a layer that is `pinned` may not.
+    Groups that contain a `pinned` layer are left out. Raises ModelError if the dependency graph cannot be built.
     """
-    with prunable(spec), torch_pruning_fixes.limited(module):
+    with pruning_errors(spec), torch_pruning_fixes.search_limits(module):
         pruner = _group_pruner(module, spec, "l2", {}, pinned)
         names = {layer: name for name, layer in module.named_modules()}
         groups = pruner.DG.get_all_groups(
@@ -334,38 +342,39 @@ def group_widths(module: nn.Module, spec: ModelSpec, pinned: Sequence[str] = ())
         return {names[root]: int(pruner.DG.get_out_channels(root)) for root in roots}
 
 
-def narrower(width: int, at_first: int, config: Config) -> list[int]:
-    """The widths that a group of `width` channels may be cut to, widest first: multiples that the kernels like.
+def narrower_widths(width: int, initial_width: int, config: PruneConfig) -> list[int]:
+    """Return the widths to which a group of `width` channels may be cut, the widest first.
 
-    No fewer channels stay than `max_layer_ratio` allows of the number `at_first`; at most `widths_per_group`.
+    They are multiples of `channel_multiple`, at most `widths_per_group` of them, and none removes more than
+    `max_layer_ratio` of `initial_width`, the group's width in the student.
     """
     multiple = config.channel_multiple
-    least = max(multiple, multiple * math.ceil((1 - config.max_layer_ratio) * at_first / multiple - 1e-9))
-    return list(range((width - 1) // multiple * multiple, least - 1, -multiple))[: config.widths_per_group]
+    min_width = max(multiple, multiple * math.ceil((1 - config.max_layer_ratio) * initial_width / multiple - 1e-9))
+    return list(range((width - 1) // multiple * multiple, min_width - 1, -multiple))[: config.widths_per_group]
 
 
 def cut_group(
     module: nn.Module,
     spec: ModelSpec,
-    config: Config,
+    config: PruneConfig,
     train: Split,
     group: str,
     width: int,
     pinned: Sequence[str] = (),
 ) -> None:
-    """Leave the `width` channels of `group` that matter most to `config.importance`, in place.
+    """Reduce `group` to its `width` most important channels, in place.
 
-    ModelError where that breaks the network, which is then of no use any more.
+    Raises ModelError if that breaks the network; `module` is unusable then.
     """
-    with prunable(spec):
+    with pruning_errors(spec):
         if config.importance == "taylor":
             accumulate_gradients(module, train, spec.preprocess, config.taylor_samples, spec.task)
         before = group_widths(module, spec, pinned)[group]
-        share = 1 - (width + 0.5) / before  # half a channel more: torch-pruning rounds down what stays
-        with torch_pruning_fixes.limited(module):
+        share = 1 - (width + 0.5) / before  # half a channel more, because torch-pruning rounds the rest down
+        with torch_pruning_fixes.search_limits(module):
             _group_pruner(module, spec, config.importance, {module.get_submodule(group): share}, pinned).step()
         module.zero_grad(set_to_none=True)
-        check(module, spec)
+        check_pruned_network(module, spec)
 
 
 def _group_pruner(
@@ -379,5 +388,5 @@ def _group_pruner(
         pruning_ratio=0.0,
         pruning_ratio_dict=shares,
         ignored_layers=[*fixed_layers(module, example), *(module.get_submodule(name) for name in pinned)],
-        **fresh_groups(),
+        **empty_group_arguments(),
     )

@@ -1,4 +1,4 @@
-"""Two faults of torch-pruning 1.6 and how they are avoided: endless searches, and widths that it counts twice."""
+"""Workarounds for two faults of torch-pruning 1.6: searches that never end, and widths that it counts twice."""
 
 from __future__ import annotations
 
@@ -13,35 +13,42 @@ from torch import nn
 from torch_pruning import ops
 from torch_pruning.dependency import graph, index_mapping, shape_infer
 
-LEAST, TIMES_AS_MANY = 1 << 13, 4
-"""Most channels, or places that channels become, of a layer in a group: so many, or times the widest layer's."""
-MOST_VISITS, VISITS_PER_LAYER = 500, 10
-"""Most steps of the search for one group, and how many there may be for each layer of a large network."""
+MIN_CHANNELS, CHANNELS_PER_WIDTH = 1 << 13, 4
+"""Most indices of a layer in a group: the larger of `MIN_CHANNELS` and a multiple of the widest layer."""
+MIN_VISITS, VISITS_PER_LAYER = 500, 10
+"""Most steps of the search for one group: the larger of `MIN_VISITS` and a number for each layer of the network."""
 LIMIT_S = 120.0
-"""Longest time of what `limited` encloses."""
+"""Longest time of the code inside `search_limits`, in seconds."""
 
 _limits: list[tuple[float, float, float]] = [(math.inf, math.inf, math.inf)]
-"""When the search must have ended, most channels of a layer, and most steps; the innermost last."""
+"""Stack of limits, the innermost last: deadline (monotonic seconds), most indices of a layer, most steps."""
 
 
-class InCircle(ValueError):
-    """One group has no end."""
+class CyclicGroupError(ValueError):
+    """The search for one group of channels would never end."""
 
 
-class OutOfTime(Exception):
-    """The search was given up."""
+class SearchTimeout(Exception):
+    """The search for groups of channels took longer than the time limit."""
 
 
 @contextmanager
-def limited(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
-    """Inside, a search for groups of this network that takes longer ends in OutOfTime, one without end in InCircle.
+def search_limits(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
+    """Limit the search for groups of channels in this network.
 
-    Behind `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 takes each channel for several places of the next
-    layer on every round of such a circle, and fills the memory. A group of a real network stays far below these limits.
+    Behind `nn.LocalResponseNorm` and a flattening, torch-pruning 1.6 follows a cycle in its graph, multiplies the
+    indices in each round and fills the memory. The groups of a real network stay far below these limits.
+
+    Raises
+    ------
+    SearchTimeout
+        The search took longer than `seconds`.
+    CyclicGroupError
+        A group grew beyond the limits.
     """
     widest = max((side for each in module.parameters() for side in each.shape), default=1)
-    channels = max(LEAST, TIMES_AS_MANY * widest)
-    visits = max(MOST_VISITS, VISITS_PER_LAYER * sum(1 for _ in module.modules()))
+    channels = max(MIN_CHANNELS, CHANNELS_PER_WIDTH * widest)
+    visits = max(MIN_VISITS, VISITS_PER_LAYER * sum(1 for _ in module.modules()))
     _limits.append((time.monotonic() + seconds, channels, visits))
     try:
         yield
@@ -50,74 +57,74 @@ def limited(module: nn.Module, seconds: float = LIMIT_S) -> Iterator[None]:
 
 
 def install_limits() -> None:
-    """Put the limits into torch-pruning; once more changes nothing."""
+    """Make torch-pruning check the limits. Calling this again has no effect."""
     if graph.Group is _Group:
         return
     graph.Group = _Group
-    index_mapping._FlattenIndexMapping.__call__ = _counted(index_mapping._FlattenIndexMapping.__call__)
+    index_mapping._FlattenIndexMapping.__call__ = _with_size_limit(index_mapping._FlattenIndexMapping.__call__)
     for name in ("infer_out_channels_recursively", "infer_in_channels_recursively"):
-        setattr(shape_infer, name, _timed(getattr(shape_infer, name)))
+        setattr(shape_infer, name, _with_time_limit(getattr(shape_infer, name)))
 
 
 def _check_time() -> None:
     if time.monotonic() > _limits[-1][0]:
-        raise OutOfTime("its groups of channels were not found in time")
+        raise SearchTimeout("its groups of channels were not found in time")
 
 
-def _circle() -> InCircle:
-    return InCircle("torch-pruning's graph of its channels runs in a circle")
+def _cyclic_group_error() -> CyclicGroupError:
+    return CyclicGroupError("torch-pruning's graph of its channels runs in a circle")
 
 
 class _Group(graph.Group):
     def add_dep(self, dep: Any, idxs: Any) -> None:
         _check_time()
         if len(self) >= _limits[-1][2] or len(idxs) > _limits[-1][1]:
-            raise _circle()
+            raise _cyclic_group_error()
         super().add_dep(dep, idxs)
 
 
-def _counted(mapping: Callable[..., Any]) -> Callable[..., Any]:
-    def counted(self: Any, idxs: Any) -> Any:
+def _with_size_limit(mapping: Callable[..., Any]) -> Callable[..., Any]:
+    def limited(self: Any, idxs: Any) -> Any:
         if not self.reverse and len(idxs) * self._stride > _limits[-1][1]:
-            raise _circle()
+            raise _cyclic_group_error()
         return mapping(self, idxs)
 
-    return counted
+    return limited
 
 
-def _timed(infer: Callable[..., Any]) -> Callable[..., Any]:
-    def timed(*given: Any, **named: Any) -> Any:
+def _with_time_limit(infer: Callable[..., Any]) -> Callable[..., Any]:
+    def limited(*args: Any, **kwargs: Any) -> Any:
         _check_time()
-        return infer(*given, **named)
+        return infer(*args, **kwargs)
 
-    return timed
+    return limited
 
 
 MAP_AXES = 4
-"""Of what is flattened: samples, channels, height, width."""
+"""Axes of a tensor before flattening: samples, channels, height, width."""
 VECTOR_AXES = 2
-"""Of what it becomes. Tokens, (samples, channels, places), keep their channels: torch-pruning reads them right."""
+"""Axes after flattening. torch-pruning handles tokens (samples, channels, positions) correctly."""
 
 
 _update: Callable[[Any], None] = index_mapping.update_index_mapping
 
 
 def install_corrections() -> None:
-    """Let torch-pruning put every graph right when it has worked it out."""
+    """Make torch-pruning correct every dependency graph right after it has built it."""
 
     def update(graph: Any) -> None:
         _update(graph)
-        put_right(graph)
+        correct_concat_widths(graph)
 
     index_mapping.update_index_mapping = update
 
 
-def put_right(graph: Any) -> None:
-    """Correct where a dependency graph holds the channels of flattened parts of a concatenation, in place.
+def correct_concat_widths(graph: Any) -> None:
+    """Correct the channel indices of flattened parts of a concatenation in a dependency graph, in place.
 
-    torch-pruning 1.6 takes the width behind the concatenation for that of the flattened part, so it counts each channel
-    more than once. What a channel really becomes is height times width places. It works its graph out anew for every
-    group, so what puts it right is part of that, from `install` on.
+    torch-pruning 1.6 takes the width after the concatenation for the width of the flattened part, and so counts each
+    channel more than once. In fact each channel becomes height times width indices. torch-pruning builds its graph
+    anew for every group, so `install_corrections` hooks this function into the building of the graph.
     """
     for node in graph.module2node.values():
         if node.type != ops.OPTYPE.CONCAT or _axes(node) != VECTOR_AXES:
@@ -126,16 +133,16 @@ def put_right(graph: Any) -> None:
         if not any(flattened.values()):
             continue
         for each in filter(None, flattened.values()):
-            _map(each, _places(each))
+            _set_index_mapping(each, _places_per_channel(each))
         widths = [index_mapping.shape_infer.infer_channels_between(graph, part, node) for part in node.inputs]
         if None not in widths:
-            factors = [_places(each) if each else 1 for each in flattened.values()]
+            factors = [_places_per_channel(each) if each else 1 for each in flattened.values()]
             node.module.concat_sizes = [width * factor for width, factor in zip(widths, factors, strict=True)]
             index_mapping.update_concat_index_mapping(graph, node)
 
 
 def _flattening(node: Any) -> Any:
-    """What flattens a feature map on the way to here, with only functions of each value behind it; None elsewhere."""
+    """Return the node that flattens a feature map before `node`, skipping elementwise operations, or None."""
     while node.type == ops.OPTYPE.ELEMENTWISE and len(node.inputs) == 1:
         node = node.inputs[0]
     sizes = getattr(node.grad_fn, "_saved_self_sym_sizes", ())
@@ -144,16 +151,16 @@ def _flattening(node: Any) -> Any:
 
 
 def _axes(node: Any) -> int:
-    """Of what it gives."""
-    return len(node.grad_fn._input_metadata[0].shape)  # torch counts from behind, where this is what comes in
+    """Return the number of axes of the node's output."""
+    return len(node.grad_fn._input_metadata[0].shape)  # inputs of the backward function are the outputs of the node
 
 
-def _places(node: Any) -> int:
-    """What each channel becomes."""
+def _places_per_channel(node: Any) -> int:
+    """Return the number of indices that each channel becomes: height times width."""
     return prod(node.grad_fn._saved_self_sym_sizes[2:])
 
 
-def _map(node: Any, places: int) -> None:
+def _set_index_mapping(node: Any, places: int) -> None:
     def mapping(reverse: bool) -> Any:
         return index_mapping._FlattenIndexMapping(stride=places, reverse=reverse) if places > 1 else None
 

@@ -1,4 +1,4 @@
-"""Fine-tuning in the prune stage, and what came of it on validation beside the baseline."""
+"""Fine-tune pruned networks and measure their accuracy drop on the validation split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgekit.data import Data
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.store import resize
-from edgekit.stages.prune.config import Config
+from edgekit.stages.prune.config import PruneConfig
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.fit import fit
 from edgekit.training.objective import Distillation
@@ -28,7 +28,7 @@ Step = dict[str, Any]
 
 
 class Tuner:
-    """Fine-tunes a copy's weights, as the student was trained that distill kept, and measures what came of it."""
+    """Fine-tunes networks as distill trained its student, and evaluates them against the baseline."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Tuner:
         distillation: Distillation | None,
         spec: store.ModelSpec,
         data: Data,
-        config: Config,
+        config: PruneConfig,
         place: ResumeFolder,
     ) -> None:
         self.distillation, self.spec, self.data, self.config, self.place = distillation, spec, data, config, place
@@ -49,7 +49,10 @@ class Tuner:
         after_step: Callable[[nn.Module], None] | None = None,
         options: TrainOptions | None = None,
     ) -> None:
-        """Train `module` in place, as the config says or by other `options`; `name` is the checkpoint's."""
+        """Fine-tune `module` in place with the options of the config, or with `options`.
+
+        `name` identifies the checkpoint. `after_step` is called after each optimizer update.
+        """
         with progress.step("fine-tuning"):
             self.train(module, name, self.distillation, options or self.config, after_step)
 
@@ -61,7 +64,7 @@ class Tuner:
         options: TrainOptions,
         after_step: Callable[[nn.Module], None] | None = None,
     ) -> None:
-        """The same by any distillation; None: by labels alone."""
+        """Train `module` in place with any distillation; None trains on the labels alone."""
         config = self.config
         fit(
             module,
@@ -77,57 +80,60 @@ class Tuner:
             after_step=after_step,
         )
 
-    def measure(self, module: nn.Module, step: int, aimed: float) -> Step:
-        """A row of the record: accuracy, its drop below the baseline, and what a call costs."""
+    def measure(self, module: nn.Module, step: int, goal: float) -> Step:
+        """Return the record of a step: accuracy, drop below the baseline, and the cost of a call."""
         module.cpu().eval()
-        found = self.answers(module)
+        scores = self.answers(module)
         budget = self.config.budget
-        drop = tasks.drop(self.baseline, found, budget.accuracy_confidence)
-        refused = refusal(drop, budget.accuracy_drop_pp)
+        drop = tasks.drop(self.baseline, scores, budget.accuracy_confidence)
+        reason = refusal(drop, budget.accuracy_drop_pp)
         return {
             "step": step,
-            "aimed": aimed,
-            "validation_accuracy": tasks.accuracy(found),
+            "aimed": goal,
+            "validation_accuracy": tasks.accuracy(scores),
             **dataclasses.asdict(drop),
-            "inside_budget": refused is None,
-            "reason": refused or "",
+            "inside_budget": reason is None,
+            "reason": reason or "",
             "sparsity": measured_sparsity(module),
             **dataclasses.asdict(cost(module, self.spec.input_shape, self.spec.takes_ids)),
         }
 
     def answers(self, module: nn.Module) -> Answered:
-        """To the samples of validation."""
+        """Return the per-sample scores of `module` on the validation split."""
         return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
-def fresh(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:
-    """The network of `pruned`'s shapes with the weights that its builder begins with.
+def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:
+    """Build a network with the shapes of `pruned` and the initial weights of its builder.
 
-    Each tensor is the first part of the builder's, weights made larger as fewer inputs ask for.
-
-    What pruning keeps is worth its trouble where the same network, trained as long from the start, is not better.
+    Each tensor is the first part of the builder's tensor; weights are scaled up for the smaller fan-in. Training it
+    from scratch shows whether pruning was worthwhile (Liu et al., 2019).
     """
     module = store.build(spec, seed)
-    whole = {name: value.clone() for name, value in module.state_dict().items()}
+    full_size = {name: value.clone() for name, value in module.state_dict().items()}
     shapes = {name: tuple(value.shape) for name, value in pruned.state_dict().items()}
     resize(module, shapes)
-    module.load_state_dict({name: _part(whole[name], shape) for name, shape in shapes.items()})
+    module.load_state_dict({name: _first_part(full_size[name], shape) for name, shape in shapes.items()})
     store.dry_forward(module, spec)
     return module
 
 
-def options_from_scratch(distilled: dict[str, Any], config: Config, tuned_steps: int) -> TrainOptions:
-    """As the student was trained (`distilled`: the config of that stage), for as many epochs as both took together."""
+def options_from_scratch(distill_config: dict[str, Any], config: PruneConfig, tuned_steps: int) -> TrainOptions:
+    """Return the options with which distill trained the student, for `scratch_epochs`.
+
+    If that is 0, for as many epochs as the student and its fine-tuning took together. `distill_config` is the config
+    of the distill stage.
+    """
     recipe = TrainOptions.model_validate(
-        {name: value for name, value in distilled.items() if name in TrainOptions.model_fields}
+        {name: value for name, value in distill_config.items() if name in TrainOptions.model_fields}
     )
-    together = recipe.epochs + tuned_steps * config.epochs
-    return recipe.model_copy(update={"epochs": config.scratch_epochs or together})
+    total_epochs = recipe.epochs + tuned_steps * config.epochs
+    return recipe.model_copy(update={"epochs": config.scratch_epochs or total_epochs})
 
 
-def _part(whole: Tensor, shape: tuple[int, ...]) -> Tensor:
-    part = whole[tuple(slice(size) for size in shape)].clone()
+def _first_part(full: Tensor, shape: tuple[int, ...]) -> Tensor:
+    part = full[tuple(slice(size) for size in shape)].clone()
     if part.ndim < 2 or not part.is_floating_point():
         return part
-    inputs, fewer = (tensor[0].numel() for tensor in (whole, part))
-    return part * math.sqrt(inputs / fewer)
+    full_fan_in, fan_in = (tensor[0].numel() for tensor in (full, part))
+    return part * math.sqrt(full_fan_in / fan_in)

@@ -1,6 +1,7 @@
-"""Unstructured magnitude pruning on a gradual schedule (Zhu & Gupta, 2017): zeros, in the same shapes.
+"""Unstructured magnitude pruning on a gradual schedule (Zhu & Gupta, 2017): weights become zero, shapes stay.
 
-In 1x1 convolutions alone, where that is asked for: they are what XNNPACK has sparse kernels for (Elsen et al., 2020).
+With `sparsity_layers: pointwise`, only 1x1 convolutions are pruned, because XNNPACK has sparse kernels for them (Elsen
+et al., 2020).
 """
 
 from __future__ import annotations
@@ -12,47 +13,48 @@ from torch import Tensor, nn
 
 from edgekit.data import Split
 from edgekit.models.store import ModelSpec
-from edgekit.stages.prune.config import Config
+from edgekit.stages.prune.config import PruneConfig
 
 
 def steps(
-    module: nn.Module, spec: ModelSpec, config: Config, train: Split
+    module: nn.Module, spec: ModelSpec, config: PruneConfig, train: Split
 ) -> Iterator[tuple[float, Callable[[nn.Module], None]]]:
-    """Zero weights of `module` in place, step by step; yield the sparsity aimed at and what puts the zeros back.
+    """Set weights of `module` to zero in place, step by step.
 
-    One threshold for all chosen layers at each step; the caller fine-tunes between steps and calls the function after
-    every optimiser step. There are no steps where the network has no such layer.
+    Yields the sparsity of each step and a function that sets the same weights to zero again. The caller fine-tunes
+    between steps and calls this function after every optimizer update. Each step uses one magnitude threshold for all
+    layers. There are no steps if the network has no suitable layer.
     """
-    if hindrance(module, spec, config):
+    if unsupported_reason(module, spec, config):
         return
     for step in range(1, config.sparsity_steps + 1):
         sparsity = sparsity_at(step, config.sparsity_steps, config.sparsity)
-        keep = _masks(chosen(module, config.sparsity_layers), sparsity)
+        keep = _masks(weights_to_zero(module, config.sparsity_layers), sparsity)
 
         def zero(_: nn.Module, keep: dict[str, Tensor] = keep) -> None:
             with torch.no_grad():
-                for name, weight in chosen(module, config.sparsity_layers).items():
+                for name, weight in weights_to_zero(module, config.sparsity_layers).items():
                     weight.mul_(keep[name].to(weight.device))
 
         zero(module)
         yield sparsity, zero
 
 
-def hindrance(module: nn.Module, spec: ModelSpec, config: Config) -> str:
-    """Why no weight can be zeroed: the network has no layer of those that are meant; empty where it has."""
-    if chosen(module, config.sparsity_layers):
+def unsupported_reason(module: nn.Module, spec: ModelSpec, config: PruneConfig) -> str:
+    """Return the reason if the network has no layer that `sparsity_layers` selects; empty if it has one."""
+    if weights_to_zero(module, config.sparsity_layers):
         return ""
-    advice = "; write all" if config.sparsity_layers != "all" and prunable(module) else ""
+    advice = "; write all" if config.sparsity_layers != "all" and prunable_weights(module) else ""
     return f"prune.sparsity_layers: got {config.sparsity_layers}, and {spec.called} has no such layer{advice}"
 
 
 def sparsity_at(step: int, steps: int, final: float) -> float:
-    """Cubic schedule of Zhu & Gupta (2017), eq. 1, from 0 to `final`: fast at first, then slower."""
+    """Return the sparsity at `step`: the cubic schedule of Zhu & Gupta (2017), eq. 1, rises from 0 to `final`."""
     return final * (1 - (1 - step / steps) ** 3)
 
 
-def prunable(module: nn.Module) -> dict[str, Tensor]:
-    """Weights of convolutions and dense layers, by name; norms and biases are left alone."""
+def prunable_weights(module: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of convolutions and dense layers by name. Norms and biases are never pruned."""
     return {
         f"{name}.weight": layer.weight
         for name, layer in module.named_modules()
@@ -60,13 +62,13 @@ def prunable(module: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def chosen(module: nn.Module, layers: str) -> dict[str, Tensor]:
-    """Those of `all` layers, or of the `pointwise` ones: convolutions of 1x1 with one group."""
-    found = prunable(module)
+def weights_to_zero(module: nn.Module, layers: str) -> dict[str, Tensor]:
+    """Return the prunable weights of `all` layers, or of the `pointwise` ones (1x1 convolutions with one group)."""
+    weights = prunable_weights(module)
     if layers == "all":
-        return found
+        return weights
     owners = {f"{name}.weight": layer for name, layer in module.named_modules()}
-    return {name: weight for name, weight in found.items() if _is_pointwise(owners[name])}
+    return {name: weight for name, weight in weights.items() if _is_pointwise(owners[name])}
 
 
 def _is_pointwise(layer: nn.Module) -> bool:
@@ -74,8 +76,8 @@ def _is_pointwise(layer: nn.Module) -> bool:
 
 
 def measured_sparsity(module: nn.Module) -> float:
-    """Share of exact zeros among the prunable weights."""
-    weights = list(prunable(module).values())
+    """Return the fraction of prunable weights that are exactly zero."""
+    weights = list(prunable_weights(module).values())
     return sum(int((w == 0).sum()) for w in weights) / max(sum(w.numel() for w in weights), 1)
 
 

@@ -1,9 +1,15 @@
-"""Int8 in simulation: PTQ recipes compete, QAT tunes the best, and the worst layers stay in float where neither fits.
+"""Quantize a network to int8 in simulation, by PTQ, QAT or mixed precision.
 
-Reads the model of the source stage and the baseline. Leaves `model/` (float weights for the converters to quantize),
-`nncf/` (the chosen network with its quantizers), `decision.json` (what the converters are to do, every recipe and step
-with its figures), `sensitivity.json`, `history.json` (QAT's epochs), `calibration.json` (what the choice of samples
-changes) and `histograms.json` (values of two layers before and after).
+Several PTQ recipes are compared, QAT fine-tunes the best one, and if neither meets the budget, the most sensitive
+layers stay in float. The stage reads the model of its source and the baseline. The artifact holds:
+
+- `model/`: float weights for the converters to quantize
+- `nncf/`: the chosen network with its quantizers
+- `decision.json`: how the converters must quantize, and the measurements of every recipe and step
+- `sensitivity.json`: the accuracy that each layer costs
+- `history.json`: the epochs of QAT
+- `calibration.json`: the effect of the choice of calibration samples
+- `histograms.json`: the values of two layers before and after quantization
 """
 
 from __future__ import annotations
@@ -12,13 +18,13 @@ from pathlib import Path
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import Data
-from edgekit.stages.quantize.config import LIBRARIES, Config
+from edgekit.stages.quantize.config import LIBRARIES, QuantizeConfig
 
-__all__ = ["LIBRARIES", "Config", "run"]
+__all__ = ["LIBRARIES", "QuantizeConfig", "run"]
 
 
-def run(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
-    """Quantize every way, measure on the validation split, choose, seal."""
+def run(source: Artifact, data: Data, config: QuantizeConfig, out: Path) -> Artifact:
+    """Quantize the network of `source` in all ways, select one on the validation split, and seal the artifact."""
     from edgekit.stages.quantize.stage import quantize
 
     return quantize(source, data, config, out)

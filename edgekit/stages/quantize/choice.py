@@ -1,4 +1,4 @@
-"""The choice between PTQ, QAT and mixed precision, by the accuracy budget."""
+"""Choose between PTQ, QAT and mixed precision by the accuracy budget."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TITLES = {"ptq": "PTQ", "qat": "QAT", "mixed": "mixed"}
 
 @dataclass(frozen=True)
 class Decision:
-    """The choice, and what it was made on: accuracies on validation as fractions, and drops below the baseline.
+    """The chosen method and the measurements behind it, all in simulation on the validation split.
 
-    `…_below_float` are drops below the float network that was quantized: shown, but not compared with the budget.
-    All in simulation. The reasons against each are empty where there is none; QAT and mixed precision have no figures
-    where they were not tried.
+    Accuracies are fractions, and drops are relative to the baseline. The drops in `…_below_float` are relative to the
+    float network that was quantized; they are reported but not compared with the budget. `against_…` is the reason
+    against a method, empty if there is none. QAT and mixed precision have None for measurements if they were not tried.
     """
 
     method: Method
@@ -45,69 +45,79 @@ class Decision:
     against_mixed: str
 
 
-def why_not_mixed(right: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
-    """Why no layer is to be kept in float; empty where that may bring inside the budget what int8 alone does not."""
-    tried = [name for name in ("float", "ptq", "qat") if name in right]
-    outside = {name: refusal(_drop(right, name, budget), budget.accuracy_drop_pp) for name in tried}
-    if not (outside["ptq"] and outside.get("qat", NO_QAT)):
-        return f"not needed: {'QAT' if outside['ptq'] else 'PTQ'} is inside the budget"
-    if outside["float"]:
+def reason_against_mixed(scores: Mapping[str, Answered], budget: Budget, max_float_layers: int) -> str:
+    """Return why mixed precision is not tried; empty if it may meet a budget that int8 alone does not meet."""
+    tried = [name for name in ("float", "ptq", "qat") if name in scores]
+    refusals = {name: refusal(_drop(scores, name, budget), budget.accuracy_drop_pp) for name in tried}
+    if not (refusals["ptq"] and refusals.get("qat", NO_QAT)):
+        return f"not needed: {'QAT' if refusals['ptq'] else 'PTQ'} is inside the budget"
+    if refusals["float"]:
         return "not tried: the float network is outside the budget too, and no layer in float repairs that"
     return "" if max_float_layers else "not tried: max_float_layers is 0"
 
 
-def decide(right: Mapping[str, Answered], budget: Budget, no_mixed: str = "not tried") -> Decision:
-    """The first inside the budget of PTQ, QAT and mixed; else the one with the least bound, a tie to the first of them.
+def decide(scores: Mapping[str, Answered], budget: Budget, mixed_reason: str = "not tried") -> Decision:
+    """Choose the first of PTQ, QAT and mixed precision that is inside the budget.
 
-    `right` holds what `baseline`, `float`, `ptq` and, where they were made, `qat` and `mixed` answered of the
-    validation split; `no_mixed` is why the last was not.
+    If none is, the method with the smallest upper bound of the drop is chosen, the first of them in a tie.
+
+    Parameters
+    ----------
+    scores : mapping of Answered
+        Per-sample scores on the validation split of `baseline`, `float`, `ptq` and, if they were tried, `qat` and
+        `mixed`.
+    budget : Budget
+        The limits of the run.
+    mixed_reason : str
+        Why mixed precision was not tried.
     """
     allowed_pp = budget.accuracy_drop_pp
-    drops: dict[Method, Drop] = {name: _drop(right, name, budget) for name in METHODS if name in right}
-    refused = {name: refusal(drop, allowed_pp) for name, drop in drops.items()}
-    inside = [name for name in drops if not refused[name]]
+    drops: dict[Method, Drop] = {name: _drop(scores, name, budget) for name in METHODS if name in scores}
+    refusals = {name: refusal(drop, allowed_pp) for name, drop in drops.items()}
+    inside = [name for name in drops if not refusals[name]]
     method = inside[0] if inside else min(drops, key=lambda name: drops[name].bound_pp)
-    against = {name: refused[name] or "" for name in drops}
+    against = {name: refusals[name] or "" for name in drops}
     if inside:
         not_needed = f"not needed: {TITLES[method]} is inside the budget"
-        against = {name: said if name == method else said or not_needed for name, said in against.items()}
+        against = {name: reason if name == method else reason or not_needed for name, reason in against.items()}
     return Decision(
         method=method,
-        reason=_reason(method, drops, refused, allowed_pp),
+        reason=_explain_decision(method, drops, refusals, allowed_pp),
         inside_budget=bool(inside),
-        baseline_accuracy=tasks.accuracy(right["baseline"]),
-        float_accuracy=tasks.accuracy(right["float"]),
-        ptq_accuracy=tasks.accuracy(right["ptq"]),
-        qat_accuracy=tasks.accuracy(right["qat"]) if "qat" in right else None,
-        mixed_accuracy=tasks.accuracy(right["mixed"]) if "mixed" in right else None,
-        float_drop=_drop(right, "float", budget),
+        baseline_accuracy=tasks.accuracy(scores["baseline"]),
+        float_accuracy=tasks.accuracy(scores["float"]),
+        ptq_accuracy=tasks.accuracy(scores["ptq"]),
+        qat_accuracy=tasks.accuracy(scores["qat"]) if "qat" in scores else None,
+        mixed_accuracy=tasks.accuracy(scores["mixed"]) if "mixed" in scores else None,
+        float_drop=_drop(scores, "float", budget),
         ptq_drop=drops["ptq"],
         qat_drop=drops.get("qat"),
         mixed_drop=drops.get("mixed"),
-        ptq_below_float=_drop(right, "ptq", budget, "float"),
-        qat_below_float=_drop(right, "qat", budget, "float") if "qat" in right else None,
+        ptq_below_float=_drop(scores, "ptq", budget, "float"),
+        qat_below_float=_drop(scores, "qat", budget, "float") if "qat" in scores else None,
         against_ptq=against["ptq"],
         against_qat=against.get("qat", NO_QAT),
-        against_mixed=against.get("mixed", no_mixed),
+        against_mixed=against.get("mixed", mixed_reason),
     )
 
 
-def _drop(right: Mapping[str, Answered], name: str, budget: Budget, below: str = "baseline") -> Drop:
-    return tasks.drop(right[below], right[name], budget.accuracy_confidence)
+def _drop(scores: Mapping[str, Answered], name: str, budget: Budget, reference: str = "baseline") -> Drop:
+    return tasks.drop(scores[reference], scores[name], budget.accuracy_confidence)
 
 
-def _reason(
-    method: Method, drops: Mapping[Method, Drop], refused: Mapping[Method, str | None], allowed_pp: float
+def _explain_decision(
+    method: Method, drops: Mapping[Method, Drop], refusals: Mapping[Method, str | None], allowed_pp: float
 ) -> str:
-    if method == "ptq" and not refused[method]:
-        return f"PTQ {_against(drops[method])}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
-    reasons = "; ".join(f"{TITLES[name]}: {why}" for name, why in refused.items() if why)
-    if not refused[method]:
-        return f"{reasons}; {TITLES[method]} {_against(drops[method])}, inside it"
-    return f"none is inside the {allowed_pp:g} pp allowed; {reasons}; {TITLES[method]} has the least bound"
+    if method == "ptq" and not refusals[method]:
+        return f"PTQ {_describe_drop(drops[method])}, inside the {allowed_pp:g} pp allowed: no tuning is needed"
+    reasons = "; ".join(f"{TITLES[name]}: {reason}" for name, reason in refusals.items() if reason)
+    if not refusals[method]:
+        return f"{reasons}; {TITLES[method]} {_describe_drop(drops[method])}, inside it"
+    return f"none is inside the {allowed_pp:g} pp allowed; {reasons}; {TITLES[method]} has the lowest bound"
 
 
-def _against(drop: Drop) -> str:
+def _describe_drop(drop: Drop) -> str:
     side = "below" if drop.drop_pp >= 0 else "above"
-    sure = f"{100 * drop.confidence:g} % sure, {drop.samples} samples"
-    return f"is {abs(drop.drop_pp):.2f} pp {side} the baseline, its drop at most {drop.bound_pp:.2f} pp ({sure})"
+    confidence_note = f"{100 * drop.confidence:g} % confidence, {drop.samples} samples"
+    difference = f"{abs(drop.drop_pp):.2f} pp {side} the baseline"
+    return f"is {difference}, its drop at most {drop.bound_pp:.2f} pp ({confidence_note})"

@@ -14,10 +14,10 @@ LIBRARIES: tuple[str, ...] = ("torch", "nncf", *model_file.LIBRARIES)
 Recipe = Literal["minmax", "percentile", "minmax_bias", "percentile_bias"]
 
 
-class Config(TuningStage):
-    """Options of the quantize stage; those of training are for quantization-aware fine-tuning.
+class QuantizeConfig(TuningStage):
+    """Options of the quantize stage. The training options apply to quantization-aware training.
 
-    What is minimised there is what distill kept: a loss under its teacher, or the labels alone (`tune_with`).
+    It minimizes the loss of the student that distill selected, unless `tune_with` asks for the labels alone.
     """
 
     epochs: int = Field(5, ge=1, le=10_000, description="passes over the train split")

@@ -1,4 +1,4 @@
-"""Accuracy-controlled mixed precision: the most sensitive layers stay in float, one more at a time, until it fits."""
+"""Accuracy-controlled mixed precision: keep the most sensitive layers in float, as few as the budget allows."""
 
 from __future__ import annotations
 
@@ -14,72 +14,95 @@ from edgekit.core.errors import ModelError
 from edgekit.core.schema.quantization import MixedStep
 from edgekit.core.tasks import Answered
 from edgekit.core.tasks.accuracy_drop import refusal
-from edgekit.stages.quantize.ptq import FIGURES, Right, quantize
+from edgekit.stages.quantize.ptq import DROP_FIELDS, ScoresNetwork, quantize
 from edgekit.targets.jobs import Quantization
 
 
 @dataclass(frozen=True, eq=False)
-class Mixed:
-    """A network with some layers in float, and how it answers the validation split."""
+class MixedNetwork:
+    """A quantized network with some layers in float, and its per-sample scores on the validation split."""
 
     network: nn.Module
     quantization: Quantization
-    right: Answered
+    scores: Answered
 
 
-def search(
+def search_float_layers(
     module: nn.Module,
     inputs: list[Tensor],
     recipe: Quantization,
     worst_first: Sequence[str],
-    most: int,
-    right: Right,
-    baseline_right: Answered,
+    max_layers: int,
+    score: ScoresNetwork,
+    baseline_scores: Answered,
     budget: Budget,
-) -> tuple[Mixed | None, list[MixedStep]]:
-    """Keep the first 1, 2 … `most` of `worst_first` in float and stop at the first step inside the budget.
+) -> tuple[MixedNetwork | None, list[MixedStep]]:
+    """Keep the first 1, 2, … `max_layers` of the layers in float, until a step is inside the budget.
 
-    The step that came nearest to the budget, and a row for each. One layer at least stays in int8.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The float network.
+    inputs : list of torch.Tensor
+        Calibration inputs of batch 1.
+    recipe : Quantization
+        How the other layers are quantized.
+    worst_first : sequence of str
+        Names of the layers, the most sensitive first. At least one of them stays in int8.
+    max_layers : int
+        Most layers to keep in float.
+    score : callable
+        Returns the per-sample scores of a network on the validation split.
+    baseline_scores : Answered
+        The baseline's scores on the same samples.
+    budget : Budget
+        The limits of the run.
+
+    Returns
+    -------
+    tuple
+        The network with the smallest upper bound of the drop (None if none could be quantized), and a record for each
+        step.
     """
-    layers = movable(module, worst_first)
-    nearest: tuple[float, Mixed] | None = None
+    layers = nameable_layers(module, worst_first)
+    best: tuple[float, MixedNetwork] | None = None
 
-    def nearest_so_far() -> str:
-        if nearest is None:
+    def describe_best() -> str:
+        if best is None:
             return ""
-        return f"{len(nearest[1].quantization.keep_float)} in float, {tasks.accuracy(nearest[1].right):.2%}"
+        return f"{len(best[1].quantization.keep_float)} in float, {tasks.accuracy(best[1].scores):.2%}"
 
     rows: list[MixedStep] = []
-    counts = range(1, min(most, len(worst_first) - 1, len(layers)) + 1)
-    called = "trying mixed precision, layers in float: {}".format
-    for count in progress.each(counts, "step", called, best=nearest_so_far):
+    counts = range(1, min(max_layers, len(worst_first) - 1, len(layers)) + 1)
+    label = "trying mixed precision, layers in float: {}".format
+    for count in progress.each(counts, "step", label, best=describe_best):
         quantization = replace(recipe, keep_float=tuple(layers[:count]))
         try:
             network = quantize(module, inputs, quantization)
         except ModelError as error:
-            return nearest and nearest[1], [*rows, _unmade(quantization, str(error))]
-        answers = right(network)
-        drop = tasks.drop(baseline_right, answers, budget.accuracy_confidence)
-        refused = refusal(drop, budget.accuracy_drop_pp)
-        figures = {"validation_accuracy": tasks.accuracy(answers), **asdict(drop)}
-        rows.append(_row(quantization, figures, refused))
-        if nearest is None or drop.bound_pp < nearest[0]:
-            nearest = drop.bound_pp, Mixed(network, quantization, answers)
-        if refused is None:
+            return best and best[1], [*rows, _failed_row(quantization, str(error))]
+        scores = score(network)
+        drop = tasks.drop(baseline_scores, scores, budget.accuracy_confidence)
+        reason = refusal(drop, budget.accuracy_drop_pp)
+        figures = {"validation_accuracy": tasks.accuracy(scores), **asdict(drop)}
+        rows.append(_row(quantization, figures, reason))
+        if best is None or drop.bound_pp < best[0]:
+            best = drop.bound_pp, MixedNetwork(network, quantization, scores)
+        if reason is None:
             break
-    return nearest and nearest[1], rows
+    return best and best[1], rows
 
 
-def movable(module: nn.Module, layers: Sequence[str]) -> list[str]:
-    """Those that are modules of the network by name: a bare parameter cannot be named to a converter."""
+def nameable_layers(module: nn.Module, layers: Sequence[str]) -> list[str]:
+    """Return the layers that are modules. A bare parameter has no name that a converter knows."""
     modules = dict(module.named_modules())
     return [name for name in layers if name in modules]
 
 
-def _row(quantization: Quantization, figures: dict[str, Any], refused: str | None) -> MixedStep:
-    inside = {"inside_budget": refused is None, "reason": refused or ""}
-    return cast("MixedStep", {"keep_float": list(quantization.keep_float), **figures, **inside})
+def _row(quantization: Quantization, figures: dict[str, Any], reason: str | None) -> MixedStep:
+    outcome = {"inside_budget": reason is None, "reason": reason or ""}
+    return cast("MixedStep", {"keep_float": list(quantization.keep_float), **figures, **outcome})
 
 
-def _unmade(quantization: Quantization, why: str) -> MixedStep:
-    return _row(quantization, dict.fromkeys(("validation_accuracy", *FIGURES)), why)
+def _failed_row(quantization: Quantization, reason: str) -> MixedStep:
+    return _row(quantization, dict.fromkeys(("validation_accuracy", *DROP_FIELDS)), reason)

@@ -1,4 +1,4 @@
-"""Post-training quantization by nncf: ranges from calibration samples, no training."""
+"""Post-training quantization with nncf: value ranges from calibration samples, without training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HOOKS = "__nncf_hooks."
 
 @dataclass(frozen=True)
 class QuantizedLayer:
-    """A layer by the name of its module in the plain network, and its quantizers by theirs: of weights, of inputs."""
+    """A quantized layer: the name of its module in the float network, and the names of its quantizers."""
 
     name: str
     kind: str
@@ -52,67 +52,67 @@ class QuantizedLayer:
 
 
 def quantized_layers(quantized: nn.Module, example: torch.Tensor) -> list[QuantizedLayer]:
-    """Layers with quantized weights, in the order of execution; `example` is one network input of batch 1."""
+    """Return the layers with quantized weights in the order of execution. `example` is a network input of batch 1."""
     graph = build_nncf_graph(quantized, arguments(quantized, example))
     weights = {PREFIX + name for name in float_state(quantized)}
-    found: dict[str, QuantizedLayer] = {}
+    layers: dict[str, QuantizedLayer] = {}
     for node in graph.topological_sort():
-        owner = _owner(graph, node)
-        held = [parent.node_name for parent in graph.get_previous_nodes(node) if parent.node_name in weights]
-        if owner is None or not held:
+        quantizer = _quantizer_name(graph, node)
+        weight_names = [parent.node_name for parent in graph.get_previous_nodes(node) if parent.node_name in weights]
+        if quantizer is None or not weight_names:
             continue
-        name = held[0][len(PREFIX) :].removesuffix(".weight")
+        name = weight_names[0][len(PREFIX) :].removesuffix(".weight")
         for consumer in graph.get_next_nodes(node):
-            before = found.get(name, QuantizedLayer(name, consumer.node_type, (), ()))
-            own = tuple(sorted({*before.weights, owner}))
-            inputs = tuple(sorted({*before.inputs, *_feeding(graph, consumer)} - {owner}))
-            found[name] = QuantizedLayer(name, before.kind, own, inputs)
-    return list(found.values())
+            layer = layers.get(name, QuantizedLayer(name, consumer.node_type, (), ()))
+            weight_quantizers = tuple(sorted({*layer.weights, quantizer}))
+            inputs = tuple(sorted({*layer.inputs, *_input_quantizers(graph, consumer)} - {quantizer}))
+            layers[name] = QuantizedLayer(name, layer.kind, weight_quantizers, inputs)
+    return list(layers.values())
 
 
-def operations(network: Quantizable, example: torch.Tensor, modules: Collection[str]) -> list[str]:
-    """nncf's names of the operations that use the weights of these modules of the plain network."""
+def operation_names(network: Quantizable, example: torch.Tensor, modules: Collection[str]) -> list[str]:
+    """Return nncf's names of the operations that use the weights of these modules of the float network."""
     if not modules:
         return []
     graph = build_nncf_graph(network, arguments(network, example))
-    held = {PREFIX + name for name in modules}
+    prefixed_names = {PREFIX + name for name in modules}
     return [
         node.node_name
         for node in graph.topological_sort()
-        if any(parent.node_name.rpartition(".")[0] in held for parent in graph.get_previous_nodes(node))
+        if any(parent.node_name.rpartition(".")[0] in prefixed_names for parent in graph.get_previous_nodes(node))
     ]
 
 
-def _feeding(graph: NNCFGraph, node: NNCFNode) -> set[str]:
-    """The nearest quantizers upstream of `node`, seen through layers such as pooling that quantize nothing."""
-    found, seen, ahead = set(), set(), list(graph.get_previous_nodes(node))
-    while ahead:
-        current = ahead.pop()
+def _input_quantizers(graph: NNCFGraph, node: NNCFNode) -> set[str]:
+    """Return the nearest quantizers before `node`, looking past layers without quantizers, such as pooling."""
+    quantizers, seen, pending = set(), set(), list(graph.get_previous_nodes(node))
+    while pending:
+        current = pending.pop()
         if current.node_name in seen:
             continue
         seen.add(current.node_name)
-        owner = _owner(graph, current)
-        if owner is None:
-            ahead += graph.get_previous_nodes(current)
+        quantizer = _quantizer_name(graph, current)
+        if quantizer is None:
+            pending += graph.get_previous_nodes(current)
         else:
-            found.add(owner)
-    return found
+            quantizers.add(quantizer)
+    return quantizers
 
 
-def _owner(graph: NNCFGraph, node: NNCFNode) -> str | None:
-    """Name of the quantizer whose operation `node` is, by the ranges that feed it; None for any other operation."""
+def _quantizer_name(graph: NNCFGraph, node: NNCFNode) -> str | None:
+    """Return the name of the quantizer to which `node` belongs, from the ranges that feed it, or None."""
     parents = [parent.node_name for parent in graph.get_previous_nodes(node)]
     ranges = [name for name in parents if name.startswith(HOOKS)]
     return ranges[0].rpartition(".")[0] if ranges else None
 
 
-OUTSIDE = 0.001
-"""Share of a sample's values beyond either end of `percentile` ranges: the 0.1 and the 99.9 percentile."""
+OUTLIER_FRACTION = 0.001
+"""Fraction of a sample's values below and above the `percentile` ranges: the 0.1 and the 99.9 percentile."""
 
 
 def _percentile(outermost: AggregatorType) -> StatisticsCollectorParameters:
-    """Of each sample, and of all samples the outermost: nncf knows no percentile over all of them."""
-    return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTSIDE)
+    """Take the percentile of each sample and the outermost over all samples; nncf has none over all values."""
+    return StatisticsCollectorParameters(StatisticsType.QUANTILE, outermost, quantile_outlier_prob=OUTLIER_FRACTION)
 
 
 RANGES = {
@@ -121,21 +121,21 @@ RANGES = {
 }
 
 
-def spread(samples: np.ndarray, count: int) -> np.ndarray:
-    """Indices of at most `count` samples, evenly over the split, so that no class is left out."""
+def evenly_spaced(samples: np.ndarray, count: int) -> np.ndarray:
+    """Return indices of at most `count` samples, evenly spaced over the split so that no class is left out."""
     return np.unique(np.linspace(0, len(samples) - 1, min(count, len(samples))).round().astype(np.int64))
 
 
 def calibration_inputs(x: np.ndarray, preprocess: list[dict[str, Any]], count: int) -> list[Tensor]:
-    """Network inputs of batch 1, at most `count` of them, evenly over the calibration split `x` (n, *sample)."""
-    return list(eager_input(x[spread(x, count)], preprocess).split(1))
+    """Return at most `count` network inputs of batch 1, evenly spaced over the calibration split `x` (n, *sample)."""
+    return list(eager_input(x[evenly_spaced(x, count)], preprocess).split(1))
 
 
 def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization = MINMAX) -> nn.Module:
-    """A quantized copy of `module`, in eval mode; `module` itself is left as it was.
+    """Return a quantized copy of `module` in eval mode.
 
-    On one thread: single samples are no faster on more, and the ranges do not depend on the number of cores. ModelError
-    where nncf cannot.
+    Calibration runs on one thread, because single samples are no faster on several, and so that the ranges do not
+    depend on the number of cores. Raises ModelError if nncf fails.
     """
     network = quantizable(module).eval()
     advanced = nncf.AdvancedQuantizationParameters(
@@ -144,7 +144,7 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
     )
     try:
         with _silence_nncf(), single_thread():
-            in_float = operations(network, inputs[0], quantization.keep_float)
+            in_float = operation_names(network, inputs[0], quantization.keep_float)
             quantized: nn.Module = nncf.quantize(
                 network,
                 nncf.Dataset(inputs, lambda x: arguments(network, x)),
@@ -160,20 +160,20 @@ def quantize(module: nn.Module, inputs: list[Tensor], quantization: Quantization
 
 @contextmanager
 def _silence_nncf() -> Iterator[None]:
-    """No log lines and no progress bars; nncf has no switch for the bars."""
-    begin: Any = track.__init__
+    """Suppress nncf's log lines and progress bars. nncf has no option for the bars."""
+    original_init: Any = track.__init__
     nncf.set_log_level(logging.ERROR)
-    track.__init__ = partialmethod(begin, disable=True)
+    track.__init__ = partialmethod(original_init, disable=True)
     try:
         yield
     finally:
-        track.__init__ = begin
+        track.__init__ = original_init
 
 
-FIGURES = tuple(field.name for field in fields(Drop))
+DROP_FIELDS = tuple(field.name for field in fields(Drop))
 
-Right = Callable[[nn.Module], Answered]
-"""What a network answers of the validation split."""
+ScoresNetwork = Callable[[nn.Module], Answered]
+"""Returns the per-sample scores of a network on the validation split."""
 
 RECIPES = {
     "minmax": Quantization("minmax", bias_correction=False),
@@ -185,45 +185,49 @@ RECIPES = {
 
 @dataclass(frozen=True, eq=False)
 class RecipeResult:
-    """What a recipe gave, and how it answers the validation split."""
+    """A network quantized by a recipe, and its per-sample scores on the validation split."""
 
     recipe: str
     network: nn.Module
-    right: Answered
+    scores: Answered
 
     @property
     def quantization(self) -> Quantization:
         return RECIPES[self.recipe]
 
 
-def compete(
+def compare_recipes(
     module: nn.Module,
     inputs: list[Tensor],
-    names: Sequence[str],
-    right: Right,
-    baseline_right: Answered,
+    recipes: Sequence[str],
+    score: ScoresNetwork,
+    baseline_scores: Answered,
     budget: Budget,
 ) -> tuple[RecipeResult, list[RecipeRow]]:
-    """The recipe that is kept, and a row for each; ModelError where nncf can make none of them.
+    """Quantize with every recipe and select the first one, or one that is significantly better.
 
-    Of k that challenge the first each is compared at confidence 1 - (1 - c) / k (Bonferroni), so that with confidence c
-    none is taken for better by chance.
+    Each of the k other recipes is compared with the first at confidence 1 - (1 - c) / k (Bonferroni correction), so
+    that the confidence is c that none is selected by chance.
+
+    Returns the selected recipe and a record for each. Raises ModelError if nncf fails with all recipes.
     """
-    made: list[RecipeResult] = []
-    failed: dict[str, str] = {}
-    for name in progress.each(names, "recipe", "quantizing with {}".format, best=lambda: best_so_far(made)):
+    results: list[RecipeResult] = []
+    failures: dict[str, str] = {}
+    for name in progress.each(recipes, "recipe", "quantizing with {}".format, best=lambda: best_so_far(results)):
         try:
             network = quantize(module, inputs, RECIPES[name])
-            made.append(RecipeResult(name, network, right(network)))
+            results.append(RecipeResult(name, network, score(network)))
         except ModelError as error:
-            failed[name] = str(error)
-    if not made:
-        raise ModelError(f"quantize.recipes: none of {', '.join(names)} can be made; {failed[names[0]]}")
-    first, others = made[0], made[1:]
-    each_sure = 1 - (1 - budget.accuracy_confidence) / max(1, len(others))
-    below_first = {each.recipe: tasks.drop(first.right, each.right, each_sure) for each in others}
-    below_baseline = {each.recipe: tasks.drop(baseline_right, each.right, budget.accuracy_confidence) for each in made}
-    accuracy = {each.recipe: tasks.accuracy(each.right) for each in made}
+            failures[name] = str(error)
+    if not results:
+        raise ModelError(f"quantize.recipes: none of {', '.join(recipes)} can be made; {failures[recipes[0]]}")
+    first, others = results[0], results[1:]
+    confidence = 1 - (1 - budget.accuracy_confidence) / max(1, len(others))
+    below_first = {each.recipe: tasks.drop(first.scores, each.scores, confidence) for each in others}
+    below_baseline = {
+        each.recipe: tasks.drop(baseline_scores, each.scores, budget.accuracy_confidence) for each in results
+    }
+    accuracy = {each.recipe: tasks.accuracy(each.scores) for each in results}
     chosen = choose_recipe(first.recipe, below_first)
     rows = [
         {
@@ -231,46 +235,46 @@ def compete(
             "ranges": RECIPES[name].ranges,
             "bias_correction": RECIPES[name].bias_correction,
             "validation_accuracy": accuracy.get(name),
-            **(dict.fromkeys(FIGURES) if name in failed else asdict(below_baseline[name])),
+            **(dict.fromkeys(DROP_FIELDS) if name in failures else asdict(below_baseline[name])),
             "below_first": asdict(below_first[name]) if name in below_first else None,
             "kept": name == chosen,
-            "reason": failed.get(name) or _reason(name, first.recipe, chosen, below_first),
+            "reason": failures.get(name) or _explain_choice(name, first.recipe, chosen, below_first),
         }
-        for name in names
+        for name in recipes
     ]
-    return next(each for each in made if each.recipe == chosen), [cast("RecipeRow", row) for row in rows]
+    return next(each for each in results if each.recipe == chosen), [cast("RecipeRow", row) for row in rows]
 
 
-def best_so_far(made: Sequence[RecipeResult]) -> str:
-    """The most accurate recipe, for progress; `choose` asks for more than that."""
-    best = max(((tasks.accuracy(each.right), each.recipe) for each in made), default=None)
+def best_so_far(results: Sequence[RecipeResult]) -> str:
+    """Describe the most accurate recipe for the progress display; `choose_recipe` decides more strictly."""
+    best = max(((tasks.accuracy(each.scores), each.recipe) for each in results), default=None)
     return f"{best[1]}, {best[0]:.2%}" if best else ""
 
 
 def choose_recipe(first: str, below_first: dict[str, Drop]) -> str:
-    """The recipe with the lowest bound of its drop below the first, if that bound is negative; otherwise the first."""
+    """Return the recipe that is significantly better than the first by the largest bound, or the first."""
     better = [name for name, drop in below_first.items() if drop.bound_pp < 0]
     return min(better, key=lambda name: below_first[name].bound_pp) if better else first
 
 
-def _reason(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:
-    """Why a recipe is kept or not, in words."""
+def _explain_choice(name: str, first: str, chosen: str, drops: dict[str, Drop]) -> str:
+    """Explain why a recipe was selected or not."""
     if name == chosen == first:
-        return "the first named, and no other is significantly better"
+        return "the first recipe, and no other is significantly better"
     if name == first:
-        return f"{chosen} is significantly better: {_drop_text(drops[chosen])}"
+        return f"{chosen} is significantly better: {_describe_drop(drops[chosen])}"
     if name == chosen:
-        return f"significantly better than {first}: {_drop_text(drops[name])}"
+        return f"significantly better than {first}: {_describe_drop(drops[name])}"
     if drops[name].bound_pp < 0:
         return f"better than {first}, but {chosen} is better still"
     if not drops[name].lost and not drops[name].gained:
-        return f"no better than {first}: both are right on the same samples"
-    return f"not significantly better than {first}: {_drop_text(drops[name])}"
+        return f"no better than {first}: both are correct on the same samples"
+    return f"not significantly better than {first}: {_describe_drop(drops[name])}"
 
 
-def _drop_text(drop: Drop) -> str:
-    most = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
+def _describe_drop(drop: Drop) -> str:
+    bound = f"{abs(drop.bound_pp):.2f} pp {'below' if drop.bound_pp >= 0 else 'above'} it"
     return (
         f"{drop.gained} samples gained, {drop.lost} lost of {drop.samples}; "
-        f"at {100 * drop.confidence:.4g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {most}"
+        f"at {100 * drop.confidence:.4g} % confidence {'maybe' if drop.bound_pp >= 0 else 'at least'} {bound}"
     )

@@ -1,4 +1,4 @@
-"""Quantization-aware fine-tuning: the quantized network trained on, weights and ranges, as the student was."""
+"""Quantization-aware training: fine-tune the weights and ranges of a quantized network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgekit.training import fit
 
 if TYPE_CHECKING:
     from edgekit.data import Data
-    from edgekit.stages.quantize.config import Config
+    from edgekit.stages.quantize.config import QuantizeConfig
     from edgekit.training.objective import Distillation
     from edgekit.training.resume import ResumeFolder
 
@@ -25,12 +25,14 @@ def tune(
     distillation: Distillation | None,
     data: Data,
     preprocess: list[dict[str, Any]],
-    config: Config,
-    place: ResumeFolder | None = None,
+    config: QuantizeConfig,
+    resume_folder: ResumeFolder | None = None,
 ) -> tuple[nn.Module, list[dict[str, Any]]]:
-    """A tuned copy of `quantized`, and its epochs as rows; no `distillation`: by labels alone.
+    """Fine-tune a copy of `quantized`, on the labels alone if `distillation` is None.
 
-    With a `place` it can be stopped and gone on with.
+    With a `resume_folder`, an interrupted training continues from its last checkpoint.
+
+    Returns the tuned copy and a record for each epoch.
     """
     tuned = copy.deepcopy(quantized)
     with progress.step("quantization-aware training"):
@@ -42,21 +44,21 @@ def tune(
             seed=config.seed,
             device=config.device,
             threads=config.threads,
-            # bfloat16 is hardly finer than the grid of 256 steps that is learnt here
+            # bfloat16 is hardly finer than the 256 levels that are learned here
             training=config.training.model_copy(update={"precision": "float32"}),
             distillation=distillation,
-            resume=place.checkpoint("qat") if place else None,
+            resume=resume_folder.checkpoint("qat") if resume_folder else None,
         )
     return tuned, [asdict(epoch) for epoch in history.epochs]
 
 
-def afterwards(recipe: Quantization) -> Quantization:
-    """How tuned weights are quantized: correcting their biases would undo in part what the tuning made of them."""
+def without_bias_correction(recipe: Quantization) -> Quantization:
+    """Return the recipe for tuned weights. Correcting their biases would partly undo the tuning."""
     return replace(recipe, bias_correction=False)
 
 
-def tuned_float(module: nn.Module, tuned: nn.Module) -> nn.Module:
-    """A copy of the plain network with the tuned float weights, for converters that quantize by themselves."""
+def with_tuned_weights(module: nn.Module, tuned: nn.Module) -> nn.Module:
+    """Return a copy of the float network with the tuned weights, for converters that quantize by themselves."""
     plain = copy.deepcopy(module)
     plain.load_state_dict(float_state(tuned))
     return plain.eval()

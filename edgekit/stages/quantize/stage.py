@@ -1,4 +1,4 @@
-"""The stage: recipes compete, QAT tunes the best, mixed precision where neither fits; then the two studies."""
+"""Run the quantize stage: compare PTQ recipes, try QAT and mixed precision, choose, and study the result."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from edgekit.data import Data
 from edgekit.models import output_check, quantized, store
 from edgekit.models.from_artifact import open_model
 from edgekit.stages.quantize import mixed, ptq, qat, studies
-from edgekit.stages.quantize.choice import NO_QAT, Decision, decide, why_not_mixed
-from edgekit.stages.quantize.config import LIBRARIES, Config
+from edgekit.stages.quantize.choice import NO_QAT, Decision, decide, reason_against_mixed
+from edgekit.stages.quantize.config import LIBRARIES, QuantizeConfig
 from edgekit.stages.quantize.studies import histograms, sensitivity
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict, resume
@@ -31,72 +31,74 @@ from edgekit.training.predict import score_samples
 
 
 @dataclass(frozen=True, eq=False)
-class _Float:
-    """The network to quantize, its calibration inputs, and the data that evaluates it."""
+class _FloatNetwork:
+    """The float network to quantize, its calibration inputs, and the data on which it is evaluated."""
 
     module: nn.Module
     spec: store.ModelSpec
     data: Data
-    config: Config
+    config: QuantizeConfig
     inputs: list[Tensor]
 
     def logits(self, network: nn.Module) -> np.ndarray:
-        """What it gives for the validation split, (n, …)."""
+        """Return the outputs of a network on the validation split, of shape (n, …)."""
         return predict.logits(network, self.data.validation.x, self.spec.preprocess)
 
     def score_samples(self, outputs: np.ndarray) -> Answered:
-        """What outputs for the validation split are worth."""
+        """Return the per-sample scores of outputs for the validation split."""
         return score_samples(outputs, self.data.validation, self.spec.preprocess, self.data.task)
 
     def answered(self, network: nn.Module) -> Answered:
-        """What a network answers of the validation split."""
+        """Return the per-sample scores of a network on the validation split."""
         return self.score_samples(self.logits(network))
 
 
 @dataclass(frozen=True, eq=False)
 class _Option:
-    """A quantized network and the float weights that lead to it."""
+    """A quantized network, the float network that the converters quantize in the same way, and how."""
 
     network: nn.Module
     plain: nn.Module
     quantization: Quantization
 
 
-def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifact:
+def quantize(source: Artifact, data: Data, config: QuantizeConfig, out: Path) -> Artifact:
     """Run the stage; see `edgekit.stages.quantize.run`."""
     artifacts.begin(out)
     module, spec = open_model(source)
     baseline, _ = open_model(source.ancestor("profile"))
-    with _threads(config.threads):
+    with _use_threads(config.threads):
         inputs = ptq.calibration_inputs(data.calibration.x, spec.preprocess, config.calibration_samples)
-        float_network = _Float(module, spec, data, config, inputs)
-        right = {"baseline": float_network.answered(baseline), "float": float_network.answered(module)}
-        best, tried = ptq.compete(
-            module, inputs, config.recipes, float_network.answered, right["baseline"], config.budget
+        float_network = _FloatNetwork(module, spec, data, config, inputs)
+        scores = {"baseline": float_network.answered(baseline), "float": float_network.answered(module)}
+        best, recipe_rows = ptq.compare_recipes(
+            module, inputs, config.recipes, float_network.answered, scores["baseline"], config.budget
         )
-        ways = {"ptq": _Option(best.network, module, best.quantization)}
-        right["ptq"] = best.right
+        options = {"ptq": _Option(best.network, module, best.quantization)}
+        scores["ptq"] = best.scores
         epochs: list[Any] = []
-        followed = untuned(NO_QAT)
+        tuning_record = untuned(NO_QAT)
         if config.qat:
-            tuned, epochs, followed = _tune(source, float_network, best.network, out)
-            ways["qat"] = _Option(tuned, qat.tuned_float(module, tuned), qat.afterwards(best.quantization))
-            right["qat"] = float_network.answered(tuned)
+            tuned, epochs, tuning_record = _tune(source, float_network, best.network, out)
+            options["qat"] = _Option(
+                tuned, qat.with_tuned_weights(module, tuned), qat.without_bias_correction(best.quantization)
+            )
+            scores["qat"] = float_network.answered(tuned)
         table = _sensitivity(float_network, best.network)
-        steps, no_mixed = _mix(float_network, best, table, right, ways)
-        decision = decide(right, config.budget, no_mixed)
+        steps, mixed_reason = _try_mixed(float_network, best, table, scores, options)
+        decision = decide(scores, config.budget, mixed_reason)
         files = {
             "sensitivity.json": table,
             "history.json": epochs,
             "calibration.json": _study(float_network, best.quantization),
             "histograms.json": _histograms(float_network, best.network, table),
         }
-    chosen = ways[decision.method]
-    shared = output_check.shared_scale_note(module, spec, inputs[0])
-    made = {**_record(decision, best, tried, steps, chosen.quantization), "tuning": followed}
+    chosen = options[decision.method]
+    shared_scale_note = output_check.shared_scale_note(module, spec, inputs[0])
+    decision_record = {**_record(decision, best, recipe_rows, steps, chosen.quantization), "tuning": tuning_record}
     store.save(out / "model", chosen.plain, spec)
     quantized.save(out / "nncf", chosen.network)
-    for name, content in {"decision.json": made, **files}.items():
+    for name, content in {"decision.json": decision_record, **files}.items():
         artifacts.write_json(out / name, content)
     most_sensitive = table["layers"][0]["layer"] if table["layers"] else None
     return artifacts.seal(
@@ -106,27 +108,27 @@ def quantize(source: Artifact, data: Data, config: Config, out: Path) -> Artifac
         data_digest=data.digest,
         config=config.model_dump(),
         metrics={
-            **made,
+            **decision_record,
             "calibration_samples": len(inputs),
             "most_sensitive_layer": most_sensitive,
-            **({"shared_scale": shared} if shared else {}),
+            **({"shared_scale": shared_scale_note} if shared_scale_note else {}),
         },
         libraries=LIBRARIES,
     )
 
 
 def _tune(
-    source: Artifact, float_network: _Float, network: nn.Module, out: Path
+    source: Artifact, float_network: _FloatNetwork, network: nn.Module, out: Path
 ) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
-    """A tuned copy, its epochs, and for the record what it was tuned by."""
+    """Return a network after QAT, its epochs, and the record of the loss and teacher that tuned it."""
     data, config, spec = float_network.data, float_network.config, float_network.spec
-    place = resume.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
-    followed = tuning(source.ancestor("distill"), network, spec, place.teacher_cache, config.tune_with)
-    tuned, epochs = qat.tune(network, followed.distillation, data, spec.preprocess, config, place)
-    return tuned, epochs, followed.row
+    resume_folder = resume.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
+    tuning_setup = tuning(source.ancestor("distill"), network, spec, resume_folder.teacher_cache, config.tune_with)
+    tuned, epochs = qat.tune(network, tuning_setup.distillation, data, spec.preprocess, config, resume_folder)
+    return tuned, epochs, tuning_setup.row
 
 
-def _sensitivity(float_network: _Float, network: nn.Module) -> Sensitivity:
+def _sensitivity(float_network: _FloatNetwork, network: nn.Module) -> Sensitivity:
     data, config = float_network.data, float_network.config
     return sensitivity(
         float_network.module,
@@ -138,37 +140,40 @@ def _sensitivity(float_network: _Float, network: nn.Module) -> Sensitivity:
     )
 
 
-def _mix(
-    float_network: _Float,
+def _try_mixed(
+    float_network: _FloatNetwork,
     best: ptq.RecipeResult,
     table: Sensitivity,
-    right: dict[str, Answered],
-    ways: dict[str, _Option],
+    scores: dict[str, Answered],
+    options: dict[str, _Option],
 ) -> tuple[list[MixedStep], str]:
-    """Mixed precision where it is needed, added to `right` and `ways`; rows of its steps, and why there is none."""
+    """Try mixed precision if it is needed, and add it to `scores` and `options`.
+
+    Returns the records of its steps, and the reason if there is no such network.
+    """
     config = float_network.config
-    if reason := why_not_mixed(right, config.budget, config.max_float_layers):
+    if reason := reason_against_mixed(scores, config.budget, config.max_float_layers):
         return [], reason
     worst_first = [row["layer"] for row in table["layers"]]
-    found, rows = mixed.search(
+    mixed_network, rows = mixed.search_float_layers(
         float_network.module,
         float_network.inputs,
         best.quantization,
         worst_first,
         config.max_float_layers,
         float_network.answered,
-        right["baseline"],
+        scores["baseline"],
         config.budget,
     )
-    if found is None:
+    if mixed_network is None:
         reason = rows[0]["reason"] if rows else "no layer may stay in float beside one in int8"
         return rows, f"cannot be made: {reason}"
-    right["mixed"] = found.right
-    ways["mixed"] = _Option(found.network, float_network.module, found.quantization)
+    scores["mixed"] = mixed_network.scores
+    options["mixed"] = _Option(mixed_network.network, float_network.module, mixed_network.quantization)
     return rows, ""
 
 
-def _study(float_network: _Float, recipe: Quantization) -> CalibrationStudy:
+def _study(float_network: _FloatNetwork, recipe: Quantization) -> CalibrationStudy:
     data, config = float_network.data, float_network.config
     return studies.calibration_study(
         float_network.module,
@@ -182,7 +187,7 @@ def _study(float_network: _Float, recipe: Quantization) -> CalibrationStudy:
     )
 
 
-def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -> list[Histogram]:
+def _histograms(float_network: _FloatNetwork, network: nn.Module, table: Sensitivity) -> list[Histogram]:
     worst_first = [row["layer"] for row in table["layers"]]
     return histograms(
         float_network.module, network, float_network.data.validation.x, float_network.spec.preprocess, worst_first
@@ -192,31 +197,31 @@ def _histograms(float_network: _Float, network: nn.Module, table: Sensitivity) -
 def _record(
     decision: Decision,
     best: ptq.RecipeResult,
-    tried: list[RecipeRow],
+    recipe_rows: list[RecipeRow],
     steps: list[MixedStep],
     quantization: Quantization,
 ) -> dict[str, Any]:
-    """What `decision.json` holds: the choice, every recipe and every step, and what the converters are to do."""
-    keep = list(quantization.keep_float)  # as it is read back
-    kept = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep} for row in steps]
+    """Return the content of `decision.json`: the choice, every recipe and step, and how converters must quantize."""
+    keep_float = list(quantization.keep_float)  # as it is read back
+    mixed_rows = [{**row, "kept": decision.method == "mixed" and row["keep_float"] == keep_float} for row in steps]
     return {
         **asdict(decision),
         "recipe": best.recipe,
-        "quantization": {**quantization.to_json(), "keep_float": keep},
+        "quantization": {**quantization.to_json(), "keep_float": keep_float},
         "ptq_quantization": {
             **best.quantization.to_json(),
             "keep_float": [],
         },  # for all networks but the one chosen for
-        "recipes": tried,
-        "mixed": kept,
+        "recipes": recipe_rows,
+        "mixed": mixed_rows,
     }
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
+def _use_threads(count: int) -> Iterator[None]:
+    previous = torch.get_num_threads()
     torch.set_num_threads(count or os.cpu_count() or 1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(previous)

@@ -1,9 +1,8 @@
-"""Studies of a quantized network: what each layer costs, what int8 does to its values, and which samples calibrate.
+"""Studies of a quantized network: layer sensitivity, histograms of values, and the choice of calibration samples.
 
-Values of a layer before and after int8, counted: its weights, and what enters it, for the worst layer and the best.
-
-Bins hold whole levels of the quantizer, so that a comb in the picture is in the values and not in the counting. Only
-the examined layer is quantized, as in the sensitivity table, so what enters it is what float gives.
+The histograms show the weights and the inputs of the most and the least sensitive layer before and after int8. Each bin
+covers a whole number of quantizer levels, so that a comb in the plot comes from the values and not from the binning.
+Only the layer that is examined is quantized, as in the sensitivity table, so its inputs are those of the float network.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from edgekit.core.schema.quantization import (
 )
 from edgekit.data import Split
 from edgekit.models.eager import eager_input, single_thread
-from edgekit.stages.quantize.ptq import QuantizedLayer, quantize, quantized_layers, spread
+from edgekit.stages.quantize.ptq import QuantizedLayer, evenly_spaced, quantize, quantized_layers
 from edgekit.targets.jobs import Quantization
 from edgekit.training import predict
 from edgekit.training.predict import score_samples
 
-NO_NOISE_DB = 200.0
+MAX_SNR_DB = 200.0
 
 
 def sensitivity(
@@ -44,14 +43,15 @@ def sensitivity(
     quantized: nn.Module,
     split: Split,
     preprocess: list[dict[str, Any]],
-    count: int,
+    max_samples: int,
     task: str = "classification",
 ) -> Sensitivity:
-    """The table, most sensitive layer first: output SNR in dB against float, and drop of the accuracy.
+    """Quantize one layer at a time and measure what that does to the outputs, most sensitive layer first.
 
-    At most `count` samples of the split are used. SNR is over all outputs, 200 dB: no difference.
+    Each layer has the SNR of all outputs in dB (200 dB means no difference) and the accuracy drop in percentage points.
+    At most `max_samples` samples of the split are used.
     """
-    split = split.take(_some(split, count, task))
+    split = split.take(_sample_indices(split, max_samples, task))
     x = split.x
 
     def accuracy(outputs: np.ndarray) -> float:
@@ -62,7 +62,7 @@ def sensitivity(
     rows: list[LayerSensitivity] = []
     layers = quantized_layers(probe, eager_input(x[:1], preprocess))
     for layer in progress.each(layers, "layer", lambda layer: "measuring the sensitivity of each layer"):
-        switch_on(probe, layer.quantizers)
+        enable_only(probe, layer.quantizers)
         scores = predict.logits(probe, x, preprocess)
         rows.append(
             {
@@ -76,96 +76,99 @@ def sensitivity(
     return {"samples": len(split), "float_accuracy": accuracy(reference), "layers": rows}
 
 
-def _some(split: Split, count: int, task: str) -> np.ndarray:
-    """Places of at most `count` samples, evenly; of an anomaly detection every anomaly too, which may be few."""
-    places = spread(split.x, count)
-    return np.union1d(places, np.flatnonzero(split.y)) if tasks.named(task).RECONSTRUCTS else places
+def _sample_indices(split: Split, max_samples: int, task: str) -> np.ndarray:
+    """Return indices of at most `max_samples` evenly spaced samples; for anomaly detection also all anomalies."""
+    indices = evenly_spaced(split.x, max_samples)
+    return np.union1d(indices, np.flatnonzero(split.y)) if tasks.named(task).RECONSTRUCTS else indices
 
 
 def float_with_quantizers(module: nn.Module, quantized: nn.Module) -> nn.Module:
-    """A copy of `quantized` with the float weights, so that only its quantizers differ from float."""
+    """Return a copy of `quantized` with the weights of the float network `module`."""
     probe = copy.deepcopy(quantized)
     probe.network.load_state_dict(module.state_dict())  # type: ignore[union-attr]
     return probe
 
 
-def switch_on(probe: nn.Module, quantizers: Collection[str]) -> None:
-    """These quantizers and no others."""
+def enable_only(probe: nn.Module, quantizers: Collection[str]) -> None:
+    """Enable these quantizers of `probe` and disable all others."""
     for name, part in probe.named_modules():
         if isinstance(part, BaseQuantizer):
             (part.enable_quantization if name in quantizers else part.disable_quantization)()
 
 
 def snr_db(reference: np.ndarray, value: np.ndarray) -> float:
-    """10 log10 of the reference's power over that of the difference, at most 200 dB."""
+    """Return the signal-to-noise ratio of `value` in dB, 10 log10 of signal power over error power, at most 200."""
     signal = float(np.sum(np.square(reference, dtype=np.float64)))
     noise = float(np.sum(np.square(reference.astype(np.float64) - value)))
     if noise == 0:
-        return NO_NOISE_DB
-    return min(NO_NOISE_DB, 10 * math.log10(signal / noise)) if signal else -NO_NOISE_DB
+        return MAX_SNR_DB
+    return min(MAX_SNR_DB, 10 * math.log10(signal / noise)) if signal else -MAX_SNR_DB
 
 
 HISTOGRAM_SAMPLES = 64
 LEVELS_PER_BIN = 4
-BINS_OUTSIDE = 32
-"""At most so many at either end of the range; what is farther out is counted in the last."""
+MAX_BINS_OUTSIDE = 32
+"""Most bins on either side of the quantizer's range; values farther out are counted in the outermost bin."""
 
 
 def histograms(
     module: nn.Module, quantized: nn.Module, x: np.ndarray, preprocess: list[dict[str, Any]], worst_first: Sequence[str]
 ) -> list[Histogram]:
-    """Two rows, weights and activations, for the first and the last of `worst_first`; x (n, *sample) raw.
+    """Return histograms of weights and inputs for the first and the last layer of `worst_first`.
 
-    Weights are in steps of their own channel's quantizer, activations in units of their own.
+    `x` holds raw samples of shape (n, *sample). Weights are counted in steps of their channel's quantizer, activations
+    in their own unit.
     """
-    inputs = eager_input(x[spread(x, HISTOGRAM_SAMPLES)], preprocess)
+    inputs = eager_input(x[evenly_spaced(x, HISTOGRAM_SAMPLES)], preprocess)
     probe = float_with_quantizers(module, quantized)
     layers = {layer.name: layer for layer in quantized_layers(probe, inputs[:1])}
     rows: list[Histogram] = []
     with single_thread(), torch.no_grad():
         for name in dict.fromkeys((*worst_first[:1], *worst_first[-1:])):
-            rows += _layer(probe, layers[name], inputs, most_sensitive=name == worst_first[0])
+            rows += _layer_histograms(probe, layers[name], inputs, most_sensitive=name == worst_first[0])
     return rows
 
 
-def _layer(probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensitive: bool) -> Iterator[Histogram]:
-    switch_on(probe, layer.quantizers)
-    wanted = {"weights": layer.weights[0], "activations": layer.inputs[0] if layer.inputs else None}
-    quantizers = {part: probe.get_submodule(name) for part, name in wanted.items() if name}
-    with _recorded(quantizers) as seen:
+def _layer_histograms(
+    probe: nn.Module, layer: QuantizedLayer, inputs: Tensor, most_sensitive: bool
+) -> Iterator[Histogram]:
+    enable_only(probe, layer.quantizers)
+    quantizer_names = {"weights": layer.weights[0], "activations": layer.inputs[0] if layer.inputs else None}
+    quantizers = {part: probe.get_submodule(name) for part, name in quantizer_names.items() if name}
+    with _record_quantizers(quantizers) as recorded:
         probe(inputs)
     for part, quantizer in quantizers.items():
-        before, after = seen[part]
+        before, after = recorded[part]
         yield {
             "layer": layer.name,
             "kind": layer.kind,
             "most_sensitive": most_sensitive,
             "part": part,
-            **count(quantizer, before, after),
+            **value_counts(quantizer, before, after),
         }
 
 
-def count(quantizer: nn.Module, before: Tensor, after: Tensor) -> Counts:
-    """Counts of float values and of what the quantizer made of them, over the same bins.
+def value_counts(quantizer: nn.Module, before: Tensor, after: Tensor) -> Counts:
+    """Count float values and their quantized values over the same bins.
 
-    `edges` and `range`, the lowest and the highest level, are in `unit`: `value`, or `step` of the value's own channel
-    where each channel has one.
+    `edges`, and `range` (the lowest and the highest level), are in `unit`: `value`, or `step` if each channel has a
+    step size of its own.
     """
     assert isinstance(quantizer, BaseQuantizer)
     low, high = quantizer.level_low, quantizer.level_high
     bottom, top = (end.detach().double() for end in quantizer.get_input_low_input_high())
     step = (top - bottom) / (high - low)
-    # on the quantizer's own axis its levels are the whole numbers `low` to `high`
+    # on the quantizer's own axis, its levels are the integers `low` to `high`
     position, level = (((values.double() - bottom) / step + low).numpy().ravel() for values in (before, after))
     level = level.round()
-    axis = _edges(position, low, high)
-    edges, ends = axis, np.array([low, high], np.float64)
+    axis = _bin_edges(position, low, high)
+    edges, level_range = axis, np.array([low, high], np.float64)
     if step.numel() == 1:
-        edges, ends = ((places - low) * step.item() + bottom.item() for places in (edges, ends))
+        edges, level_range = ((axis_values - low) * step.item() + bottom.item() for axis_values in (edges, level_range))
     return {
         "unit": "value" if step.numel() == 1 else "step",
         "edges": edges.tolist(),
-        "range": ends.tolist(),
+        "range": level_range.tolist(),
         "float": _counts(position, axis),
         "int8": _counts(level, axis),
         "levels_used": len(np.unique(level)),
@@ -173,12 +176,12 @@ def count(quantizer: nn.Module, before: Tensor, after: Tensor) -> Counts:
     }
 
 
-def _edges(position: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Ends of the bins, `LEVELS_PER_BIN` levels each from the lowest on, and outwards as far as there are values."""
+def _bin_edges(position: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Return bin edges, `LEVELS_PER_BIN` levels apart from the lowest level on, and outwards as far as values reach."""
     first, inside = low - 0.5, -(-(high - low + 1) // LEVELS_PER_BIN)
     below = (first - position.min()) / LEVELS_PER_BIN
     above = (position.max() - first) / LEVELS_PER_BIN - inside
-    begin, end = (int(np.clip(np.ceil(bins), 0, BINS_OUTSIDE)) for bins in (below, above))
+    begin, end = (int(np.clip(np.ceil(bins), 0, MAX_BINS_OUTSIDE)) for bins in (below, above))
     return first + LEVELS_PER_BIN * np.arange(-begin, inside + end + 1, dtype=np.float64)
 
 
@@ -188,21 +191,23 @@ def _counts(values: np.ndarray, edges: np.ndarray) -> list[int]:
 
 
 @contextmanager
-def _recorded(quantizers: dict[str, nn.Module]) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
-    """What goes into each quantizer and what comes out, once it has run."""
-    seen: dict[str, tuple[Tensor, Tensor]] = {}
-    hooks = [quantizer.register_forward_hook(partial(_record, seen, part)) for part, quantizer in quantizers.items()]
+def _record_quantizers(quantizers: dict[str, nn.Module]) -> Iterator[dict[str, tuple[Tensor, Tensor]]]:
+    """Record the input and the output of each quantizer in its next call."""
+    recorded: dict[str, tuple[Tensor, Tensor]] = {}
+    hooks = [
+        quantizer.register_forward_hook(partial(_record_call, recorded, part)) for part, quantizer in quantizers.items()
+    ]
     try:
-        yield seen
+        yield recorded
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _record(
-    seen: dict[str, tuple[Tensor, Tensor]], part: str, _: nn.Module, given: tuple[Tensor, ...], made: Tensor
+def _record_call(
+    recorded: dict[str, tuple[Tensor, Tensor]], part: str, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
 ) -> None:
-    seen[part] = given[0].detach().clone(), made.detach().clone()
+    recorded[part] = inputs[0].detach().clone(), output.detach().clone()
 
 
 def calibration_study(
@@ -215,9 +220,9 @@ def calibration_study(
     seed: int,
     task: str = "classification",
 ) -> CalibrationStudy:
-    """A row for each size, the smallest first; its networks answer the validation split.
+    """Quantize with two random subsets of each size, and compare the results on the validation split.
 
-    Sizes that the split cannot fill twice differently are left out, and named.
+    Sizes that are not smaller than the calibration split are listed in `too_large`.
     """
     kind = tasks.named(task)
     inputs = predict.inputs_for(task, validation.x, preprocess)
@@ -225,22 +230,22 @@ def calibration_study(
     def outputs(network: nn.Module) -> np.ndarray:
         return predict.logits(network, validation.x, preprocess)
 
-    def accuracy(found: np.ndarray) -> float:
-        return tasks.accuracy(kind.score_samples(found, inputs, validation.y))
+    def accuracy(outputs_of_network: np.ndarray) -> float:
+        return tasks.accuracy(kind.score_samples(outputs_of_network, inputs, validation.y))
 
     reference = outputs(module)
     rows: list[CalibrationSize] = []
     for size in progress.each(
         sorted(size for size in sizes if size < len(calibration)), "size", "calibrating with {} samples".format
     ):
-        drawn = calibration_subsets(len(calibration), size, seed)
+        subsets = calibration_subsets(len(calibration), size, seed)
         first, second = (
-            outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in drawn
+            outputs(quantize(module, _inputs(calibration.x[chosen], preprocess), recipe)) for chosen in subsets
         )
         rows.append(
             {
                 "samples": size,
-                "shared_samples": len(np.intersect1d(*drawn)),
+                "shared_samples": len(np.intersect1d(*subsets)),
                 "snr_db": [round(snr_db(reference, scores), 2) for scores in (first, second)],
                 "between_snr_db": round(snr_db(first, second), 2),
                 "accuracy": [accuracy(scores) for scores in (first, second)],
@@ -256,7 +261,7 @@ def calibration_study(
 
 
 def calibration_subsets(available: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of two draws without replacement; they share samples only where `size` is over half of what there is."""
+    """Return the indices of two random subsets, which share samples only if `size` exceeds half of `available`."""
     order = np.random.default_rng([seed, size]).permutation(available)
     return np.sort(order[:size]), np.sort(order[-size:])
 

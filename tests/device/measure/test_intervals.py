@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.device.measure import intervals
 from edgekit.runner.errors import InputError
-from edgekit.stages.benchmark import Config
+from edgekit.stages.benchmark import BenchmarkConfig
 
 CALLS = 5
 
@@ -123,7 +123,7 @@ def test_what_gives_no_interval_is_refused(arguments: dict[str, Any], said: str)
 
 
 def test_the_benchmarks_options_always_give_an_interval() -> None:
-    least = {name: Config.model_fields[name].metadata for name in ("rounds", "confidence")}
+    least = {name: BenchmarkConfig.model_fields[name].metadata for name in ("rounds", "confidence")}
     assert least["rounds"][0].ge == intervals.MIN_ROUNDS
     assert 0 < least["confidence"][0].ge < least["confidence"][1].le < 1
 
@@ -146,7 +146,7 @@ def an_opening(generator: np.random.Generator, hours: float, instance: float) ->
 
 def told_apart(generator: np.random.Generator, slower: float, instance: float = 0.004) -> bool:
     """One comparison with the stage's numbers: 10 openings at a time, until the interval is narrow or 150 are done."""
-    config = Config()
+    config = BenchmarkConfig()
     done: list[np.ndarray] = []
     while True:
         done += [an_opening(generator, (len(done) + number) / 150, instance) for number in range(10)]

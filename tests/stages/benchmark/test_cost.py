@@ -14,7 +14,7 @@ import pytest
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.bench import time_interleaved, timed_openings
 from edgekit.measure.energy import Spent, Unreadable
-from edgekit.stages.benchmark.config import Config, Cost
+from edgekit.stages.benchmark.config import BenchmarkConfig, Cost
 from edgekit.stages.benchmark.cost import described, measure_costs, source_of
 from edgekit.stages.benchmark.timings import Timings
 
@@ -158,7 +158,7 @@ def test_what_disagrees_is_refused(given: dict[str, object], words: str) -> None
 
 def test_prices_and_meters_are_no_part_of_a_key() -> None:
     plain, priced = (
-        Config.model_validate({"cost": cost})
+        BenchmarkConfig.model_validate({"cost": cost})
         for cost in ({}, {"per_cpu_hour": 0.05, "per_kwh": 0.3, "currency": "EUR", "energy_s": 2})
     )
     assert priced.cost.per_kwh == 0.3

@@ -19,7 +19,7 @@ from edgekit.measure.load.scenarios import SCENARIOS
 from edgekit.report.console import show
 from edgekit.report.result import RESULT
 from edgekit.report.sections import loads as loads_section
-from edgekit.stages.benchmark import Config
+from edgekit.stages.benchmark import BenchmarkConfig
 from edgekit.stages.benchmark.loads import bound_ms, measure_loads
 from edgekit.workbook.config_file import parse_stage
 from edgekit.workbook.plan import load_plan
@@ -44,8 +44,8 @@ def benchmark(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -
     return stage.run()
 
 
-def config(**options: object) -> Config:
-    return Config.model_validate({"budget": budget(), **options})
+def config(**options: object) -> BenchmarkConfig:
+    return BenchmarkConfig.model_validate({"budget": budget(), **options})
 
 
 def test_the_bound_is_what_was_asked_for_or_follows_the_budget() -> None:

@@ -45,7 +45,7 @@ def sealed(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> A
     home = tmp_path_factory.mktemp("rivals")
     path = rival_of(tiny_run, home)
     options = PLAN.stages["benchmark"].model_dump() | {"rivals": [{"path": str(path), "preprocess": STEPS}]}
-    config = benchmark.Config.model_validate(options)
+    config = benchmark.BenchmarkConfig.model_validate(options)
     return benchmark.run(artifacts.load(tiny_run.folder / "convert"), load_data(PLAN.data), config, home / "out")
 
 

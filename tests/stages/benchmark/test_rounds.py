@@ -19,7 +19,7 @@ from edgekit.core import progress, replay
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure import bench, conditions
 from edgekit.stages.benchmark import rounds
-from edgekit.stages.benchmark.config import Config
+from edgekit.stages.benchmark.config import BenchmarkConfig
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun, run_edgekit
 from tests.stages.benchmark.made import BASELINE, row
@@ -28,9 +28,9 @@ VARIANT = "baseline-fp32-tflite"
 ROWS = [BASELINE, row(VARIANT)]
 
 
-def config(**options: Any) -> Config:
+def config(**options: Any) -> BenchmarkConfig:
     given = {"rounds": 10, "calls_per_round": 5, "warmup_per_round": 1, "targets": ["tflite"], **options}
-    return Config.model_validate(given)
+    return BenchmarkConfig.model_validate(given)
 
 
 def opener(paces_ms: Iterator[float]) -> Callable[[], Callable[[], object]]:
@@ -51,7 +51,9 @@ def noisy() -> dict[str, Callable[[], Callable[[], object]]]:
     }
 
 
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Config, recorded: Any = None) -> tuple[Any, str]:
+def measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: BenchmarkConfig, recorded: Any = None
+) -> tuple[Any, str]:
     file = tmp_path / "progress"
     file.touch()
     monkeypatch.setenv(progress.FILE, str(file))
@@ -138,7 +140,7 @@ class Simulated:
 
         return opened
 
-    def measured(self, latencies: dict[str, tuple[float, float]], given: Config, sizes: dict[str, int]) -> Any:
+    def measured(self, latencies: dict[str, tuple[float, float]], given: BenchmarkConfig, sizes: dict[str, int]) -> Any:
         openers = {name: self.opener(*each) for name, each in {"baseline-eager": (9.0, 0.0), **latencies}.items()}
         with conditions.ConditionsRecorder() as watch:
             return rounds.measured(

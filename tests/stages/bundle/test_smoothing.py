@@ -9,7 +9,7 @@ import pytest
 
 from edgekit.runner.bundle.manifest import Manifest
 from edgekit.stages.bundle import streams
-from edgekit.stages.bundle.config import Config
+from edgekit.stages.bundle.config import BundleConfig
 from edgekit.stages.bundle.streams import Played, told_of_stream
 from tests.runner.bundle.test_manifest import MEMBERS, MODEL
 from tests.runner.conftest import manifest_for
@@ -36,7 +36,7 @@ def outputs(said: str) -> np.ndarray:
 
 
 def judged(said: str, truth: str, hop_s: float | None = 0.5, **options: Any) -> Any:
-    config = Config.model_validate({"smoothing": "auto", **options})
+    config = BundleConfig.model_validate({"smoothing": "auto", **options})
     return streams.evaluate_smoothing(played(truth, hop_s), outputs(said), None, manifest(), config)
 
 
@@ -91,7 +91,7 @@ def test_the_first_of_equals_is_kept() -> None:
 
 def test_without_a_background_the_most_accurate_is_kept() -> None:
     of = played(TRUTH)._replace(rest=None)
-    config = Config.model_validate({"smoothing": "auto"})
+    config = BundleConfig.model_validate({"smoothing": "auto"})
     found = streams.evaluate_smoothing(of, outputs(BLIPS), None, manifest(), config)
     best = kept(found)
     assert found["rule"] == "highest accuracy" and found["events"] is None and best["per_hour"] is None
@@ -119,7 +119,7 @@ def test_anomalies_are_events_and_scores_are_smoothed() -> None:
     truth = played("        wwwwww         " * 3)
     scores = np.array([4.0 if each == "w" else 0.1 for each in "  w     wwwwww    w    " * 3])
     given = np.sqrt(scores)[:, None].astype(np.float32)
-    config = Config.model_validate({"smoothing": "auto", "task": "anomaly"})
+    config = BundleConfig.model_validate({"smoothing": "auto", "task": "anomaly"})
     found = streams.evaluate_smoothing(truth, given, np.zeros_like(given), manifest("anomaly"), config)
     assert found["background"] == "normal" and found["candidates"][0]["false_alarms"] == 6
     assert (kept(found)["false_alarms"], kept(found)["detected"]) == (0, 3)

@@ -12,13 +12,13 @@ import pytest
 from edgekit.core.errors import ConfigError
 from edgekit.data import Data, load, parse
 from edgekit.stages.bundle import streams
-from edgekit.stages.bundle.config import Config
+from edgekit.stages.bundle.config import BundleConfig
 from tests.data.sources.test_csv_windows import folder
 from tests.data.sources.test_wav_track import RATE_HZ, WINDOW, recorded, recording
 
 
-def config(**values: Any) -> Config:
-    return Config.model_validate({"smoothing": "auto", **values})
+def config(**values: Any) -> BundleConfig:
+    return BundleConfig.model_validate({"smoothing": "auto", **values})
 
 
 @pytest.fixture

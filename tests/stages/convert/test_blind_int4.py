@@ -36,10 +36,10 @@ def test_the_accuracy_budget_rejects_blind_int4(trained: Any, data: Data, tmp_pa
     loose: dict[str, Any] = {"int8_min_snr_db": -200, "int8_min_top1_agreement": 0, "check_samples": 40}
     precisions = ["fp32", "int8", "int4"]
     made = convert.run(
-        source, fine, convert.Config(targets=["tflite"], precisions=precisions, **loose), tmp_path / "convert"
+        source, fine, convert.ConvertConfig(targets=["tflite"], precisions=precisions, **loose), tmp_path / "convert"
     )
     few = {"rounds": 10, "calls_per_round": 5, "load_s": 0, "cost": {"energy_s": 0}}
-    options = benchmark.Config(budget=BUDGET, targets=["tflite"], **few)
+    options = benchmark.BenchmarkConfig(budget=BUDGET, targets=["tflite"], **few)
     found = benchmark.run(made, fine, options, tmp_path / "benchmark").metrics
     rows = {row["precision"]: row for row in found["rows"] if row["name"].endswith("tflite")}
     assert rows["int4"]["bytes"] < rows["int8"]["bytes"]

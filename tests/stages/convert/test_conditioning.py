@@ -15,7 +15,7 @@ from torch import nn
 
 from edgekit.models import store
 from edgekit.models.spec import Source
-from edgekit.stages.convert import Config, checker, numerics
+from edgekit.stages.convert import ConvertConfig, checker, numerics
 from edgekit.stages.convert.plan import Network
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
@@ -75,7 +75,7 @@ def test_a_file_that_amplifies_rounding_ships_and_a_wrong_one_made_of_it_does_no
     files = convert(saved(amplifying, Shifted) if is_wrong else folder, "fp32", None, step.out)
     made = launch.Converted("fp32", files, 1.0)
     job = Job("baseline", "openvino", tmp_path / "none.npy", (step,))
-    [row] = checker.Checker(network, INPUTS, Config(targets=["openvino"])).records(job, [made])
+    [row] = checker.Checker(network, INPUTS, ConvertConfig(targets=["openvino"])).records(job, [made])
     if is_wrong:
         assert "drop this target" in row["advice"] and numerics.FEW_ULPS in row["cause"]
     else:

@@ -12,7 +12,7 @@ from convert_runs import CLASSES, STEPS, colours, spec_of
 from edgekit.core.errors import ConfigError, ConversionError, DataError
 from edgekit.data import Data, Split, splits
 from edgekit.models import store
-from edgekit.stages.convert import Config, boundary_checks, calibration_check
+from edgekit.stages.convert import ConvertConfig, boundary_checks, calibration_check
 from edgekit.stages.convert.numerics import Tolerance
 from edgekit.targets import evaluate
 
@@ -107,7 +107,7 @@ def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong
 
 def test_a_module_that_is_not_there_is_told_before_anything_runs() -> None:
     with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
-        Config(reference_preprocess="nowhere:at_all").agree()
+        ConvertConfig(reference_preprocess="nowhere:at_all").agree()
 
 
 def _scores(labels: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from edgekit.data import Data
 from edgekit.models import store
 from edgekit.report.sections import conversion
 from edgekit.stages import convert
-from edgekit.stages.convert import Config, numerics
+from edgekit.stages.convert import ConvertConfig, numerics
 from edgekit.targets import evaluate
 from edgekit.targets.jobs import Files, Quantization
 from edgekit.targets.onnx import convert as onnx
@@ -60,7 +60,7 @@ def run_folder(
 @pytest.fixture(scope="module")
 def finished(run_folder: tuple[Path, Artifact], data: Data) -> Artifact:
     run, source = run_folder
-    return convert.run(source, data, Config(targets=["openvino", "onnx"], check_samples=40), run / "convert")
+    return convert.run(source, data, ConvertConfig(targets=["openvino", "onnx"], check_samples=40), run / "convert")
 
 
 def _variants(artifact: Artifact) -> dict[str, Any]:
@@ -155,7 +155,9 @@ def test_after_qat_each_target_that_sets_its_own_ranges_follows_the_recipe(
     models = {"baseline": trained("tiny"), "pruned": trained("tiny", width=12)}
     chosen, before = Quantization("percentile"), Quantization("percentile", True)
     source = seal_run(tmp_path, data, models, quantized_network, chosen, before)
-    config = Config(targets=["onnx", "openvino"], models=["baseline", "pruned"], precisions=["int8"], int8_min_snr_db=3)
+    config = ConvertConfig(
+        targets=["onnx", "openvino"], models=["baseline", "pruned"], precisions=["int8"], int8_min_snr_db=3
+    )
     artifact = convert.run(source, data, config, tmp_path / "convert")
     variants = _variants(artifact)
     tuned = variants["pruned-int8-onnx"]
@@ -184,7 +186,7 @@ def test_the_sealed_artifact_is_whole(finished: Any) -> None:
 def test_a_wrong_conversion_is_caught_and_named(trained: Any, data: Data, tmp_path: Path) -> None:
     module, _ = trained("tiny")
     source = seal_run(tmp_path, data, {"baseline": (module, spec_of("swapped"))})
-    config = Config(targets=["openvino"], models=["baseline"], precisions=["fp32"])
+    config = ConvertConfig(targets=["openvino"], models=["baseline"], precisions=["fp32"])
     named = r"baseline: torch-fp32 → openvino-fp32 .* top-1 agreement 0\.\d+"
     with pytest.raises(ConversionError, match=named) as caught:
         convert.run(source, data, config, tmp_path / "convert")
@@ -195,7 +197,7 @@ def test_a_wrong_conversion_is_caught_and_named(trained: Any, data: Data, tmp_pa
 @pytest.mark.parametrize("precision", ["fp16", "int8"])  # what float32 loses may be the network's own rounding
 def test_each_precision_is_held_to_its_own_tolerance(precision: str, trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
-    config = Config.model_validate(
+    config = ConvertConfig.model_validate(
         {"targets": ["openvino"], "models": ["baseline"], "precisions": [precision], f"{precision}_min_snr_db": 199}
     )
     with pytest.raises(ConversionError, match=rf"torch-fp32 → openvino-{precision} .* at least 199 dB asked"):
@@ -206,7 +208,7 @@ def test_a_layer_that_loses_much_is_named_with_the_option_that_allows_it(
     trained: Any, data: Data, tmp_path: Path
 ) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
-    config = Config(targets=["onnx"], models=["baseline"], precisions=["int8"], int8_max_layer_loss_db=0.01)
+    config = ConvertConfig(targets=["onnx"], models=["baseline"], precisions=["int8"], int8_max_layer_loss_db=0.01)
     told = r"inside its tolerance, but one layer loses \d+ dB, .* diverge at .*raise convert.int8_max_layer_loss_db"
     with pytest.raises(ConversionError, match=told):
         convert.run(source, data, config, tmp_path / "convert")
@@ -214,7 +216,7 @@ def test_a_layer_that_loses_much_is_named_with_the_option_that_allows_it(
 
 def test_a_further_candidate_outside_its_tolerance_is_left_out(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
-    config = Config(
+    config = ConvertConfig(
         targets=["onnx"], models=["baseline"], precisions=["fp32", "dynamic"], further_min_snr_db=199.0, check_samples=8
     )
     artifact = convert.run(source, data, config, tmp_path / "convert")
@@ -246,7 +248,7 @@ def guarded_run(trained: Any, data: Data, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, data: Data, tmp_path: Path) -> None:
-    config = Config(targets=["onnx", "openvino"], precisions=["fp32", "int8"], check_samples=40)
+    config = ConvertConfig(targets=["onnx", "openvino"], precisions=["fp32", "int8"], check_samples=40)
     artifact = convert.run(guarded_run, data, config, tmp_path / "convert")
     both = [f"{precision}-{target}" for target in ("onnx", "openvino") for precision in ("fp32", "int8")]
     assert list(_variants(artifact)) == [
@@ -274,7 +276,7 @@ def test_what_a_converter_cannot_take_costs_its_own_rows(guarded_run: Artifact, 
 
 
 def test_a_strict_config_goes_on_without_nothing(guarded_run: Artifact, data: Data, tmp_path: Path) -> None:
-    config = Config(targets=["onnx"], models=["pruned"], precisions=["fp32"], strict=True)
+    config = ConvertConfig(targets=["onnx"], models=["pruned"], precisions=["fp32"], strict=True)
     with pytest.raises(ConversionError, match=NOT_ONNX) as caught:
         convert.run(guarded_run, data, config, tmp_path / "convert")
     assert caught.value.exit_code == 5
@@ -285,7 +287,7 @@ def test_a_strict_config_goes_on_without_nothing(guarded_run: Artifact, data: Da
 def test_a_target_without_any_variant_is_an_error_that_names_what_can_be_made(
     guarded_run: Artifact, data: Data, tmp_path: Path
 ) -> None:
-    config = Config(targets=["onnx", "openvino"], models=["pruned"], precisions=["fp32", "int8"])
+    config = ConvertConfig(targets=["onnx", "openvino"], models=["pruned"], precisions=["fp32", "int8"])
     with pytest.raises(ConversionError) as caught:
         convert.run(guarded_run, data, config, tmp_path / "convert")
     said = str(caught.value)
@@ -299,13 +301,13 @@ def test_a_target_that_the_config_does_not_name_is_gone_on_without(
     guarded_run: Artifact, data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wish: dict[str, Any] = {"models": ["pruned"], "precisions": ["fp32"], "targets_named": False}
-    artifact = convert.run(guarded_run, data, Config(targets=["onnx", "openvino"], **wish), tmp_path / "convert")
+    artifact = convert.run(guarded_run, data, ConvertConfig(targets=["onnx", "openvino"], **wish), tmp_path / "convert")
     assert list(_variants(artifact)) == ["pruned-fp32-openvino"]
     [(target, reason)] = artifact.metrics["targets_left_out"].items()
     assert target == "onnx" and reason.startswith(NOT_ONNX)
     assert f"convert: no file for onnx: {NOT_ONNX}" in capsys.readouterr().out
     with pytest.raises(ConversionError, match="no variant for onnx: pruned-fp32-onnx left out"):
-        convert.run(guarded_run, data, Config(targets=["onnx"], **wish), tmp_path / "none")
+        convert.run(guarded_run, data, ConvertConfig(targets=["onnx"], **wish), tmp_path / "none")
 
 
 def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
@@ -313,7 +315,7 @@ def test_a_wrong_file_is_left_out_with_its_layer_and_what_is_made_from_it(
 ) -> None:
     module, _ = trained("tiny", width=12)
     models = {"baseline": trained("tiny"), "pruned": (module, spec_of("swapped", width=12))}
-    config = Config(targets=["openvino"], precisions=["fp32", "fp16"])
+    config = ConvertConfig(targets=["openvino"], precisions=["fp32", "fp16"])
     artifact = convert.run(seal_run(tmp_path, data, models), data, config, tmp_path / "convert")
     assert list(_variants(artifact)) == ["baseline-fp32-openvino", "baseline-fp16-openvino"]
     wrong, rests = artifact.metrics["left_out"]
@@ -333,7 +335,7 @@ def amplifying(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         run = tmp_path_factory.mktemp(builder)
         module, _ = trained("tiny")
         models = {"baseline": trained("tiny", width=12), "pruned": (module, spec_of(builder))}
-        config = Config(targets=["openvino"], precisions=["fp32"], check_samples=40)
+        config = ConvertConfig(targets=["openvino"], precisions=["fp32"], check_samples=40)
         return convert.run(seal_run(run, data, models), data, config, run / "convert")
 
     return convert_
@@ -383,7 +385,7 @@ def test_what_a_target_does_not_offer_is_told_and_what_is_missing_without_a_reas
 
 def test_a_run_of_candidates_alone_needs_one(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
-    config = Config(targets=["onnx"], models=["baseline"], precisions=["dynamic"], further_min_snr_db=199.0)
+    config = ConvertConfig(targets=["onnx"], models=["baseline"], precisions=["dynamic"], further_min_snr_db=199.0)
     with pytest.raises(ConversionError, match=r"no variant for onnx: baseline-dynamic-onnx left out: "):
         convert.run(source, data, config, tmp_path / "convert")
 
@@ -394,7 +396,9 @@ def test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone(
     recipe = Quantization("percentile", True, ("head",))
     models = {"baseline": trained("tiny"), "pruned": trained("tiny", width=12)}
     source = seal_run(tmp_path, data, models, quantization=recipe)
-    config = Config(targets=["onnx"], models=["baseline", "pruned"], precisions=["fp32", "int8"], int8_min_snr_db=3.0)
+    config = ConvertConfig(
+        targets=["onnx"], models=["baseline", "pruned"], precisions=["fp32", "int8"], int8_min_snr_db=3.0
+    )
     variants = _variants(convert.run(source, data, config, tmp_path / "convert"))
     others, tuned = variants["baseline-int8-onnx"], variants["pruned-int8-onnx"]
     assert (others["method"], tuned["method"]) == ("ptq", "mixed")
@@ -418,12 +422,12 @@ def test_changed_weights_are_refused(trained: Any, data: Data, tmp_path: Path) -
     weights = tmp_path / "profile" / "model" / store.WEIGHTS
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x00")
     with pytest.raises(TrustError, match=r"weights\.safetensors"):
-        convert.run(source, data, Config(models=["baseline"]), tmp_path / "convert")
+        convert.run(source, data, ConvertConfig(models=["baseline"]), tmp_path / "convert")
 
 
 def test_no_network_at_all(data: Data, tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match=r"convert\.models"):
-        convert.run(seal_run(tmp_path, data, {}), data, Config(models=["sparse"]), tmp_path / "convert")
+        convert.run(seal_run(tmp_path, data, {}), data, ConvertConfig(models=["sparse"]), tmp_path / "convert")
 
 
 def test_samples_are_spread_over_the_split(data: Data) -> None:
@@ -444,5 +448,5 @@ def test_samples_are_spread_over_the_split(data: Data) -> None:
 )
 def test_config_faults(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        check(Config, values, "convert").agree()
+        check(ConvertConfig, values, "convert").agree()
     assert isinstance(caught.value, EdgekitError) and caught.value.exit_code == 2

@@ -13,7 +13,7 @@ from convert_runs import seal_run
 from edgekit.core.variants import open_variant, read
 from edgekit.data import Data
 from edgekit.stages import convert
-from edgekit.stages.convert import Config, plan
+from edgekit.stages.convert import ConvertConfig, plan
 from edgekit.targets import SPARSE_WEIGHTS
 from edgekit.targets.jobs import Job
 
@@ -28,7 +28,7 @@ def test_a_file_that_stores_zeros_is_smaller_and_crosses_every_boundary(
             if isinstance(layer, torch.nn.Conv2d):
                 layer.weight[:, ::2] = 0
     source = seal_run(tmp_path, data, {"baseline": (module, spec)})
-    given = Config(targets=["tflite"], precisions=["fp32"], check_samples=40)
+    given = ConvertConfig(targets=["tflite"], precisions=["fp32"], check_samples=40)
     asked = given.model_copy(update={"sparse_weights": True})
     dense, sealed = (
         convert.run(source, data, config, tmp_path / name) for name, config in (("dense", given), ("sparse", asked))
@@ -49,7 +49,7 @@ def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tm
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     [network], _ = plan.networks(source, ["baseline"])
     for wanted in (False, True):
-        jobs = network.jobs(Config(sparse_weights=wanted), tmp_path / "calibration.npy", tmp_path)
+        jobs = network.jobs(ConvertConfig(sparse_weights=wanted), tmp_path / "calibration.npy", tmp_path)
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
             assert all(step.sparse == (wanted and job.target in SPARSE_WEIGHTS) for step in job.steps)

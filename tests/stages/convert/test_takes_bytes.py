@@ -15,7 +15,7 @@ from edgekit.data import Data
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.runner.preprocess import transform
 from edgekit.stages import convert
-from edgekit.stages.convert import Config, plan
+from edgekit.stages.convert import ConvertConfig, plan
 from edgekit.targets import FOLD_PREPROCESS
 from edgekit.targets.jobs import Job
 
@@ -28,7 +28,7 @@ def test_files_that_take_bytes_cross_every_boundary(
 ) -> None:
     module, spec = trained("tiny")
     source = seal_run(tmp_path, data, {"baseline": (module, spec.model_copy(update={"preprocess": SCALE}))})
-    config = Config(targets=["tflite"], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
+    config = ConvertConfig(targets=["tflite"], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
     sealed = convert.run(source, data, config, tmp_path / "convert")
     plain, int8 = read(sealed)
     assert (plain.input.dtype, int8.input.dtype) == ("uint8", "int8")
@@ -56,7 +56,7 @@ def test_steps_by_channel_are_operators_in_front_of_other_files(
     module, spec = trained("tiny")
     steps = [*SCALE, {"step": "normalize", "mean": [0.5, 0.45, 0.4], "std": [0.25, 0.3, 0.2]}]
     source = seal_run(tmp_path, data, {"baseline": (module, spec.model_copy(update={"preprocess": steps}))})
-    config = Config(targets=[target], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
+    config = ConvertConfig(targets=[target], precisions=["fp32", "int8"], check_samples=40, fold_preprocess=True)
     sealed = convert.run(source, data, config, tmp_path / "convert")
     every = np.resize(np.arange(256, dtype=np.uint8), (1, 8, 8, 3))
     x = np.ascontiguousarray(transform.apply(steps, every).transpose(0, 3, 1, 2))
@@ -72,7 +72,7 @@ def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tm
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
     [network], _ = plan.networks(source, ["baseline"])
     for wanted in (False, True):
-        jobs = network.jobs(Config(fold_preprocess=wanted), tmp_path / "calibration.npy", tmp_path)
+        jobs = network.jobs(ConvertConfig(fold_preprocess=wanted), tmp_path / "calibration.npy", tmp_path)
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
         for job in jobs:
             assert all(step.fold == (wanted and job.target in FOLD_PREPROCESS) for step in job.steps)

@@ -10,7 +10,7 @@ import yaml
 from edgekit.core.cache_key import gather
 from edgekit.core.config import NetworkConfig
 from edgekit.core.errors import ConfigError
-from edgekit.stages.distill import Config
+from edgekit.stages.distill import DistillConfig
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY
 
@@ -27,9 +27,9 @@ def plan_with(tmp_path: Path, **distill: object):
     return load_plan(tmp_path / "run.yaml")
 
 
-def config_with(tmp_path: Path, **distill: object) -> Config:
+def config_with(tmp_path: Path, **distill: object) -> DistillConfig:
     config = plan_with(tmp_path, **distill).stages["distill"]
-    assert isinstance(config, Config)
+    assert isinstance(config, DistillConfig)
     return config
 
 
@@ -49,7 +49,7 @@ def config_with(tmp_path: Path, **distill: object) -> Config:
         ({"candidate_epochs": -1}, ["distill.candidate_epochs", "-1"]),
         ({"most_trained": -1}, ["distill.most_trained", "-1"]),
         ({"rounds": 3}, ["distill.rounds", "3"]),
-        ({"teachers": [{}]}, ["distill.teachers", "nobody", "baseline: true, builder, path"]),
+        ({"teachers": [{}]}, ["distill.teachers", "no teacher", "baseline: true, builder, path"]),
         ({"teachers": [{"baseline": True, **FILE}]}, ["baseline and path"]),
         ({"teachers": [{"baseline": True, "preprocess": [{"step": "scale"}]}]}, ["preprocess", "teacher with path"]),
         ({"teachers": [{**FILE, "kwargs": {"depth": 8}}]}, ["kwargs", "teacher with builder"]),
@@ -123,7 +123,7 @@ def test_what_times_candidates_is_part_of_the_key_only_where_there_are_some(tmp_
 
 def test_a_recorded_config_is_the_same_config(tmp_path: Path) -> None:
     config = config_with(tmp_path, student=None, candidates=[RESNET])
-    again = Config.model_validate(config.model_dump())
+    again = DistillConfig.model_validate(config.model_dump())
     assert again.model_dump() == config.model_dump() and again.candidates == config.candidates
 
 

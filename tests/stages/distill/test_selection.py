@@ -64,7 +64,7 @@ def distilled(home: Path, folder: Path, replayed: dict[str, Any] | None = None, 
     plan = plan_in(folder, **options)
     source = artifacts.load(folder / "run/profile")
     config = plan.stages["distill"]
-    assert isinstance(config, distill.Config)
+    assert isinstance(config, distill.DistillConfig)
     return distill.run(source, load(plan.data).withhold_test(), config, folder / "run/distill")
 
 
@@ -229,12 +229,12 @@ def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_pa
     def shortened(ratio: float) -> shortlist.Shortlist:
         limits = f"budget={{latency_p50: {{ratio: {ratio}, of: theirs.onnx}}, size: {{ratio: 50.0, of: baseline}}}}"
         config: Any = plan_in(tmp_path, (rival, limits, "convert.models=[baseline, pruned]")).stages["distill"]
-        return shortlist.shorten(home / "profile/model", data, steps, config, place, None)
+        return shortlist.time_candidates(home / "profile/model", data, steps, config, place, None)
 
     found = shortened(1000.0)
-    assert found.measured["in_time"] == [RESNET, DEPTHWISE]
-    assert [(one.model, one.target) for one in found.beside] == [("baseline", "onnx"), ("theirs.onnx", "onnx")]
-    assert found.beside[0].bytes == found.beside[1].bytes and set(found.timed) == {RESNET, DEPTHWISE}
+    assert found.choice["in_time"] == [RESNET, DEPTHWISE]
+    assert [(one.model, one.target) for one in found.references] == [("baseline", "onnx"), ("theirs.onnx", "onnx")]
+    assert found.references[0].bytes == found.references[1].bytes and set(found.timed) == {RESNET, DEPTHWISE}
     said = r"p50 at most 0.0001 of theirs.onnx's p50; at most 50 of the float baseline.*where theirs.onnx has"
     with pytest.raises(BudgetUnreachable, match=said):
         shortened(0.0001)

@@ -12,7 +12,7 @@ from edgekit.core.errors import ModelError
 from edgekit.data import load
 from edgekit.models.from_artifact import open_model
 from edgekit.report.sections import distillation
-from edgekit.stages.distill import Config, run
+from edgekit.stages.distill import DistillConfig, run
 from edgekit.training import losses
 from edgekit.training.predict import evaluate
 from edgekit.training.teachers.from_artifact import chosen_teacher
@@ -55,12 +55,12 @@ def test_without_a_lone_student_there_is_no_gain_to_tell(tiny_run: FinishedRun, 
     given = {**load_plan(TINY).stages["distill"].model_dump(), "epochs": 2, "lone_student": False}
     source = artifacts.load(tmp_path / "tiny" / "profile")
     data = load(load_plan(TINY).data).withhold_test()
-    made = run(source, data, Config.model_validate(given), tmp_path / "tiny" / "distill-again")
+    made = run(source, data, DistillConfig.model_validate(given), tmp_path / "tiny" / "distill-again")
     found = made.metrics
     [student] = found["students"]
     assert (student["name"], student["gain_pp"], student["gap_closed"]) == ("soft_targets", None, None)
     assert student["kept"] and list(found["history"]) == ["soft_targets"]
-    assert found["reason"].endswith("; no student was trained by labels alone")
+    assert found["reason"].endswith("; no student was trained with the labels alone")
     assert distillation.NO_LONE_STUDENT in repr(distillation.table(made))
 
 
@@ -78,7 +78,7 @@ def several(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> 
     plan = load_plan(TINY)
     trained_here = {"builder": "edgekit.models.resnet:resnet", "kwargs": {"depth": 8, "width": 4},
                     "training": {"epochs": 1, "batch_size": 32}}  # fmt: skip
-    config = Config.model_validate(
+    config = DistillConfig.model_validate(
         {
             **plan.stages["distill"].model_dump(),
             "student": {"builder": "edgekit.models.resnet:resnet8", "kwargs": {"width": 4}},
@@ -120,7 +120,7 @@ def taught_by_file(run_: FinishedRun, folder: Path, feeding: list[list[dict[str,
     shutil.copytree(run_.folder, folder)
     plan = load_plan(TINY)
     path = str(run_.folder / "convert/baseline-fp32-tflite/model.tflite")
-    config = Config.model_validate(
+    config = DistillConfig.model_validate(
         {
             **plan.stages["distill"].model_dump(),
             "epochs": 2,
@@ -141,7 +141,7 @@ def test_a_file_teaches_what_the_network_it_was_made_from_teaches(
 ) -> None:
     """The same batches in the same order: else the student's losses would not be those under the baseline itself."""
     plan = load_plan(TINY)
-    config = Config.model_validate({**plan.stages["distill"].model_dump(), "epochs": 2})
+    config = DistillConfig.model_validate({**plan.stages["distill"].model_dump(), "epochs": 2})
     source = artifacts.load(by_file.path.parent / "profile")
     itself = run(source, load(plan.data).withhold_test(), config, by_file.path.parent / "distill-by-network")
     for name in ("alone", "soft_targets"):
@@ -172,7 +172,7 @@ def test_a_teacher_that_knows_nothing_is_refused(tiny_run: FinishedRun, tmp_path
     plan = load_plan(TINY)
     path = str(tiny_run.folder / "convert/baseline-fp32-tflite/model.tflite")
     silent = [{"step": "scale", "factor": 1e-9}]
-    config = Config.model_validate(
+    config = DistillConfig.model_validate(
         {**plan.stages["distill"].model_dump(), "teachers": [{"path": path, "preprocess": silent}]}
     )
     data = load(plan.data).withhold_test()

@@ -12,7 +12,7 @@ from edgekit import data
 from edgekit.core.errors import ConfigError
 from edgekit.models import store
 from edgekit.stages.distill.config import TeacherConfig
-from edgekit.stages.distill.teacher import from_file
+from edgekit.stages.distill.teacher import open_teacher_file
 from edgekit.targets.onnx import convert
 from edgekit.training.predict import evaluate
 from tests import joint_data
@@ -42,7 +42,7 @@ def test_it_answers_as_the_network_that_it_was_made_from(
     network: tuple[torch.nn.Module, store.ModelSpec], file: Path, found: data.Data
 ) -> None:
     assert len(joint_data.NAMES) == len(found.tensors or ()) == 3
-    candidate = from_file("a file", TeacherConfig(path=str(file)), found, 1)
+    candidate = open_teacher_file("a file", TeacherConfig(path=str(file)), found, 1)
     assert candidate.accuracy == pytest.approx(evaluate(network[0], found.validation, [], "classification"))
     assert np.isfinite(candidate.accuracy) and candidate.accuracy > 0.8
 
@@ -50,4 +50,4 @@ def test_it_answers_as_the_network_that_it_was_made_from(
 def test_steps_that_would_change_all_tensors_are_refused(file: Path, found: data.Data) -> None:
     scaled = TeacherConfig(path=str(file), preprocess=[{"step": "scale", "factor": 0.5}])
     with pytest.raises(ConfigError, match="samples of several tensors take none"):
-        from_file("a file", scaled, found, 1)
+        open_teacher_file("a file", scaled, found, 1)

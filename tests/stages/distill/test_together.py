@@ -12,7 +12,7 @@ from edgekit.data import load
 from edgekit.models import store
 from edgekit.models.from_artifact import spec_for
 from edgekit.report.sections import distillation
-from edgekit.stages.distill import Config, run
+from edgekit.stages.distill import DistillConfig, run
 from edgekit.training.teachers.ensemble import Ensemble
 from edgekit.training.teachers.from_artifact import chosen_teacher
 from edgekit.workbook.plan import load_plan
@@ -31,7 +31,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> artifacts.Artifact:
     out = artifacts.begin(folder / "profile")
     store.save(out / "model", store.build(spec, 0), spec)
     source = artifacts.seal(out, stage="profile", source=None, data_digest=data.digest, config={}, metrics={})
-    config = Config.model_validate(
+    config = DistillConfig.model_validate(
         {
             **plan.stages["distill"].model_dump(),
             "epochs": 1,
@@ -77,7 +77,7 @@ def test_what_cannot_teach_together_is_refused(changes: dict[str, Any], message:
     plan = load_plan(TINY)
     given = {**plan.stages["distill"].model_dump(), "ensemble": "logits", "teachers": [{"baseline": True}, SIBLING]}
     with pytest.raises(ConfigError) as caught:
-        Config.model_validate({**given, **changes}).agree()
+        DistillConfig.model_validate({**given, **changes}).agree()
     assert message in str(caught.value)
 
 
@@ -85,4 +85,4 @@ def test_a_teachers_own_augmentations_are_checked_with_the_config() -> None:
     wrong = {**SIBLING, "training": {"augmentations": [{"kind": "cutmx"}]}}
     plan = load_plan(TINY)
     with pytest.raises(ValueError, match=r"training\.augmentations\.0\.kind: got 'cutmx'; did you mean"):
-        Config.model_validate({**plan.stages["distill"].model_dump(), "teachers": [wrong]})
+        DistillConfig.model_validate({**plan.stages["distill"].model_dump(), "teachers": [wrong]})

@@ -12,7 +12,7 @@ from torch import nn
 from edgekit.measure.latency import Timed, Times
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.stages.prune.latency import CutTime, Timing
+from edgekit.stages.prune.latency import CutTime, CutTimings
 
 ROUNDS = 12
 FIXED_MACS = 10_000
@@ -44,7 +44,7 @@ class Counter:
     def __init__(self, shape: tuple[int, ...], never_faster: Sequence[str] = ()) -> None:
         self.shape, self.never_faster, self.asked = shape, never_faster, 0
 
-    def time(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> Timing:
+    def time(self, student: nn.Module, now: nn.Module, cuts: Mapping[tuple[str, int], nn.Module]) -> CutTimings:
         self.asked += 1
         at_first, before = ticks(student, self.shape), ticks(now, self.shape)
         rows = []
@@ -52,4 +52,4 @@ class Counter:
             taken = before if group in self.never_faster else ticks(module, self.shape)
             share = taken / before
             rows.append(CutTime(group, width, taken, taken / at_first, share, share * 0.999, share * 1.001))
-        return Timing("tflite", "int8", float(np.float64(before / at_first)), rows)
+        return CutTimings("tflite", "int8", float(np.float64(before / at_first)), rows)

@@ -20,7 +20,7 @@ from edgekit.models import store
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.report.sections import pruning
 from edgekit.report.sections.pruning import table as prune_table
-from edgekit.stages.prune import Config
+from edgekit.stages.prune import PruneConfig
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.tuner import Tuner
 from edgekit.training.fit import fit
@@ -74,7 +74,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pruned(source: Artifact, data: Data, out: Path, allowed_pp: float, **more: Any) -> Artifact:
-    config = Config.model_validate({**GIVEN, "budget": {"accuracy_drop_pp": allowed_pp}, **more})
+    config = PruneConfig.model_validate({**GIVEN, "budget": {"accuracy_drop_pp": allowed_pp}, **more})
     return prune(source, data, config, out)
 
 

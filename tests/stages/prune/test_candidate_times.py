@@ -11,8 +11,8 @@ from edgekit.data import Data
 from edgekit.measure import latency
 from edgekit.measure.latency import Lost, Times
 from edgekit.models import store
-from edgekit.stages.prune import Config
-from edgekit.stages.prune.latency import CUT_TIMES_FILE, Clock
+from edgekit.stages.prune import PruneConfig
+from edgekit.stages.prune.latency import CUT_TIMES_FILE, CutTimer
 from edgekit.stages.prune.structured import cut_group, group_widths
 from edgekit.training.resume import ResumeFolder
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
@@ -22,13 +22,13 @@ DESCRIBED = spec("ds_cnn:ds_cnn", width=16, blocks=1, stem_stride=2).model_copy(
     update={"input_shape": SHAPE, "preprocess": STEPS}
 )
 DATA = Data(colours(8, 0), colours(8, 1), colours(8, 2), DESCRIBED.classes, "image", digest="synthetic")
-CONFIG = Config.model_validate(
+CONFIG = PruneConfig.model_validate(
     {"structured": "latency", "targets": ["onnx", "tflite"], "rounds": 10, "calls_per_round": 5}
 )
 
 
-def clock(folder: Path, key: str = "k") -> Clock:
-    return Clock(DESCRIBED, DATA, CONFIG, ResumeFolder(folder, key))
+def clock(folder: Path, key: str = "k") -> CutTimer:
+    return CutTimer(DESCRIBED, DATA, CONFIG, ResumeFolder(folder, key))
 
 
 def networks() -> tuple[store.nn.Module, dict[tuple[str, int], store.nn.Module]]:

@@ -7,7 +7,7 @@ import torch
 
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.stages.prune.structured import cut_group, group_widths, narrower
+from edgekit.stages.prune.structured import cut_group, group_widths, narrower_widths
 from tests.stages.prune.test_structured import NETWORKS, NO_SAMPLES, config, spec
 
 
@@ -60,4 +60,4 @@ def test_the_strongest_channels_stay(importance: str) -> None:
 def test_widths_are_multiples_that_leave_what_must_stay(
     width: int, at_first: int, options: dict[str, object], found: list[int]
 ) -> None:
-    assert narrower(width, at_first, config(**options)) == found
+    assert narrower_widths(width, at_first, config(**options)) == found

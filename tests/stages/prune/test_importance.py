@@ -14,7 +14,7 @@ from edgekit.data import Split
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.models.store import ModelSpec
-from edgekit.stages.prune import Config, structured
+from edgekit.stages.prune import PruneConfig, structured
 from edgekit.stages.prune.structured import MEASURES, accumulate_gradients
 from tests.stages.prune.test_structured import spec
 
@@ -25,16 +25,16 @@ TRAIN = Split(
 )
 
 
-def config(**options: object) -> Config:
+def config(**options: object) -> PruneConfig:
     given = {"ratio": 0.5, "steps": 2, "channel_multiple": 1, "taylor_samples": 20, **options}
-    return Config.model_validate(given)
+    return PruneConfig.model_validate(given)
 
 
 def convolutions(module: nn.Module) -> list[nn.Conv2d]:
     return [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
 
 
-def pruned(described: ModelSpec, options: Config, module: nn.Module | None = None) -> nn.Module:
+def pruned(described: ModelSpec, options: PruneConfig, module: nn.Module | None = None) -> nn.Module:
     module = module or store.build(described)
     for _ in structured.steps(module, described, options, TRAIN):
         pass

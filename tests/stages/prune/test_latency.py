@@ -19,7 +19,7 @@ from edgekit.measure.latency import Lost, Timed, Times
 from edgekit.models import store
 from edgekit.models.cost import cost
 from edgekit.report.sections import pruning
-from edgekit.stages.prune import Config, latency, structured
+from edgekit.stages.prune import PruneConfig, latency, structured
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.stages.prune.unstructured import steps as zeroing
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
@@ -36,7 +36,7 @@ def timed(model: str, p50_ms: float, size: int = 1000, noise: float = 0.0, targe
 
 def test_the_share_is_the_measured_speed_up_over_the_predicted_one() -> None:
     found = [timed("step0", 0.8), timed("step1", 0.4), timed("step2", 0.2), timed("sparse", 0.8)]
-    rows = latency.gains(found, [4000, 1600, 500])
+    rows = latency.step_speedups(found, [4000, 1600, 500])
     assert [row["step"] for row in rows] == [0, 1, 2]
     assert [row["predicted"] for row in rows] == pytest.approx([1.0, 2.5, 8.0])
     assert [row["measured"] for row in rows] == pytest.approx([1.0, 2.0, 4.0])
@@ -46,18 +46,18 @@ def test_the_share_is_the_measured_speed_up_over_the_predicted_one() -> None:
 def test_a_step_is_compared_with_the_student_on_its_own_target() -> None:
     found = [timed("step0", 0.8), timed("step0", 8.0, target="tflite"), timed("step1", 0.4), timed("sparse", 1.0)]
     found.append(timed("step1", 2.0, target="tflite"))
-    assert {row["target"]: row["measured"] for row in latency.gains(found, [2, 1]) if row["step"]} == pytest.approx(
-        {"onnx": 2.0, "tflite": 4.0}
-    )
+    assert {
+        row["target"]: row["measured"] for row in latency.step_speedups(found, [2, 1]) if row["step"]
+    } == pytest.approx({"onnx": 2.0, "tflite": 4.0})
 
 
 def test_noise_leaves_an_interval_around_the_ratio() -> None:
-    rows = latency.gains([timed("step0", 0.8, noise=0.05), timed("step1 ", 0.4), timed("step1", 0.4)], [2, 1])
+    rows = latency.step_speedups([timed("step0", 0.8, noise=0.05), timed("step1 ", 0.4), timed("step1", 0.4)], [2, 1])
     assert rows[1]["measured_low"] < rows[1]["measured"] < rows[1]["measured_high"]
 
 
 def test_zeros_are_held_against_the_student() -> None:
-    (row,) = latency.sparse_gains([timed("step0", 0.8), timed("step1", 0.1), timed("sparse", 0.4, size=600)])
+    (row,) = latency.sparse_speedups([timed("step0", 0.8), timed("step1", 0.1), timed("sparse", 0.4, size=600)])
     assert row["measured"] == pytest.approx(2.0)
     assert (row["dense_zipped_bytes"], row["sparse_zipped_bytes"]) == (500, 300)
 
@@ -66,7 +66,7 @@ def test_zeros_are_held_against_the_student() -> None:
 def measured() -> tuple[Row, list[Row]]:
     """A tiny network, one step and its sparse twin, through the real converter and interpreter of one target."""
     described = spec("ds_cnn:ds_cnn", width=16, blocks=1, stem_stride=2).model_copy(update={"input_shape": (3, 8, 8)})
-    config = Config.model_validate(
+    config = PruneConfig.model_validate(
         {"ratio": 0.5, "steps": 1, "sparsity": 0.8, "sparsity_steps": 1, "rounds": ROUNDS, "calls_per_round": 5}
         | {"targets": ["onnx"]}
     )
@@ -115,7 +115,7 @@ def test_what_one_target_cannot_take_is_told_and_the_rest_is_held_against_its_ow
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.time_steps([module, module], module, [2, 1], described, data, Config())
+    told, networks = latency.time_steps([module, module], module, [2, 1], described, data, PruneConfig())
     assert [(row["step"], row["target"]) for row in told["steps"]] == [(0, "onnx"), (1, "onnx")]
     assert [row["target"] for row in told["sparse"]] == ["onnx"]
     assert [row["reason"] for row in told["left_out"]] == ["no such operator", "wrong"]
@@ -131,7 +131,7 @@ def test_a_network_that_no_target_takes_stops_nothing(monkeypatch: pytest.Monkey
     described = spec("ds_cnn:ds_cnn", width=8, blocks=1)
     module = store.build(described)
     data = Data(NO_SAMPLES, NO_SAMPLES, NO_SAMPLES, described.classes, "image", digest="synthetic")
-    told, networks = latency.time_steps([module], module, [1], described, data, Config())
+    told, networks = latency.time_steps([module], module, [1], described, data, PruneConfig())
     assert told == {"failed": "step0 for onnx: no conversion rule"}
     assert networks == []
 
@@ -141,7 +141,7 @@ def sealed(folder: Path, told: Row | None) -> Artifact:
     out = artifacts.begin(folder / "prune")
     described = spec("resnet:resnet8")
     module = store.build(described)
-    for _ in zeroing(module, described, Config.model_validate({"sparsity_steps": 1}), NO_SAMPLES):
+    for _ in zeroing(module, described, PruneConfig.model_validate({"sparsity_steps": 1}), NO_SAMPLES):
         pass
     store.save(out / "sparse", module, described)
     steps = [

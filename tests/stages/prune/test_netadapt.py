@@ -12,9 +12,9 @@ from torch import nn
 from edgekit.core.errors import StageError
 from edgekit.data import Data
 from edgekit.models import store
-from edgekit.stages.prune import Config
+from edgekit.stages.prune import PruneConfig
 from edgekit.stages.prune.latency import CutTime
-from edgekit.stages.prune.netadapt import Walk, proposed, refit
+from edgekit.stages.prune.netadapt import NetAdaptPruner, propose_cuts, refit_batch_norms
 from edgekit.stages.prune.structured import group_widths
 from tests.stages.prune.counted import Counter, ticks
 from tests.stages.prune.test_structured import spec
@@ -22,15 +22,17 @@ from tests.targets.convert_runs import SHAPE, STEPS, colours
 
 DESCRIBED = spec("ds_cnn:ds_cnn", width=32, blocks=2).model_copy(update={"input_shape": SHAPE, "preprocess": STEPS})
 DATA = Data(colours(64, 0), colours(32, 1), colours(8, 2), DESCRIBED.classes, "image", digest="synthetic")
-CONFIG = Config.model_validate({"structured": "latency", "latency_ratio": 0.6, "steps": 2, "channel_multiple": 8})
+CONFIG = PruneConfig.model_validate({"structured": "latency", "latency_ratio": 0.6, "steps": 2, "channel_multiple": 8})
 
 
 def never(module: nn.Module, name: str) -> None:
     raise AssertionError(f"{name} is not to be trained")
 
 
-def walk(config: Config = CONFIG, recorded: list[Any] | None = None, tune: Any = never, **clock: Any) -> Walk:
-    return Walk(DESCRIBED, DATA, config, Counter(SHAPE, **clock), tune, recorded)
+def walk(
+    config: PruneConfig = CONFIG, recorded: list[Any] | None = None, tune: Any = never, **clock: Any
+) -> NetAdaptPruner:
+    return NetAdaptPruner(DESCRIBED, DATA, config, Counter(SHAPE, **clock), tune, recorded)
 
 
 def at(group: str, width: int, of_student: float, high: float = 0.9) -> CutTime:
@@ -47,11 +49,11 @@ CUTS = [at("a", 24, 0.9), at("a", 16, 0.8), at("a", 8, 0.7), at("b", 24, 0.95), 
 def test_the_widest_cut_that_goes_far_enough_is_proposed_and_where_none_does_each_groups_fastest(
     aimed: float, found: set[tuple[str, int]]
 ) -> None:
-    assert {(one.group, one.width) for one in proposed(CUTS, aimed)} == found
+    assert {(one.group, one.width) for one in propose_cuts(CUTS, aimed)} == found
 
 
 def test_what_is_not_surely_faster_is_never_proposed() -> None:
-    assert proposed([at("a", 24, 0.5, high=1.0), at("b", 24, 0.5, high=1.2)], 0.8) == []
+    assert propose_cuts([at("a", 24, 0.5, high=1.0), at("b", 24, 0.5, high=1.2)], 0.8) == []
 
 
 def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,7 +68,7 @@ def test_every_step_comes_nearer_to_the_time_it_aims_at(capsys: pytest.CaptureFi
     assert all(width % 8 == 0 for width in group_widths(module, DESCRIBED).values())
     assert all(len(step) <= CONFIG.cuts_per_step for step in found.cuts)
     told = capsys.readouterr().out
-    assert "at most 4 times up to 9 cuts are timed on tflite" in told
+    assert "up to 9 cuts are timed on tflite, at most 4 times" in told
     assert len(found.rows) <= 4 * 9
 
 
@@ -152,7 +154,7 @@ def test_refitting_the_batch_norms_changes_their_statistics_alone_and_always_ali
     before = copy.deepcopy(module.state_dict())
     other = copy.deepcopy(module)
     for each in (module, other):
-        refit(each, DATA, STEPS)
+        refit_batch_norms(each, DATA, STEPS)
     after = module.state_dict()
     changed = {name.rpartition(".")[2] for name, value in after.items() if not torch.equal(value, before[name])}
     assert changed == {"running_mean", "running_var", "num_batches_tracked"}

@@ -16,8 +16,8 @@ from edgekit.data import load
 from edgekit.measure.latency import Timed, Times
 from edgekit.models.cost import cost
 from edgekit.models.from_artifact import open_model
-from edgekit.stages.prune import Config, latency
-from edgekit.stages.prune.choice import mark_kept
+from edgekit.stages.prune import PruneConfig, latency
+from edgekit.stages.prune.choice import mark_selected
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.predict import answered, evaluate
@@ -61,7 +61,7 @@ def test_latencies_are_evidence_and_no_content(
     folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny"))
     source, data = artifacts.load(folder / "distill"), load(load_plan(TINY).data)
     given = {"epochs": 1, "steps": 1, "sparsity_steps": 1, "threads": 1, "targets": ["onnx"]}
-    config = Config.model_validate(given)
+    config = PruneConfig.model_validate(given)
     found = []
     for clock in (1.0, 3.0):
 
@@ -92,7 +92,7 @@ def test_the_last_step_inside_the_budget_is_kept_or_the_student(inside: tuple[in
         {"step": step, "inside_budget": bool(good), "reason": "" if good else "too much was lost"}
         for step, good in enumerate(inside)
     ]
-    marked = mark_kept(rows)
+    marked = mark_selected(rows)
     assert [row["step"] for row in marked if row["kept"]] == [kept]
     assert all(bool(row["reason"]) != row["kept"] for row in marked)
     assert all(row["reason"] == "too much was lost" for row in marked if row["step"] > kept)
@@ -122,7 +122,7 @@ def test_too_many_zeros_are_rejected_by_the_stage_itself(
     folder = Path(shutil.copytree(tiny_run.folder, tmp_path / "tiny"))
     source, data = artifacts.load(folder / "distill"), load(load_plan(TINY).data).withhold_test()
     greedy = {"sparsity": 0.985, "sparsity_steps": 1, "budget": sealed.config["budget"]}
-    config = Config.model_validate({**greedy, "epochs": 1, "steps": 1, "threads": 1, "measure": False})
+    config = PruneConfig.model_validate({**greedy, "epochs": 1, "steps": 1, "threads": 1, "measure": False})
     made = prune(source, data, config, folder / ".prune")
     refused = made.metrics["unstructured_steps"][1]
     assert refused["sparsity"] == pytest.approx(0.985, abs=0.01) and not refused["inside_budget"]

@@ -9,7 +9,7 @@ import torch
 from edgekit.data import Split
 from edgekit.models import store
 from edgekit.models.cost import cost
-from edgekit.stages.prune import Config, structured
+from edgekit.stages.prune import PruneConfig, structured
 
 CLASSES = tuple("0123456789")
 NO_SAMPLES = Split(np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, np.int64))
@@ -34,8 +34,8 @@ def spec(builder: str, **kwargs: object) -> store.ModelSpec:
     )
 
 
-def config(**options: object) -> Config:
-    return Config.model_validate({"ratio": 0.5, "steps": 2, "channel_multiple": 1, **options})
+def config(**options: object) -> PruneConfig:
+    return PruneConfig.model_validate({"ratio": 0.5, "steps": 2, "channel_multiple": 1, **options})
 
 
 @pytest.mark.parametrize("builder", NETWORKS)

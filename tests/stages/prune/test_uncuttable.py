@@ -16,8 +16,8 @@ from edgekit.models import store
 from edgekit.models.from_artifact import open_model, spec_for
 from edgekit.report.sections import pruning
 from edgekit.stages import prune
-from edgekit.stages.prune import Config, structured, torch_pruning_fixes
-from edgekit.stages.prune.netadapt import Walk
+from edgekit.stages.prune import PruneConfig, structured, torch_pruning_fixes
+from edgekit.stages.prune.netadapt import NetAdaptPruner
 from edgekit.stages.prune.tuner import Tuner
 from tests.stages.prune.counted import Counter
 from tests.stages.quantize.conftest import decided
@@ -59,7 +59,7 @@ def source(network: str, root: Path) -> tuple[Artifact, store.ModelSpec, Data]:
 
 def ran(network: str, root: Path, **more: Any) -> Artifact:
     found, _, given = source(network, root)
-    return prune.run(found, given, Config.model_validate({**FAST, **more}), root / ".prune")
+    return prune.run(found, given, PruneConfig.model_validate({**FAST, **more}), root / ".prune")
 
 
 @pytest.mark.parametrize("network", [*PINNED, *UNCUT, "attention"])
@@ -100,10 +100,10 @@ def test_the_trial_comes_before_any_training(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("network", ["lenet", "lstm"])
 def test_by_time_too_no_cut_breaks_the_network(network: str, tmp_path: Path) -> None:
     _, spec, given = source(network, tmp_path)
-    config = Config.model_validate({**FAST, "structured": "latency", "latency_ratio": 0.8})
+    config = PruneConfig.model_validate({**FAST, "structured": "latency", "latency_ratio": 0.8})
     module = store.build(spec)
     found = structured.probe(module, spec, config)
-    walk = Walk(spec, given, config, Counter(spec.input_shape), lambda *_: None, None, found)
+    walk = NetAdaptPruner(spec, given, config, Counter(spec.input_shape), lambda *_: None, None, found)
     for _ in walk.steps(module):
         assert module(store.noise(spec)).shape == (1, 3)
     assert bool(walk.cuts) == (network == "lenet")
@@ -115,8 +115,8 @@ def test_a_step_that_breaks_the_network_after_all_is_the_last(
 ) -> None:
     """Where channels are ranked over the network, what goes depends on the weights: a trial cannot know it all."""
     _, spec, given = source("lenet", tmp_path)
-    config = Config.model_validate(FAST)
-    made = structured.steps(store.build(spec), spec, config, given.train, structured.Cuttable())
+    config = PruneConfig.model_validate(FAST)
+    made = structured.steps(store.build(spec), spec, config, given.train, structured.ProbeResult())
     assert list(made) == []
     assert capsys.readouterr().out.startswith(f"prune: no step beyond 0: prune: {NETWORKS}:lenet cannot be cut so")
 
@@ -125,7 +125,7 @@ def test_a_search_that_takes_too_long_leaves_the_student_uncut(tmp_path: Path, m
     _, spec, _ = source("lenet", tmp_path)
     times = iter([0.0, *[torch_pruning_fixes.LIMIT_S + 1] * 1000])
     monkeypatch.setattr(torch_pruning_fixes.time, "monotonic", lambda: next(times))
-    found = structured.probe(store.build(spec), spec, Config.model_validate(FAST))
+    found = structured.probe(store.build(spec), spec, PruneConfig.model_validate(FAST))
     assert "not found in time" in found.refused
 
 

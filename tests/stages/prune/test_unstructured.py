@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from edgekit.models import store
-from edgekit.stages.prune import Config, unstructured
+from edgekit.stages.prune import PruneConfig, unstructured
 from tests.stages.prune.test_structured import NO_SAMPLES, spec
 
 
-def config(**options: object) -> Config:
-    return Config.model_validate({"sparsity": 0.8, "sparsity_steps": 4, **options})
+def config(**options: object) -> PruneConfig:
+    return PruneConfig.model_validate({"sparsity": 0.8, "sparsity_steps": 4, **options})
 
 
 def test_the_schedule_is_cubic_and_ends_at_the_aim() -> None:
@@ -35,10 +35,10 @@ def test_every_step_reaches_its_sparsity_in_the_same_shapes() -> None:
 def test_the_largest_weights_stay() -> None:
     described = spec("ds_cnn:ds_cnn", width=16)
     module = store.build(described)
-    before = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
+    before = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable_weights(module).values()])
     for _ in unstructured.steps(module, described, config(sparsity_steps=1), NO_SAMPLES):
         pass
-    after = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable(module).values()])
+    after = torch.cat([weight.detach().abs().flatten() for weight in unstructured.prunable_weights(module).values()])
     assert before[after == 0].max() <= before[after > 0].min()
 
 
@@ -59,15 +59,15 @@ def test_where_pointwise_layers_are_meant_no_other_gets_zeros() -> None:
     described = spec("ds_cnn:ds_cnn", width=16)
     module = store.build(described)
     for aimed, _ in unstructured.steps(module, described, config(sparsity_layers="pointwise"), NO_SAMPLES):
-        pointwise = unstructured.chosen(module, "pointwise")
+        pointwise = unstructured.weights_to_zero(module, "pointwise")
         zeros = sum(int((weight == 0).sum()) for weight in pointwise.values())
         assert zeros / sum(weight.numel() for weight in pointwise.values()) == pytest.approx(aimed, abs=1e-2)
-    others = {name: weight for name, weight in unstructured.prunable(module).items() if name not in pointwise}
+    others = {name: weight for name, weight in unstructured.prunable_weights(module).items() if name not in pointwise}
     assert others and all((weight != 0).all() for weight in others.values())
 
 
 def test_a_network_without_pointwise_layers_is_told_so() -> None:
     described = spec("conv1d:conv1d")
     module, pointwise = store.build(described), config(sparsity_layers="pointwise")
-    assert "sparsity_layers: got pointwise" in unstructured.hindrance(module, described, pointwise)
+    assert "sparsity_layers: got pointwise" in unstructured.unsupported_reason(module, described, pointwise)
     assert list(unstructured.steps(module, described, pointwise, NO_SAMPLES)) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edgekit.stages.prune import Config
+from edgekit.stages.prune import PruneConfig
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY
 from tests.stages.test_tuning import tuned
@@ -36,7 +36,7 @@ def test_what_has_no_effect_is_named_with_its_reason(
     given: dict[str, Any], unused: dict[str, Any], reason: str
 ) -> None:
     said = [f"prune.{name}: got {value}; it has no effect with {reason}" for name, value in unused.items()]
-    assert Config.model_validate(given).unused() == said
+    assert PruneConfig.model_validate(given).unused() == said
 
 
 def test_of_a_run_only_what_the_user_wrote_counts() -> None:

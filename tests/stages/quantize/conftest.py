@@ -15,7 +15,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
 from edgekit.core.config import TrainOptions, check
 from edgekit.data import Data, load, parse
-from edgekit.stages.quantize import Config
+from edgekit.stages.quantize import QuantizeConfig
 
 DATA = {"source": "digits", "size": 16}
 OPTIONS = {
@@ -45,9 +45,9 @@ class Walk:
     source: Artifact
 
 
-def config(**options: Any) -> Config:
+def config(**options: Any) -> QuantizeConfig:
     """A quick config, with `options` on top."""
-    made: Config = check(Config, {**OPTIONS, **options}, "quantize")
+    made: QuantizeConfig = check(QuantizeConfig, {**OPTIONS, **options}, "quantize")
     return made
 
 

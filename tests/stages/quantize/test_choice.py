@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.core.config import Budget
-from edgekit.stages.quantize.choice import Decision, decide, why_not_mixed
+from edgekit.stages.quantize.choice import Decision, decide, reason_against_mixed
 
 SAMPLES = 1000
 BASELINE = 950
@@ -86,7 +86,7 @@ def test_layers_are_kept_only_where_that_is_needed_and_may_help(
 ) -> None:
     right = {"baseline": BASELINE, "float": floating, "ptq": ptq, "qat": qat}
     answered = {name: answers(count) for name, count in right.items()}
-    assert why_not_mixed(answered, Budget(), most) == why
+    assert reason_against_mixed(answered, Budget(), most) == why
     decision = decide(answered, Budget(), why)
     assert (decision.mixed_accuracy, decision.mixed_drop, decision.against_mixed) == (None, None, why)
 

@@ -13,7 +13,7 @@ from torch import nn
 from edgekit.models import store
 from edgekit.report.sections import quantization
 from edgekit.stages.quantize import ptq
-from edgekit.stages.quantize.studies import BINS_OUTSIDE, LEVELS_PER_BIN, histograms
+from edgekit.stages.quantize.studies import LEVELS_PER_BIN, MAX_BINS_OUTSIDE, histograms
 
 from .conftest import RUINED, Walk
 from .test_calibration import row as study_row
@@ -70,7 +70,7 @@ def test_what_is_clipped_lies_outside_before_and_at_the_end_afterwards(walk: Wal
     outside = [a >= row["range"][1] for a in row["edges"][:-1]]
     assert sum(itertools.compress(row["float"], outside)) > 0
     assert sum(itertools.compress(row["int8"], outside)) == 0
-    assert len(row["float"]) <= 64 + 1 + 2 * BINS_OUTSIDE
+    assert len(row["float"]) <= 64 + 1 + 2 * MAX_BINS_OUTSIDE
 
 
 def test_a_spoilt_layer_shows_how_few_levels_its_values_get(walk: Walk, spoilt: Walk) -> None:

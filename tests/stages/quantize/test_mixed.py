@@ -16,8 +16,8 @@ from edgekit.core.artifacts import Artifact
 from edgekit.core.config import Budget
 from edgekit.models import quantized, store
 from edgekit.stages.quantize import ptq, run
-from edgekit.stages.quantize.mixed import movable, search
-from edgekit.stages.quantize.ptq import operations, quantized_layers
+from edgekit.stages.quantize.mixed import nameable_layers, search_float_layers
+from edgekit.stages.quantize.ptq import operation_names, quantized_layers
 from edgekit.stages.quantize.studies import sensitivity
 from edgekit.targets.jobs import MINMAX, Quantization
 
@@ -52,7 +52,7 @@ def test_the_layer_that_int8_ruins_is_the_only_one_kept(
     split, steps = spoilt.data.validation, store.read_spec(spoilt.source.path / "model").preprocess
     worst_first = [row["layer"] for row in sensitivity(module, whole, split, steps, 100)["layers"]]
     assert np.mean(right(whole)) < np.mean(right(module)) - 0.1
-    found, rows = search(module, inputs, MINMAX, worst_first, 3, right, right(module), BUDGET)
+    found, rows = search_float_layers(module, inputs, MINMAX, worst_first, 3, right, right(module), BUDGET)
     assert found is not None
     assert [(row["keep_float"], row["inside_budget"]) for row in rows] == [([RUINED], True)]
     assert found.quantization == Quantization(keep_float=(RUINED,))
@@ -64,20 +64,20 @@ def test_a_step_more_for_each_layer_that_is_not_enough_and_no_further_than_allow
     module: nn.Module, inputs: list[torch.Tensor], right: Right
 ) -> None:
     order = ["0.0", RUINED, "2.0.0"]
-    _, rows = search(module, inputs, MINMAX, order, 3, right, right(module), BUDGET)
+    _, rows = search_float_layers(module, inputs, MINMAX, order, 3, right, right(module), BUDGET)
     assert [row["keep_float"] for row in rows] == [["0.0"], ["0.0", RUINED]]
     assert [row["inside_budget"] for row in rows] == [False, True]
     assert rows[0]["reason"].startswith("accuracy drop ") and rows[1]["reason"] == ""
-    found, rows = search(module, inputs, MINMAX, order, 1, right, right(module), BUDGET)
+    found, rows = search_float_layers(module, inputs, MINMAX, order, 1, right, right(module), BUDGET)
     assert found is not None and len(rows) == 1 and not rows[0]["inside_budget"]
-    assert search(module, inputs, MINMAX, order, 0, right, right(module), BUDGET) == (None, [])
+    assert search_float_layers(module, inputs, MINMAX, order, 0, right, right(module), BUDGET) == (None, [])
 
 
 def test_the_nearest_step_goes_on_where_none_is_inside(module: nn.Module, inputs: list[torch.Tensor]) -> None:
     """The second is best; the third is as good, and no reason to keep a layer more."""
     truth = np.ones(100, bool)
     answers = iter([np.arange(100) < count for count in (50, 80, 80)])
-    found, rows = search(
+    found, rows = search_float_layers(
         module, inputs, MINMAX, ["0.0", RUINED, "1.0.0", "2.0.0"], 3, lambda _: next(answers), truth, BUDGET
     )
     assert found is not None and found.quantization.keep_float == ("0.0", RUINED)
@@ -98,9 +98,9 @@ def test_one_layer_stays_in_int8_and_bare_parameters_are_passed_over() -> None:
     module, inputs = Bare().eval(), [torch.rand(1, 4) for _ in range(4)]
     names = [layer.name for layer in quantized_layers(ptq.quantize(module, inputs), inputs[0])]
     assert names == ["scale", "head"]
-    assert movable(module, names) == ["head"]
+    assert nameable_layers(module, names) == ["head"]
     truth = np.ones(4, bool)
-    _, rows = search(module, inputs, MINMAX, names, 9, lambda _: ~truth, truth, BUDGET)
+    _, rows = search_float_layers(module, inputs, MINMAX, names, 9, lambda _: ~truth, truth, BUDGET)
     assert [row["keep_float"] for row in rows] == [["head"]]
 
 
@@ -115,7 +115,7 @@ def test_a_layer_used_twice_is_kept_in_both_places() -> None:
 
     torch.manual_seed(0)
     module, inputs = Twice().eval(), [torch.rand(1, 8) for _ in range(4)]
-    assert len(operations(quantized.Quantizable(module), inputs[0], ["twice"])) == 2
+    assert len(operation_names(quantized.Quantizable(module), inputs[0], ["twice"])) == 2
     kept = ptq.quantize(module, inputs, Quantization(keep_float=("twice",)))
     assert [layer.name for layer in quantized_layers(kept, inputs[0])] == ["head"]
 

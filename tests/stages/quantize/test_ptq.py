@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from edgekit.core.errors import ModelError
-from edgekit.stages.quantize.ptq import calibration_inputs, quantize, spread
+from edgekit.stages.quantize.ptq import calibration_inputs, evenly_spaced, quantize
 
 
 def test_calibration_inputs_are_single_preprocessed_samples_in_the_networks_order() -> None:
@@ -23,7 +23,7 @@ def test_calibration_inputs_are_single_preprocessed_samples_in_the_networks_orde
     ("samples", "count", "expected"), [(5, 5, [0, 1, 2, 3, 4]), (9, 3, [0, 4, 8]), (3, 9, [0, 1, 2])]
 )
 def test_spread_covers_the_split(samples: int, count: int, expected: list[int]) -> None:
-    assert spread(np.zeros(samples), count).tolist() == expected
+    assert evenly_spaced(np.zeros(samples), count).tolist() == expected
 
 
 def test_the_network_is_left_as_it_was_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Recipes in competition: only what is surely better than the first named takes its place."""
+"""Recipes in competition: only what is significantly better than the first named takes its place."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from edgekit.core import progress
 from edgekit.core.config import Budget, check
 from edgekit.core.errors import ConfigError, ModelError
 from edgekit.core.tasks.accuracy_drop import bounded
-from edgekit.stages.quantize import Config, ptq, qat
-from edgekit.stages.quantize.ptq import RECIPES, choose_recipe, compete
+from edgekit.stages.quantize import QuantizeConfig, ptq, qat
+from edgekit.stages.quantize.ptq import RECIPES, choose_recipe, compare_recipes
 from edgekit.targets.jobs import Quantization
 
 SAMPLES = 400
@@ -43,14 +43,14 @@ def answering(*counts: int) -> Callable[[nn.Module], np.ndarray]:
 
 
 def test_every_option_has_its_recipe_and_no_two_are_the_same() -> None:
-    assert list(RECIPES) == check(Config, {}, "quantize").recipes
+    assert list(RECIPES) == check(QuantizeConfig, {}, "quantize").recipes
     assert len(set(RECIPES.values())) == len(RECIPES) == 4
 
 
 def test_a_recipe_that_is_surely_better_takes_the_place_of_the_first(
     module: nn.Module, inputs: list[torch.Tensor]
 ) -> None:
-    made, rows = compete(module, inputs, ["minmax", "percentile"], answering(300, 380), TRUTH, BUDGET)
+    made, rows = compare_recipes(module, inputs, ["minmax", "percentile"], answering(300, 380), TRUTH, BUDGET)
     assert made.recipe == "percentile" and made.quantization == Quantization("percentile")
     assert [row["kept"] for row in rows] == [False, True]
     assert rows[0]["reason"].startswith("percentile is significantly better: 80 samples gained, 0 lost of 400; at 95 %")
@@ -62,18 +62,20 @@ def test_a_recipe_that_is_surely_better_takes_the_place_of_the_first(
 def test_the_first_stays_where_another_may_be_no_better(
     first: int, second: int, module: nn.Module, inputs: list[torch.Tensor]
 ) -> None:
-    made, rows = compete(module, inputs, ["percentile", "minmax"], answering(first, second), TRUTH, BUDGET)
+    made, rows = compare_recipes(module, inputs, ["percentile", "minmax"], answering(first, second), TRUTH, BUDGET)
     assert made.recipe == "percentile"
     assert [(row["recipe"], row["kept"]) for row in rows] == [("percentile", True), ("minmax", False)]
-    same, reason = "no better than percentile: both are right on the same samples", rows[1]["reason"]
-    assert reason == same if first == second else reason.startswith("not significantly better than percentile")
+    same = "no better than percentile: both are correct on the same samples"
+    assert (
+        rows[1]["reason"] == same if first == second else rows[1]["reason"].startswith("not significantly better than")
+    )
 
 
 def test_of_several_challengers_each_must_be_surer(module: nn.Module, inputs: list[torch.Tensor]) -> None:
-    """Three more answered rightly are surely better at 95 %, at 98.33 % for each of three they are not."""
-    pair, _ = compete(module, inputs, ["minmax", "percentile"], answering(380, 383), TRUTH, BUDGET)
+    """Three more answered rightly are significantly better at 95 %, at 98.33 % for each of three they are not."""
+    pair, _ = compare_recipes(module, inputs, ["minmax", "percentile"], answering(380, 383), TRUTH, BUDGET)
     assert pair.recipe == "percentile"
-    made, rows = compete(module, inputs, list(RECIPES), answering(380, 383, 380, 380), TRUTH, BUDGET)
+    made, rows = compare_recipes(module, inputs, list(RECIPES), answering(380, 383, 380, 380), TRUTH, BUDGET)
     assert made.recipe == "minmax"
     assert rows[1]["below_first"]["confidence"] == pytest.approx(1 - 0.05 / 3)
     assert rows[1]["confidence"] == 0.95  # below the baseline each is judged by itself
@@ -98,12 +100,12 @@ def test_a_recipe_that_cannot_be_made_is_a_row_and_the_next_stands_in(
         return quantize(network, samples, how)
 
     monkeypatch.setattr(ptq, "quantize", fail_on_percentiles)
-    made, rows = compete(module, inputs, ["percentile", "minmax"], answering(300), TRUTH, BUDGET)
+    made, rows = compare_recipes(module, inputs, ["percentile", "minmax"], answering(300), TRUTH, BUDGET)
     assert made.recipe == "minmax"
     assert (rows[0]["validation_accuracy"], rows[0]["bound_pp"], rows[0]["kept"]) == (None, None, False)
     assert rows[0]["reason"].endswith("NoQuantile")
     with pytest.raises(ModelError, match=r"none of percentile can be made; .*NoQuantile"):
-        compete(module, inputs, ["percentile"], answering(), TRUTH, BUDGET)
+        compare_recipes(module, inputs, ["percentile"], answering(), TRUTH, BUDGET)
 
 
 def test_percentiles_leave_outliers_outside_the_range() -> None:
@@ -142,7 +144,7 @@ def test_bias_correction_brings_the_mean_output_back() -> None:
 
 
 def test_tuned_weights_are_not_corrected_again() -> None:
-    assert qat.afterwards(RECIPES["percentile_bias"]) == RECIPES["percentile"]
+    assert qat.without_bias_correction(RECIPES["percentile_bias"]) == RECIPES["percentile"]
 
 
 @pytest.mark.parametrize("recipe", list(RECIPES))
@@ -156,7 +158,7 @@ def test_a_recipe_gives_the_same_network_every_time(recipe: str, module: nn.Modu
 )
 def test_a_list_that_names_nothing_the_unknown_or_one_twice_is_refused(options: dict[str, list[object]]) -> None:
     with pytest.raises(ConfigError, match=next(itertools.chain(options))):
-        check(Config, options, "quantize")
+        check(QuantizeConfig, options, "quantize")
 
 
 def test_progress_names_the_best_recipe_so_far(
@@ -172,7 +174,7 @@ def test_progress_names_the_best_recipe_so_far(
         said.append(str(progress.read(file)).split(" · about")[0])
         return right(network)
 
-    compete(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)
+    compare_recipes(module, inputs, ["minmax", "percentile", "minmax_bias"], watched, TRUTH, BUDGET)
     assert said[0] == "quantizing with minmax · recipe 1 of 3"
     assert said[1:] == [
         "quantizing with percentile · recipe 2 of 3 · best minmax, 95.00%",

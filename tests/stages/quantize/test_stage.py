@@ -141,7 +141,7 @@ def test_a_fresh_process_leaves_the_same_bytes(walk: Walk, by_ptq: Artifact, tmp
         "heavy = {'torch', 'nncf', 'openvino', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         f"data = load(parse({DATA!r})).withhold_test()\n"
-        f"config = check(stage.Config, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
+        f"config = check(stage.QuantizeConfig, {{**{OPTIONS!r}, **{STUDIED!r}}}, 'quantize')\n"
         f"source = artifacts.load(Path({str(walk.source.path)!r}))\n"
         "result = stage.run(source, data, config, Path(sys.argv[1]))\n"
     )
