@@ -25,9 +25,9 @@ from edgekit.core.errors import ConversionError
 from edgekit.data import Split
 from edgekit.models import store
 from edgekit.stages.convert import ConvertConfig
-from edgekit.stages.convert.checker import Checker
-from edgekit.stages.convert.plan import Network
-from edgekit.stages.convert.stage import check_ends
+from edgekit.stages.convert.checker import BoundaryChecker
+from edgekit.stages.convert.plan import NetworkToConvert
+from edgekit.stages.convert.stage import check_inputs_and_answers
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job, Step
 from edgekit.targets.locate import first_divergence
@@ -45,7 +45,7 @@ class Fault:
 
 def ends(clean: Clean, model: Path | None = None, data: Any = None, **options: Any) -> None:
     """What the convert stage checks before and behind the converters."""
-    list(check_ends(_checker(clean, model or clean.model, ConvertConfig(**options)), data or clean.data))
+    list(check_inputs_and_answers(_checker(clean, model or clean.model, ConvertConfig(**options)), data or clean.data))
 
 
 def files(clean: Clean, target: str, precision: str, folder: Path | None, model: Path | None = None) -> None:
@@ -67,11 +67,11 @@ def files(clean: Clean, target: str, precision: str, folder: Path | None, model:
                 raise ConversionError(record["reason"])
 
 
-def _checker(clean: Clean, model: Path, config: ConvertConfig) -> Checker:
+def _checker(clean: Clean, model: Path, config: ConvertConfig) -> BoundaryChecker:
     compared = evaluate.network_inputs(
         evaluate.spread(clean.data.validation, config.check_samples), clean.spec.preprocess
     )
-    return Checker(Network("varied", model), compared, config, first_divergence.find)
+    return BoundaryChecker(NetworkToConvert("varied", model), compared, config, first_divergence.find)
 
 
 def _trained_by(function: str) -> Callable[[Clean], None]:

@@ -16,9 +16,9 @@ from edgekit.models import store
 from edgekit.runner.backends import open_backend
 from edgekit.runner.errors import BackendError
 from edgekit.stages.convert import numerics
-from edgekit.stages.convert.checker import Checker
+from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.config import ConvertConfig
-from edgekit.stages.convert.plan import Network
+from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.targets import evaluate, launch, precisions
 from edgekit.targets.jobs import Files, Job, Step
 from edgekit.targets.onnx import inputs as onnx_inputs
@@ -145,7 +145,9 @@ def test_a_file_that_is_wrong_for_two_samples_alone_is_left_out(make: Make, tmp_
     from onnx import helper, numpy_helper
 
     made = make("dense")
-    checker = Checker(Network("dense", made.model), made.inputs, ConvertConfig(), lambda *given: _Nowhere())
+    checker = BoundaryChecker(
+        NetworkToConvert("dense", made.model), made.inputs, ConvertConfig(), lambda *given: _Nowhere()
+    )
     step = Step("fp32", "float", made.model, tmp_path)
     job = Job("dense", "onnx", Path("unused"), (step,))
     (tmp_path / "model.onnx").write_bytes(made.content)

@@ -112,7 +112,7 @@ def test_every_precision_agrees_with_torch(converted: Any, target: str, network:
     found = converted(network, target).agreements()
     assert tuple(found) == precisions(target)
     for precision, agreement in found.items():
-        assert numerics.faults(agreement, ConvertConfig().tolerance(precision)) == [], precision
+        assert numerics.tolerance_faults(agreement, ConvertConfig().tolerance(precision)) == [], precision
     assert found["int8"].snr_db < 60, "an int8 model that is this exact computes in float"
 
 

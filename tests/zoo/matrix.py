@@ -22,7 +22,7 @@ import numpy as np
 from edgekit.core.cache_key import library_versions
 from edgekit.core.config import TARGETS
 from edgekit.core.errors import ModelError
-from edgekit.stages.convert.checker import Evidence, advice
+from edgekit.stages.convert.checker import Divergence, advise
 from edgekit.stages.convert.numerics import compare
 from edgekit.targets import error_causes, evaluate
 from edgekit.targets.locate import first_divergence
@@ -70,7 +70,7 @@ def cell(entry: Entry, target: str, home: Path) -> Cell:
         found[precision] = round(compare(before, outputs).snr_db, 1)
         if found[precision] < LEAST_DB[precision]:
             where = _parted(home / "model", target, out, files, x, precision)
-            instead = advice(Evidence(home / "model", precision, before, outputs, where.layer))
+            instead = advise(Divergence(home / "model", precision, before, outputs, where.layer))
             asked = f"{found[precision]:.1f} dB, at least {LEAST_DB[precision]:g} dB asked"
             said = f"{precision}: {asked}: {where.message}; {instead}"
             return Cell(NUMERICS, said, found)

@@ -1,11 +1,13 @@
-"""Convert: every network to every target in every precision, and proof at each boundary that it still says the same.
+"""Convert every network to every target in every precision, and check each file against the step before it.
 
-One fresh child process makes all precisions of one model on one target, for they share the float conversion and the
-seconds that the frameworks take to import; at most two run at a time. Each file is then run through the runner's own
-backend on validation samples and compared with the step before: torch fp32 → TARGET fp32 → TARGET fp16, int8 and so on.
-A variant that cannot be made or leaves its tolerance is left out, with what is made from it, as is a precision that a
-target does not offer; a target that ends with no variant at all is an error. Leaves one folder for each variant,
-`variants.json`, and `left_out.json`; the reasons stand in the metrics and under `evidence/`.
+One child process makes all precisions of a model for a target, because they share the float conversion and the time in
+which the frameworks are imported. At most two run at a time. Each file is then run with the runner's own backend on
+validation samples, and its outputs are compared with those of the step before: PyTorch fp32 → TARGET fp32 → TARGET
+fp16, int8 and so on. A variant that cannot be converted or exceeds its tolerance is left out, together with those that
+are made from it. A target without any variant is an error.
+
+The artifact holds a folder for each variant, `variants.json` and `left_out.json`. The reasons are in the metrics and
+under `evidence/`.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ __all__ = ["LIBRARIES", "ConvertConfig", "run"]
 
 
 def run(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> Artifact:
-    """Seal every variant in `out`; ConversionError, and nothing is sealed, where a target ends with none.
+    """Convert all networks and seal the artifact in `out`.
 
-    So it is where samples, ranges or answers around the files are wrong, and, if the config is strict, where any
-    variant would be left out; the message names model, target, precision or boundary.
+    Raises
+    ------
+    ConversionError
+        A target has no variant; the inputs, calibrated ranges or answers are wrong; or, with `strict`, a variant would
+        be left out. The message names the model, target, precision or boundary.
     """
     from edgekit.stages.convert.stage import convert
 

@@ -1,4 +1,4 @@
-"""The two ends of a bundle checked: what enters the network, and what the runner makes of its outputs."""
+"""Check the inputs that the runner prepares for the network, and the answers that it derives from the outputs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from edgekit.runner.input_encoding import encoder
 from edgekit.stages.convert import numerics
 from edgekit.targets import evaluate
 
-SAME_SHARE = 0.9995
-"""Least share of the variance that a simple relation must explain to be reported as the cause."""
-MOST_SHIFT = 2
+MIN_EXPLAINED = 0.9995
+"""Fraction of the variance that a simple relation must explain to be reported as the cause."""
+MAX_SHIFT = 2
 
 Prepare = Callable[[np.ndarray], np.ndarray]
 
 
-def by_runner(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
-    """Network inputs float32, sample by sample as a device makes them; `described` is a spec's `raw`."""
+def runner_inputs(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: dict[str, Any]) -> np.ndarray:
+    """Return float32 network inputs, prepared sample by sample as on a device. `described` is the `raw` of a spec."""
     shape = evaluate.network_inputs(raw[:1], preprocess).shape
     layout = "NCHW" if len(shape) == 4 else "ANY"
     manifest: Any = SimpleNamespace(
@@ -35,95 +35,106 @@ def by_runner(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], described: 
     return np.concatenate([encode(sample) for sample in raw])
 
 
-def by_training(raw: np.ndarray, preprocess: Sequence[dict[str, Any]], reference: str) -> tuple[str, np.ndarray]:
-    """Who prepared the samples for training, and what that gives; `reference` names the user's own function, if any."""
-    if not reference:
+def training_inputs(
+    raw: np.ndarray, preprocess: Sequence[dict[str, Any]], function_name: str
+) -> tuple[str, np.ndarray]:
+    """Return the name of what prepared the samples for training, and the network inputs that it gives.
+
+    `function_name` is the user's own function as `package.module:function`, or empty.
+    """
+    if not function_name:
         return "training here", evaluate.network_inputs(raw, preprocess)
-    prepare = function(reference)
+    prepare = import_function(function_name)
     try:
-        return reference, np.asarray(prepare(raw), dtype=np.float32)
-    except Exception as error:  # the user's own code: of any class
+        return function_name, np.asarray(prepare(raw), dtype=np.float32)
+    except Exception as error:  # the user's own code may raise anything
         raise ConfigError(
-            f"convert.reference_preprocess: {reference} raised {type(error).__name__}: {error}; it is given raw "
-            f"samples {raw.shape} {raw.dtype} and returns {_wanted(raw.ndim)}"
+            f"convert.reference_preprocess: {function_name} raised {type(error).__name__}: {error}; it is given raw "
+            f"samples {raw.shape} {raw.dtype} and returns {_expected_shape(raw.ndim)}"
         ) from None
 
 
-def function(name: str) -> Prepare:
-    """The function that `package.module:function` names; ConfigError where there is none."""
+def import_function(name: str) -> Prepare:
+    """Import the function that `package.module:function` names. Raises ConfigError if there is none."""
     module, _, attribute = name.partition(":")
     try:
-        found: Prepare = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever a user's module does when it is imported
+        imported: Prepare = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a user's module may raise anything when it is imported
         raise ConfigError(
             f"convert.reference_preprocess: got {name!r} ({type(error).__name__}: {error}); "
             "name package.module:function"
         ) from None
-    if not callable(found):
-        raise ConfigError(f"convert.reference_preprocess: {name} is no function but {found!r}")
-    return found
+    if not callable(imported):
+        raise ConfigError(f"convert.reference_preprocess: {name} is no function but {imported!r}")
+    return imported
 
 
-def check_input(who: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numerics.Tolerance) -> dict[str, Any]:
-    """A row of figures; ConversionError says what differs between the two."""
-    what = f"raw sample → network input: {who} and the config's preprocess disagree"
+def check_input(
+    preparer: str, trained: np.ndarray, deployed: np.ndarray, tolerance: numerics.Tolerance
+) -> dict[str, Any]:
+    """Compare the inputs of training with those of the runner, and return a record.
+
+    Raises ConversionError, which says what differs, for example the order of the channels.
+    """
+    what = f"raw sample → network input: {preparer} and the config's preprocess disagree"
     if trained.shape != deployed.shape:
         raise ConversionError(
             f"{what}: shape {trained.shape} against {deployed.shape}{_misplaced(trained, deployed)}; "
-            f"return {_wanted(deployed.ndim)}"
+            f"return {_expected_shape(deployed.ndim)}"
         )
     if not np.isfinite(trained).all():
-        raise ConversionError(f"{what}: {who} gives NaN or Inf; fix that function")
+        raise ConversionError(f"{what}: {preparer} gives NaN or Inf; fix that function")
     rows = [array.reshape(len(array), -1) for array in (trained, deployed)]
     agreement = numerics.compare(rows[0], rows[1])
     if agreement.snr_db < tolerance.min_snr_db:
         raise ConversionError(
-            f"{what}: {cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB "
-            f"asked, max |Δ| {agreement.max_abs:.3g}); fix `preprocess` in the config or that function"
+            f"{what}: {describe_cause(trained, deployed)} (SNR {agreement.snr_db:.1f} dB, at least "
+            f"{tolerance.min_snr_db:g} dB asked, max |Δ| {agreement.max_abs:.3g}); fix `preprocess` in the config or "
+            "that function"
         )
-    figures = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
-    return {"from": f"raw sample, {who}", "to": "network input, the runner", **figures}
+    record = {name: value for name, value in vars(agreement).items() if name != "top1_agreement"}  # of no answers
+    return {"from": f"raw sample, {preparer}", "to": "network input, the runner", **record}
 
 
-def cause(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """In words: `channel order`, `scale or normalize`, `layout`, `crop or shift`, `resize`, each with its figures."""
+def describe_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """Describe the difference: channel order, scale or normalize, layout, crop or shift, or resize, with values."""
     if trained.ndim == 3:
-        return _cause_of_windows(trained, deployed)
+        return _describe_window_cause(trained, deployed)
     if trained.ndim != 4:
         return _affine(trained[..., None], deployed[..., None]) or "the values themselves differ"
     mixed = deployed.transpose(0, 2, 3, 1).reshape(deployed.shape)
-    if _share(trained, mixed) > SAME_SHARE:
+    if _explained(trained, mixed) > MIN_EXPLAINED:
         return "layout: channels last, read as if they stood in front (transpose the axes, do not reshape)"
-    if _share(trained, deployed.transpose(0, 1, 3, 2)) > SAME_SHARE:
+    if _explained(trained, deployed.transpose(0, 1, 3, 2)) > MIN_EXPLAINED:
         return "layout: height and width are exchanged"
-    in_order, in_reverse = _shares(trained, deployed), _shares(trained, deployed[:, ::-1])
-    if in_reverse.min() > SAME_SHARE > in_order.min():
+    in_order, in_reverse = _explained_by_channel(trained, deployed), _explained_by_channel(trained, deployed[:, ::-1])
+    if in_reverse.min() > MIN_EXPLAINED > in_order.min():
         return "channel order: the channels are in reverse order, as in BGR for RGB"
-    if in_order.min() > SAME_SHARE:
+    if in_order.min() > MIN_EXPLAINED:
         return _affine(trained, deployed)
     return _shift(trained, deployed) or "resize: the geometry differs; another filter, no antialiasing or another crop"
 
 
-def _cause_of_windows(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """Of (n, time, channels)."""
+def _describe_window_cause(trained: np.ndarray, deployed: np.ndarray) -> str:
+    """Describe the difference of windows of shape (n, time, channels)."""
     time = deployed.shape[1]
-    if _share(trained, deployed.transpose(0, 2, 1).reshape(deployed.shape)) > SAME_SHARE:
+    if _explained(trained, deployed.transpose(0, 2, 1).reshape(deployed.shape)) > MIN_EXPLAINED:
         return "layout: channels in front, read as if they stood last (transpose the axes, do not reshape)"
     one, other = trained.transpose(0, 2, 1), deployed.transpose(0, 2, 1)
-    in_order, in_reverse = _shares(one, other), _shares(one, other[:, ::-1])
-    if in_reverse.min() > SAME_SHARE > in_order.min():
+    in_order, in_reverse = _explained_by_channel(one, other), _explained_by_channel(one, other[:, ::-1])
+    if in_reverse.min() > MIN_EXPLAINED > in_order.min():
         return "channel order: the channels are in reverse order"
-    if found := _affine(one, other):
-        return found
-    for later in [step for size in range(1, min(MOST_SHIFT, time // 4) + 1) for step in (size, -size)]:
-        inner = slice(abs(later), time - abs(later))
-        if _shares(one[..., inner], np.roll(other, later, axis=2)[..., inner]).min() > SAME_SHARE:
-            return f"crop or shift: {abs(later)} moments {'later' if later > 0 else 'earlier'}"
+    if affine := _affine(one, other):
+        return affine
+    for shift in [step for size in range(1, min(MAX_SHIFT, time // 4) + 1) for step in (size, -size)]:
+        inner = slice(abs(shift), time - abs(shift))
+        if _explained_by_channel(one[..., inner], np.roll(other, shift, axis=2)[..., inner]).min() > MIN_EXPLAINED:
+            return f"crop or shift: {abs(shift)} moments {'later' if shift > 0 else 'earlier'}"
     return "the values themselves differ"
 
 
-def _wanted(axes: int) -> str:
-    """What a function that prepares samples returns, by the number of axes of what it gets or should give."""
+def _expected_shape(axes: int) -> str:
+    """Return the shape that a function must return, for a number of axes."""
     return {2: "(n, F)", 3: "(n, time, channels)"}.get(axes, "(n, C, H, W)")
 
 
@@ -136,18 +147,18 @@ def _misplaced(trained: np.ndarray, deployed: np.ndarray) -> str:
 
 
 def _affine(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """Each channel's factor and offset between the two."""
-    if _shares(trained, deployed).min() <= SAME_SHARE:
+    """Describe the factor and offset of each channel, if they explain the difference; otherwise empty."""
+    if _explained_by_channel(trained, deployed).min() <= MIN_EXPLAINED:
         return ""
-    fits = [_line(trained[:, each], deployed[:, each]) for each in range(trained.shape[1])]
+    fits = [_fit_line(trained[:, each], deployed[:, each]) for each in range(trained.shape[1])]
     lines = ", ".join(f"{factor:.4g} · x {offset:+.4g}" for factor, offset in fits[:3])
     factors = [factor for factor, _ in fits]
     part = "the mean of normalize" if np.allclose(factors, 1, rtol=0.01) else "a scale, a mean or a standard deviation"
     return f"scale or normalize: {part}; by channel the one is {lines} of the other"
 
 
-def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Factor and offset that make the one of the other."""
+def _fit_line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the factor and offset of the least-squares line from `other` to `one`."""
     one, other = one.astype(np.float64), other.astype(np.float64)
     if not other.var():
         return 1.0, float(one.mean() - other.mean())
@@ -156,13 +167,13 @@ def _line(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def _shift(trained: np.ndarray, deployed: np.ndarray) -> str:
-    """Rows and columns between the two pictures, where that is all that differs."""
-    inner = slice(MOST_SHIFT, -MOST_SHIFT)
-    offsets = range(-MOST_SHIFT, MOST_SHIFT + 1)
-    if min(trained.shape[2:]) <= 4 * MOST_SHIFT:
+    """Describe a shift by rows and columns, if it explains the difference; otherwise empty."""
+    inner = slice(MAX_SHIFT, -MAX_SHIFT)
+    offsets = range(-MAX_SHIFT, MAX_SHIFT + 1)
+    if min(trained.shape[2:]) <= 4 * MAX_SHIFT:
         return ""
     shares = {
-        (down, right): _share(
+        (down, right): _explained(
             trained[:, :, inner, inner], np.roll(deployed, (down, right), axis=(2, 3))[:, :, inner, inner]
         )
         for down in offsets
@@ -170,19 +181,19 @@ def _shift(trained: np.ndarray, deployed: np.ndarray) -> str:
         if down or right
     }
     (down, right), best = max(shares.items(), key=lambda one: one[1])
-    if best < 0.99 or best < _share(trained, deployed) + 0.002:
+    if best < 0.99 or best < _explained(trained, deployed) + 0.002:
         return ""
     return f"crop or shift: moved by {down} rows and {right} columns"
 
 
-def _shares(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.array([_share(one[:, each], other[:, each]) for each in range(one.shape[1])])
+def _explained_by_channel(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.array([_explained(one[:, each], other[:, each]) for each in range(one.shape[1])])
 
 
-def _share(one: np.ndarray, other: np.ndarray) -> float:
-    """Share of the variance of one that a factor and an offset of the other explain.
+def _explained(one: np.ndarray, other: np.ndarray) -> float:
+    """Return the fraction of the variance of `one` that a factor and an offset of `other` explain.
 
-    1 where both are constant, as the margin of a picture may be; 0 where one of them is.
+    It is 1 if both are constant, as the margins of images may be, and 0 if only one of them is.
     """
     one, other = (array.ravel() - array.mean() for array in (one.astype(np.float64), other.astype(np.float64)))
     lengths = float(np.sum(one**2) * np.sum(other**2))
@@ -193,9 +204,9 @@ def _share(one: np.ndarray, other: np.ndarray) -> float:
 
 
 SUM_TOLERANCE = 1e-3
-LEAST_SAMPLES = 20
-LEAST_GAIN, LEAST_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
-"""What another order of the labels must gain, reach, and exceed chance by, before the labels are called wrong."""
+MIN_SAMPLES = 20
+MIN_GAIN, MIN_ACCURACY, STANDARD_ERRORS = 0.15, 0.5, 3.0
+"""Gain in accuracy, accuracy, and standard errors that another order of the labels needs to be reported."""
 
 
 def check_answer(
@@ -205,70 +216,71 @@ def check_answer(
     task: str = "classification",
     inputs: np.ndarray | None = None,
     *,
-    softmax_inside: bool = False,
+    gives_probabilities: bool = False,
 ) -> dict[str, Any]:
-    """A row of figures; ConversionError for outputs that are no logits, or for classes out of order.
+    """Check the answers that follow from the outputs, and return a record.
 
-    `softmax_inside`: the model came as a file that gives probabilities, and the runner leaves them as they are.
+    `gives_probabilities` says that the model is a file whose outputs are probabilities already, which the runner uses
+    as they are. Raises ConversionError if the outputs are not logits, or if the classes are in another order.
     """
     if task == "classification":
-        return _of_classes(outputs, labels, classes, softmax_inside)
+        return _check_class_scores(outputs, labels, classes, gives_probabilities)
     if task == "multi_label" and len(outputs) and outputs.min() >= 0 and outputs.max() <= 1:
         raise ConversionError(
             "scores → answer: double sigmoid: the network's outputs lie between 0 and 1 already, and training and the "
             "runner apply a sigmoid to them again; let the network end in logits"
         )
     kind = tasks.named(task)
-    found = tasks.accuracy(kind.score_samples(outputs, inputs, labels)) if _both(task, labels) else None
-    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": found, "metric": kind.METRIC}
+    accuracy = tasks.accuracy(kind.score_samples(outputs, inputs, labels)) if _can_score(task, labels) else None
+    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "metric": kind.METRIC}
 
 
-def _both(task: str, labels: np.ndarray) -> bool:
-    """Whether these few samples can be judged: of anomalies there may be none among them."""
+def _can_score(task: str, labels: np.ndarray) -> bool:
+    """Return whether accuracy can be computed: a few samples may contain no anomaly."""
     return task != "anomaly" or 0 < labels.sum() < len(labels)
 
 
-def _of_classes(
-    scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], softmax_inside: bool
+def _check_class_scores(
+    scores: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], gives_probabilities: bool
 ) -> dict[str, Any]:
     what = "scores → answer"
-    if len(scores) and not softmax_inside and are_probabilities(scores):
+    if len(scores) and not gives_probabilities and are_probabilities(scores):
         raise ConversionError(
             f"{what}: double softmax: the network's outputs are probabilities already (each row adds up to 1), and "
             "training and the runner apply softmax to them again; let the network end in logits"
         )
-    order, reached = best_order(scores, labels)
+    order, best_accuracy = best_order(scores, labels)
     accuracy = float(np.mean(scores.argmax(axis=1) == labels)) if len(labels) else 0.0
-    gain = reached - accuracy
-    sure = gain * math.sqrt(max(1, len(labels))) >= STANDARD_ERRORS and len(labels) >= LEAST_SAMPLES
-    if gain >= LEAST_GAIN and reached >= LEAST_ACCURACY and sure:
+    gain = best_accuracy - accuracy
+    is_significant = gain * math.sqrt(max(1, len(labels))) >= STANDARD_ERRORS and len(labels) >= MIN_SAMPLES
+    if gain >= MIN_GAIN and best_accuracy >= MIN_ACCURACY and is_significant:
         raise ConversionError(
             f"{what}: the labels are in another order than the network's outputs: {_order(order, classes)}; "
-            f"so ordered {100 * reached:.0f} % of {len(labels)} validation samples are right, as they stand "
+            f"so ordered {100 * best_accuracy:.0f} % of {len(labels)} validation samples are right, as they stand "
             f"{100 * accuracy:.0f} %; give the classes in the order that the weights were trained with"
         )
-    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "best_order": reached}
+    return {"from": "scores", "to": "answer", "samples": len(labels), "accuracy": accuracy, "best_order": best_accuracy}
 
 
 def are_probabilities(scores: np.ndarray) -> bool:
-    """Whether every row (classes,) lies in [0, 1] and adds up to one."""
+    """Return whether every row (classes,) lies in [0, 1] and adds up to 1."""
     inside = scores.min() >= 0 and scores.max() <= 1 + SUM_TOLERANCE
     return bool(inside and np.allclose(scores.sum(axis=1), 1, atol=SUM_TOLERANCE))
 
 
 def best_order(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, float]:
-    """The class that most samples of each output have, (classes,), and the share that is right if it means that class.
+    """Return the most frequent class of the samples of each output, (classes,), and the accuracy in that order.
 
-    As it stands where two outputs would mean the same class: then it is no other order.
+    If two outputs would mean the same class, the order is left as it is.
     """
     count = scores.shape[1]
     identity = np.arange(count)
     confusion = np.zeros((count, count))
     np.add.at(confusion, (scores.argmax(axis=1), labels), 1)
-    meant = (confusion + 0.5 * np.eye(count)).argmax(axis=1)
-    if len(np.unique(meant)) < count:
-        meant = identity
-    return meant, float(confusion[identity, meant].sum() / max(1, len(labels)))
+    class_of_output = (confusion + 0.5 * np.eye(count)).argmax(axis=1)
+    if len(np.unique(class_of_output)) < count:
+        class_of_output = identity
+    return class_of_output, float(confusion[identity, class_of_output].sum() / max(1, len(labels)))
 
 
 def _order(order: np.ndarray, classes: tuple[str, ...]) -> str:
@@ -276,5 +288,9 @@ def _order(order: np.ndarray, classes: tuple[str, ...]) -> str:
     for shift in (1, count - 1):
         if np.array_equal(order, (np.arange(count) + shift) % count):
             return f"every index is off by {'one' if shift == 1 else 'minus one'}"
-    moved = [f"output {place} means {classes[meant]!r}" for place, meant in enumerate(order) if place != meant]
-    return ", ".join(moved[:4]) + (", …" if len(moved) > 4 else "")
+    misplaced = [
+        f"output {output} means {classes[class_index]!r}"
+        for output, class_index in enumerate(order)
+        if output != class_index
+    ]
+    return ", ".join(misplaced[:4]) + (", …" if len(misplaced) > 4 else "")

@@ -1,7 +1,8 @@
-"""Do the calibration samples show what the network meets? Int8 ranges hold what they show, and nothing beyond.
+"""Check that the calibration samples represent the data, because int8 clips values outside the calibrated ranges.
 
-Seen on the float network, layer by layer: values of the check samples beyond the calibrated range would be clipped, and
-a range far wider than they are wastes its levels. It says nothing of what a converter then makes of the ranges.
+The check runs on the float network, layer by layer. Values of the check samples outside the calibrated range would be
+clipped, and a range that is much wider than they are wastes int8 levels. What a converter makes of the ranges is
+checked elsewhere.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ if TYPE_CHECKING:
     from edgekit.data import Data
 
 LEVELS = 255
-LEAST_CLASSES = 0.5
-LEAST_MET = 20
-"""Of fewer check samples the span says nothing."""
+MIN_CLASS_SHARE = 0.5
+MIN_CHECK_SAMPLES = 20
+"""With fewer check samples, the range that they use is not checked."""
 BATCH = 32
-SURE, HALVINGS = 0.999, 40
+CONFIDENCE, HALVINGS = 0.999, 40
 
 
 @dataclass
-class Range:
-    """Of one layer's outputs: what calibration showed, what the check samples show, how many lie outside by a step."""
+class LayerRange:
+    """The range of a layer's outputs on the calibration samples and on the check samples.
+
+    `outside` counts the values of the check samples that are more than one int8 step outside the calibrated range.
+    """
 
     layer: str
     calibrated: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
-    met: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
+    checked: list[float] = field(default_factory=lambda: [np.inf, -np.inf])
     outside: int = 0
     values: int = 0
 
@@ -47,65 +51,70 @@ class Range:
 
     @property
     def used_share(self) -> float:
-        """Of the calibrated range, 0 to 1."""
+        """The fraction of the calibrated range that the check samples use, 0 to 1."""
         low, high = self.calibrated
-        met = min(high, self.met[1]) - max(low, self.met[0])
-        return max(0.0, min(1.0, met / (high - low))) if high > low else 1.0
+        used = min(high, self.checked[1]) - max(low, self.checked[0])
+        return max(0.0, min(1.0, used / (high - low))) if high > low else 1.0
 
     def calibrate(self, values: np.ndarray) -> None:
         self.calibrated = _widened(self.calibrated, values)
 
-    def meet(self, values: np.ndarray) -> None:
+    def check(self, values: np.ndarray) -> None:
         low, high = self.calibrated
         step = (high - low) / LEVELS
-        self.met = _widened(self.met, values)
+        self.checked = _widened(self.checked, values)
         self.outside += int(np.sum((values < low - step) | (values > high + step)))
         self.values += values.size
 
 
-def without_clipped(data: Data, preprocess: list[dict[str, Any]]) -> Data:
-    """The data, of whose validation samples no anomaly's input lies beyond what calibration's inputs show.
+def without_clipped_anomalies(data: Data, preprocess: list[dict[str, Any]]) -> Data:
+    """Return the data without validation anomalies whose inputs exceed the range of the calibration inputs.
 
-    Calibration is all normal, so int8 clips such an anomaly as it should, and its answer cannot stay the same. Whether
-    it is still separated from normal samples is decided by the budget, on all of validation.
+    Calibration samples are all normal, so int8 rightly clips such anomalies and their outputs change. Whether they are
+    still told apart from normal samples is decided by the budget, on the whole validation split.
     """
     if not tasks.named(data.task).RECONSTRUCTS:
         return data
-    shown = evaluate.network_inputs(data.calibration.x, preprocess)
-    low, high, split = shown.min(), shown.max(), data.validation
-    kept = split.y == 0
+    calibration_inputs = evaluate.network_inputs(data.calibration.x, preprocess)
+    low, high, split = calibration_inputs.min(), calibration_inputs.max(), data.validation
+    is_kept = split.y == 0
     for start in range(0, len(split), BATCH):
         batch = slice(start, start + BATCH)
         x = evaluate.network_inputs(split.x[batch], preprocess).reshape(len(split.x[batch]), -1)
-        kept[batch] |= ((x >= low) & (x <= high)).all(axis=1)
-    return replace(data, validation=split.take(np.flatnonzero(kept)))
+        is_kept[batch] |= ((x >= low) & (x <= high)).all(axis=1)
+    return replace(data, validation=split.take(np.flatnonzero(is_kept)))
 
 
-def ordinary(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
-    """Of the inputs (n, …) what calibration must show: all, or the normal samples of an anomaly detection, if any."""
+def normal_inputs(inputs: np.ndarray, labels: np.ndarray, task: str) -> np.ndarray:
+    """Return the inputs (n, …) that calibration must cover: all, or for anomaly detection the normal ones, if any."""
     normal = labels == 0
     return inputs[normal] if tasks.named(task).RECONSTRUCTS and normal.any() else inputs
 
 
-def ranges(module: nn.Module, calibration: np.ndarray, met: np.ndarray) -> list[Range]:
-    """One for the input and one for each layer without children, in the order of execution; both (n, …) float32."""
-    found: dict[str, Range] = {}
-    _record_layers(module, calibration, lambda name, values: found.setdefault(name, Range(name)).calibrate(values))
-    _record_layers(module, met, lambda name, values: found[name].meet(values))
-    return list(found.values())
+def layer_ranges(module: nn.Module, calibration: np.ndarray, check_inputs: np.ndarray) -> list[LayerRange]:
+    """Return the ranges of the input and of each layer without children, in the order of execution.
+
+    Both arrays are float32 of shape (n, …).
+    """
+    by_layer: dict[str, LayerRange] = {}
+    _record_layers(
+        module, calibration, lambda name, values: by_layer.setdefault(name, LayerRange(name)).calibrate(values)
+    )
+    _record_layers(module, check_inputs, lambda name, values: by_layer[name].check(values))
+    return list(by_layer.values())
 
 
-def by_chance(samples: int) -> float:
-    """The share of what comes that may lie outside the range of so many samples of the same kind, surely (`SURE`).
+def outside_by_chance(samples: int) -> float:
+    """Return the fraction of new samples that may lie outside the range of `samples` samples, at `CONFIDENCE`.
 
-    It is distributed as Beta(2, n - 1), whatever the samples are (Wilks 1941): below p with the probability that more
-    than one of n uniform numbers is. For 60 samples 0.14, for 200 0.045, for 500 0.018.
+    For any continuous distribution, it follows Beta(2, n - 1) (Wilks 1941). It is 0.14 for 60 samples, 0.045 for 200
+    and 0.018 for 500.
     """
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         share = (low + high) / 2
         rarer = (1 - share) ** samples + samples * share * (1 - share) ** (samples - 1)
-        low, high = (share, high) if rarer > 1 - SURE else (low, share)
+        low, high = (share, high) if rarer > 1 - CONFIDENCE else (low, share)
     return high
 
 
@@ -114,37 +123,41 @@ def check_calibration(
     calibration: np.ndarray,
     labels: np.ndarray,
     classes: int,
-    met: np.ndarray,
-    most_outside: float,
-    least_used: float,
+    check_inputs: np.ndarray,
+    max_outside: float,
+    min_used: float,
 ) -> dict[str, Any]:
-    """A row of figures; ConversionError names the layer that the samples (`labels` are theirs) calibrate worst."""
+    """Check the ranges of all layers and return a record.
+
+    `labels` are those of the calibration samples. Raises ConversionError, which names the worst layer, if values lie
+    outside the ranges, the ranges are far too wide, or most classes are missing.
+    """
     what = f"calibration → ranges: {len(calibration)} calibration samples"
     advice = "take calibration samples out of train, of every class, and prepare them by the same steps"
-    shown = len(np.unique(labels))
-    if len(labels) >= classes and shown < LEAST_CLASSES * classes:
-        raise ConversionError(f"{what} show {shown} of {classes} classes; {advice}")
-    rows = ranges(module, calibration, met)
+    seen_classes = len(np.unique(labels))
+    if len(labels) >= classes and seen_classes < MIN_CLASS_SHARE * classes:
+        raise ConversionError(f"{what} show {seen_classes} of {classes} classes; {advice}")
+    rows = layer_ranges(module, calibration, check_inputs)
     outside, used = max(rows, key=lambda row: row.outside_share), min(rows, key=lambda row: row.used_share)
-    allowed = most_outside + by_chance(len(calibration))
+    allowed = max_outside + outside_by_chance(len(calibration))
     if outside.outside_share > allowed:
         raise ConversionError(
             f"{what} do not show what validation shows: {100 * outside.outside_share:.1f} % of the values of "
             f"{outside.layer} lie outside the calibrated range, at most {100 * allowed:.2g} % asked of so many samples "
-            f"({_range_text(outside.calibrated)}, validation has {_range_text(outside.met)}), and int8 would clip "
+            f"({_range_text(outside.calibrated)}, validation has {_range_text(outside.checked)}), and int8 would clip "
             f"them; {advice}, or raise convert.calibration_samples"
         )
-    if used.used_share < least_used and len(met) >= LEAST_MET:
+    if used.used_share < min_used and len(check_inputs) >= MIN_CHECK_SAMPLES:
         raise ConversionError(
             f"{what} span far more than validation does: {used.layer} uses {100 * used.used_share:.2g} % of its "
-            f"calibrated range, at least {100 * least_used:g} % asked ({_range_text(used.calibrated)}, validation has "
-            f"{_range_text(used.met)}), and int8 has no levels left for it; {advice}"
+            f"calibrated range, at least {100 * min_used:g} % asked ({_range_text(used.calibrated)}, validation has "
+            f"{_range_text(used.checked)}), and int8 has no levels left for it; {advice}"
         )
     return {
         "from": "calibration",
         "to": "ranges",
         "samples": len(calibration),
-        "classes": shown,
+        "classes": seen_classes,
         "most_outside": outside.outside_share,
         "most_outside_layer": outside.layer,
         "least_used": used.used_share,
@@ -158,10 +171,10 @@ def _record_layers(module: nn.Module, inputs: np.ndarray, record: Callable[[str,
             if name and next(part.children(), None) is None:
                 handle = part.register_forward_hook(lambda _, __, out, name=name: _record_float(record, name, out))
                 stack.callback(handle.remove)
-        for place in range(0, len(inputs), BATCH):
+        for start in range(0, len(inputs), BATCH):
             if inputs.dtype.kind == "f":
-                record("the input", inputs[place : place + BATCH])
-            module(torch.from_numpy(inputs[place : place + BATCH]))
+                record("the input", inputs[start : start + BATCH])
+            module(torch.from_numpy(inputs[start : start + BATCH]))
 
 
 def _record_float(record: Callable[[str, np.ndarray], None], name: str, out: Any) -> None:
@@ -173,5 +186,5 @@ def _widened(range_: list[float], values: np.ndarray) -> list[float]:
     return [min(range_[0], float(values.min())), max(range_[1], float(values.max()))]
 
 
-def _range_text(ends: list[float]) -> str:
-    return f"{ends[0]:.3g} to {ends[1]:.3g}"
+def _range_text(bounds: list[float]) -> str:
+    return f"{bounds[0]:.3g} to {bounds[1]:.3g}"

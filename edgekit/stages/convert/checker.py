@@ -1,4 +1,4 @@
-"""Each file of a network held against the step before it; what leaves its tolerance is left out with the reason."""
+"""Compare each converted file of a network with the step before it, and leave out files outside their tolerance."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from edgekit.core.schema.conversion import Agreement, ConvertedVariant, LeftBehi
 from edgekit.core.schema.variants import LeftOut
 from edgekit.stages.convert import numerics, plan
 from edgekit.stages.convert.config import ConvertConfig
-from edgekit.stages.convert.plan import Network
+from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.targets import CARRY_RANGES, FEW_BITS, FURTHER, evaluate, launch, layers, model_file
 from edgekit.targets.error_causes import NUMERICS, OTHERWISE, Failure
 from edgekit.targets.jobs import FLOAT, Files, Job, Step
 from edgekit.targets.locate import first_divergence
 
-AMPLIFIES = (
-    "the network amplifies rounding until its answers depend on the machine that computes them, so no file can be held "
-    "against it: scale or normalise what it subtracts, divides or iterates, or loosen convert.fp32_min_… and fp32_max_…"
+AMPLIFIES_ROUNDING = (
+    "the network amplifies rounding until its answers depend on the machine that computes them, so no file can be "
+    "compared with it: scale or normalise what it subtracts, divides or iterates, or loosen convert.fp32_min_… and "
+    "fp32_max_…"
 )
-RAISE = "raise convert.int8_max_layer_loss_db"
+RAISE_LAYER_LIMIT = "raise convert.int8_max_layer_loss_db"
 
 
 class _Rejected(Exception):
-    """A file that may not ship."""
+    """A file that is outside its tolerance or could not be made."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.describe())
@@ -38,13 +39,14 @@ class _Rejected(Exception):
 
 
 @dataclass(frozen=True)
-class Checker:
-    """One network's outputs on the check samples, and what each boundary must keep.
+class BoundaryChecker:
+    """Compares the files of one network with the step before them on the check samples.
 
-    `locate` finds the first layer at which a file outside its tolerance diverges from the network.
+    `inputs` holds the network inputs of the check samples, of shape (n, …). `locate` finds the first layer at which a
+    file outside its tolerance diverges from the network.
     """
 
-    network: Network
+    network: NetworkToConvert
     inputs: np.ndarray
     config: ConvertConfig
     locate: Callable[[Path, str, Path, Files, np.ndarray, str], first_divergence.Located] = (
@@ -54,34 +56,35 @@ class Checker:
 
     @cached_property
     def reference(self) -> np.ndarray:
-        """By PyTorch in float32, (n, …)."""
+        """The outputs of PyTorch in float32, of shape (n, …)."""
         return evaluate.torch_outputs(self.network.folder, self.inputs)
 
     @cached_property
     def tuned_reference(self) -> np.ndarray:
-        """The same of the weights that QAT left."""
+        """The outputs of PyTorch with the weights after QAT."""
         return evaluate.torch_outputs(self.network.tuned or self.network.folder, self.inputs)
 
     def records(self, job: Job, outcomes: list[launch.Outcome]) -> Iterator[ConvertedVariant | LeftOut]:
-        """Of one job's files, each boundary held against its tolerance; what is left out has a `reason` instead.
+        """Check all files of a job; yield a record for each variant, with a `reason` for those that are left out.
 
-        What is made from a wrong float model is left out with it: the looser tolerances behind would hide the fault.
+        Variants made from a wrong float file are left out with it, because their looser tolerances would hide the
+        fault.
         """
         float_model: tuple[str, np.ndarray] | None = None
         before: list[Agreement] = []
-        lost: Step | None = None
+        left_out: Step | None = None
         for step, outcome in zip(job.steps, outcomes, strict=True):
             try:
                 if isinstance(outcome, launch.LeftOut):
                     raise _Rejected(outcome.failure)
-                if lost and step.depends_on(lost):
+                if left_out and step.depends_on(left_out):
                     raise _Rejected(launch.source_left_out(job.model, job.target))
                 outputs = self._outputs(job, step, outcome.files)
                 last = self._boundary(job, step, outcome.files, outputs, float_model)
-            except _Rejected as wrong:
+            except _Rejected as rejected:
                 shutil.rmtree(step.out, ignore_errors=True)
-                lost = step if step.precision == FLOAT else lost
-                yield plan.left_out_row(job.model, job.target, step.precision, wrong.failure)
+                left_out = step if step.precision == FLOAT else left_out
+                yield plan.left_out_row(job.model, job.target, step.precision, rejected.failure)
                 continue
             boundaries = [*before, last] if float_model and step.method != "qat" else [last]
             if step.precision == FLOAT:
@@ -105,38 +108,45 @@ class Checker:
         result = f"{job.target}-{step.precision}"
         agreement = self._agreement(job, step, files, outputs, (source, result), reference)
         if files.free_batch:
-            ends = (source, f"{result}, two samples a call,")
-            self._agreement(job, step, files, self._outputs(job, step, files, 2), ends, reference)
+            names = (source, f"{result}, two samples a call,")
+            self._agreement(job, step, files, self._outputs(job, step, files, 2), names, reference)
         row = cast("Agreement", {"from": source, "to": result, **asdict(agreement), "ok": True})
-        if step.precision == FLOAT and (own := self._explaining(agreement, outputs, reference)):
+        if step.precision == FLOAT and (conditioning := self._explaining(agreement, outputs, reference)):
             row["conditioning"] = (
                 f"{result} differs from {source} by SNR {agreement.snr_db:.1f} dB, and so does the network from "
-                f"itself ({own.describe()}): it amplifies rounding, so answers differ between machines"
+                f"itself ({conditioning.describe()}): it amplifies rounding, so answers differ between machines"
             )
         if step.precision == "int8" and step.method != "qat" and step.quantization.ranges == "minmax":
             row["layers_unseen"] = self._no_steep_layer(job, step, files, f"{self.network.name}: {source} → {result}")
         return row
 
     def _agreement(
-        self, job: Job, step: Step, files: Files, outputs: np.ndarray, ends: tuple[str, str], reference: np.ndarray
+        self, job: Job, step: Step, files: Files, outputs: np.ndarray, names: tuple[str, str], reference: np.ndarray
     ) -> numerics.Agreement:
-        """How near the outputs are; a file outside its tolerance is rejected. `ends` are the boundary's two names."""
-        source, result = ends
+        """Compare outputs with the reference, and reject a file outside its tolerance.
+
+        `names` are the names of the reference and of the outputs.
+        """
+        source, result = names
         if outputs.shape != reference.shape:
-            said = f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
-            raise _Rejected(Failure.of(NUMERICS, said, f"{CONVERTER}: drop this target, or report it"))
+            message = (
+                f"{self.network.name}: {result} gives outputs of shape {outputs.shape}, {source} {reference.shape}"
+            )
+            raise _Rejected(Failure.of(NUMERICS, message, f"{CONVERTER_FAULT}: drop this target, or report it"))
         agreement = numerics.compare(reference, outputs, self.task, self.inputs)
-        faults = numerics.faults(agreement, self.config.tolerance(step.precision), self.task)
+        faults = numerics.tolerance_faults(agreement, self.config.tolerance(step.precision), self.task)
         is_float = step.precision == FLOAT
         if faults and not (is_float and self._explaining(agreement, outputs, reference)):
-            parted = self._located(job, step, files)
-            said = (
+            divergence = self._located(job, step, files)
+            message = (
                 f"{self.network.name}: {source} → {result} is outside its tolerance on {len(outputs)} validation "
                 f"samples: {'; '.join(faults)} (max |Δ| {agreement.max_abs:.3g}, cosine {agreement.cosine:.4g}); "
-                f"{self._own_rounding() if is_float else ''}{parted.message}"
+                f"{self._own_rounding() if is_float else ''}{divergence.message}"
             )
             raise _Rejected(
-                Failure.of(NUMERICS, said, self._advice(step, outputs, reference, parted.layer), parted.layer)
+                Failure.of(
+                    NUMERICS, message, self._advice(step, outputs, reference, divergence.layer), divergence.layer
+                )
             )
         return agreement
 
@@ -147,48 +157,56 @@ class Checker:
     def _explaining(
         self, agreement: numerics.Agreement, outputs: np.ndarray, reference: np.ndarray
     ) -> numerics.Conditioning | None:
-        """The network's own conditioning, where a float file leaves its tolerance and differs no more than that.
+        """Return the network's conditioning if it explains why a float file exceeds its tolerance, or None.
 
-        It is measured only then, so that other networks take no longer.
+        Conditioning is measured only for files outside their tolerance, so that other networks take no longer.
         """
-        asked = self.config.tolerance(FLOAT)
-        if not numerics.faults(agreement, asked, self.task) or not np.isfinite(outputs).all():
+        tolerance = self.config.tolerance(FLOAT)
+        if not numerics.tolerance_faults(agreement, tolerance, self.task) or not np.isfinite(outputs).all():
             return None
-        own = self._conditioning
-        if own is None or not own.is_measure or numerics.faults(agreement, own.tolerance(asked), self.task):
+        conditioning = self._conditioning
+        if (
+            conditioning is None
+            or not conditioning.is_measure
+            or numerics.tolerance_faults(agreement, conditioning.tolerance(tolerance), self.task)
+        ):
             return None
-        return own if own.explains(reference, outputs, asked.min_snr_db) else None
+        return conditioning if conditioning.explains(reference, outputs, tolerance.min_snr_db) else None
 
     def _own_rounding(self) -> str:
-        own = self._conditioning
-        return f"the network differs from itself by {own.describe()}; " if own else ""
+        conditioning = self._conditioning
+        return f"the network differs from itself by {conditioning.describe()}; " if conditioning else ""
 
     def _advice(self, step: Step, outputs: np.ndarray, reference: np.ndarray, layer: str) -> str:
-        own = self._conditioning if step.precision == FLOAT else None
-        if own is not None and not own.is_measure:
-            return AMPLIFIES
+        conditioning = self._conditioning if step.precision == FLOAT else None
+        if conditioning is not None and not conditioning.is_measure:
+            return AMPLIFIES_ROUNDING
         is_tuned = step.method == "qat"
-        return advice(Evidence(step.model_folder, step.precision, reference, outputs, layer, is_tuned))
+        return advise(Divergence(step.model_folder, step.precision, reference, outputs, layer, is_tuned))
 
     def _no_steep_layer(self, job: Job, step: Step, files: Files, what: str) -> str:
-        """Ranges that hold all that the samples show cost every layer little; one that loses much was made wrongly.
+        """Reject an int8 file in which a single layer loses more than `int8_max_layer_loss_db`.
 
-        Returns why the layers could not be looked at, or nothing: the outputs, which ship, agree in any case.
+        With min-max ranges every layer should lose little, so a large loss means a fault of the converter. Returns why
+        the layers could not be examined, or an empty string; the outputs agree in any case.
         """
         limit_db = self.config.int8_max_layer_loss_db
         try:
-            found = first_divergence.divergence(
+            divergence = first_divergence.divergence(
                 step.model_folder, job.target, step.out, files, self.inputs, step.precision, limit_db
             )
-        except Exception as error:  # interpreters' errors share no class, and a comparison must not end what is sound
+        except Exception as error:  # interpreters raise all kinds of exceptions, and the file itself is valid
             return f"{type(error).__name__}: {error}"
-        if found:
-            said = (
-                f"{what} is inside its tolerance, but one layer loses {found.loss_db:.0f} dB, at most {limit_db:g} dB "
-                f"asked: {found.describe()}"
+        if divergence:
+            message = (
+                f"{what} is inside its tolerance, but one layer loses {divergence.loss_db:.0f} dB, at most "
+                f"{limit_db:g} dB asked: {divergence.describe()}"
             )
-            instead = f"{of_a_layer(step.model_folder, found.layer)}, or, where that loss is meant, {RAISE}"
-            raise _Rejected(Failure.of(NUMERICS, said, instead, found.layer))
+            advice = (
+                f"{layer_advice(step.model_folder, divergence.layer)}, or, if that loss is intended, "
+                f"{RAISE_LAYER_LIMIT}"
+            )
+            raise _Rejected(Failure.of(NUMERICS, message, advice, divergence.layer))
         return ""
 
     def _located(self, job: Job, step: Step, files: Files) -> first_divergence.Located:
@@ -199,7 +217,7 @@ class Checker:
 
 def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> ConvertedVariant:
     paths = [step.out / name for name in files.names]
-    found: ConvertedVariant = {
+    record: ConvertedVariant = {
         "name": step.out.name,
         "model": job.model,
         "precision": step.precision,
@@ -216,35 +234,35 @@ def _record(job: Job, step: Step, files: Files, boundaries: list[Agreement]) -> 
         "boundaries": boundaries,
     }
     if files.folding:
-        found["folding"] = files.folding
+        record["folding"] = files.folding
     if files.sparse_weights:
-        found["sparse_weights"] = files.sparse_weights
-    return found
+        record["sparse_weights"] = files.sparse_weights
+    return record
 
 
 def _set_by_target(job: Job, step: Step) -> bool:
-    """Whether the target itself sets the ranges of int8 by the step's quantization."""
+    """Return whether the target itself determines the int8 ranges, by the step's quantization."""
     return step.precision == "int8" and not (step.method == "qat" and job.target in CARRY_RANGES)
 
 
-CONVERTER = "the converter changed what the network computes"
-FEW = (
+CONVERTER_FAULT = "the converter changed what the network computes"
+FP16_TOO_COARSE = (
     "float16's 11 bits are too few for this network: leave fp16 out of convert.precisions, or loosen convert.fp16_min_…"
 )
-OVERFLOW = "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input"
-LOOSEN = "leave int8 out of convert.precisions, or loosen convert.int8_min_…"
-STEP = 1 / 255
-"""Of the range of all values: what int8 cannot tell apart."""
+FP16_OVERFLOW = "values leave the range of float16: leave fp16 out of convert.precisions, or normalise the input"
+LOOSEN_INT8 = "leave int8 out of convert.precisions, or loosen convert.int8_min_…"
+INT8_STEP = 1 / 255
+"""Resolution of int8, as a fraction of the range of all values."""
 CONSTANT = 0.05
-"""Share of the network's own variation below which a file answers all samples alike."""
+"""Fraction of the network's own variation below which a file's outputs count as constant."""
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What is known of a file outside its tolerance.
+class Divergence:
+    """A file outside its tolerance.
 
-    `layer` is where it diverges, empty where no single one does; `tuned` says that QAT set its weights. `reference` and
-    `outputs` (n, …) are what was expected and what came.
+    `reference` and `outputs`, of shape (n, …), are the expected and the actual outputs. `layer` is the layer at which
+    the file diverges, empty if it is not a single one. `tuned` says whether its weights come from QAT.
     """
 
     model_folder: Path
@@ -255,45 +273,51 @@ class Evidence:
     tuned: bool = False
 
 
-def advice(seen: Evidence) -> str:
-    """One line, which names only options that can change what was seen."""
-    if seen.precision == FLOAT:
-        instead = f"replace {seen.layer}, or drop this target" if seen.layer else "drop this target, or report it"
-        return f"{CONVERTER}: {instead}"
-    if seen.precision == "fp16":
-        return FEW if np.isfinite(seen.outputs).all() else OVERFLOW
-    if seen.precision != "int8":
-        options = "further_min_…" if seen.precision in FURTHER and seen.precision not in FEW_BITS else "int8_min_…"
-        return f"leave {seen.precision} out of convert.precisions, or loosen convert.{options}"
-    return _int8(seen)
+def advise(divergence: Divergence) -> str:
+    """Return one line of advice, which names only options that can help in this case."""
+    if divergence.precision == FLOAT:
+        measure = (
+            f"replace {divergence.layer}, or drop this target" if divergence.layer else "drop this target, or report it"
+        )
+        return f"{CONVERTER_FAULT}: {measure}"
+    if divergence.precision == "fp16":
+        return FP16_TOO_COARSE if np.isfinite(divergence.outputs).all() else FP16_OVERFLOW
+    if divergence.precision != "int8":
+        options = (
+            "further_min_…"
+            if divergence.precision in FURTHER and divergence.precision not in FEW_BITS
+            else "int8_min_…"
+        )
+        return f"leave {divergence.precision} out of convert.precisions, or loosen convert.{options}"
+    return _int8_advice(divergence)
 
 
-def of_a_layer(model_folder: Path, layer: str) -> str:
-    """What helps where int8 loses much in one layer: only one with weights of its own can be kept in float."""
+def layer_advice(model_folder: Path, layer: str) -> str:
+    """Return advice for a layer that int8 harms. Only layers with weights can be kept in float."""
     if _has_weights(model_folder, layer):
         return f"let quantize keep {layer} in float (quantize.max_float_layers) or tune the network (QAT)"
     return f"replace {layer}, which has no weights and cannot be kept in float, or let quantize tune the network (QAT)"
 
 
-def _int8(seen: Evidence) -> str:
-    if _variation(seen.reference) < STEP * np.ptp(seen.reference):
+def _int8_advice(divergence: Divergence) -> str:
+    if _variation(divergence.reference) < INT8_STEP * np.ptp(divergence.reference):
         return (
-            "the network itself answers all samples nearly alike, and int8 cannot tell them apart: train it longer, or "
-            "give weights that were trained"
+            "the network's own outputs are nearly the same for all samples, and int8 cannot distinguish them: train it "
+            "longer, or provide trained weights"
         )
-    if seen.tuned:
-        return f"QAT is in it already: raise quantize.epochs, or set quantize.qat: false; {LOOSEN}"
-    constant = _variation(seen.outputs) < CONSTANT * _variation(seen.reference)
-    said = "the int8 file answers all samples alike: " if constant else ""
-    if seen.layer:
-        return f"{said}{of_a_layer(seen.model_folder, seen.layer)}, {LOOSEN}"
-    if model_file.read(seen.model_folder):
-        return f"{said}raise convert.calibration_samples, {LOOSEN}; QAT needs the network in PyTorch"
-    return f"{said}let quantize tune the network (QAT), raise convert.calibration_samples, {LOOSEN}"
+    if divergence.tuned:
+        return f"the weights come from QAT already: raise quantize.epochs, or set quantize.qat: false; {LOOSEN_INT8}"
+    constant = _variation(divergence.outputs) < CONSTANT * _variation(divergence.reference)
+    prefix = "the int8 file gives nearly the same outputs for all samples: " if constant else ""
+    if divergence.layer:
+        return f"{prefix}{layer_advice(divergence.model_folder, divergence.layer)}, {LOOSEN_INT8}"
+    if model_file.read(divergence.model_folder):
+        return f"{prefix}raise convert.calibration_samples, {LOOSEN_INT8}; QAT needs the network in PyTorch"
+    return f"{prefix}let quantize tune the network (QAT), raise convert.calibration_samples, {LOOSEN_INT8}"
 
 
 def _variation(outputs: np.ndarray) -> float:
-    """By how much the answers to the samples differ from their mean, at the median of the values."""
+    """Return the standard deviation of the outputs over the samples, the median over all output values."""
     return float(np.median(outputs.astype(np.float64).std(axis=0)))
 
 

@@ -38,12 +38,12 @@ LIBRARIES: tuple[str, ...] = (
 )
 
 Precision = Literal["fp32", "fp16", "int8", "w8", "dynamic", "int4", "int4_dense", "int16x8"]
-UNASKED: tuple[Precision, ...] = ("fp32", "fp16", "int8", "w8", "dynamic")
+DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "w8", "dynamic")
 Model = Literal["baseline", "student", "pruned", "sparse"]
 
 
 class ConvertConfig(StageConfig):
-    """What to convert, and how near the outputs of each step must stay to those of the step before."""
+    """Options of the convert stage: what to convert, and how close outputs must stay to those of the step before."""
 
     targets: list[Target] = Field(
         default_factory=lambda: list(TARGETS), min_length=1, description="formats to convert to"
@@ -55,7 +55,7 @@ class ConvertConfig(StageConfig):
         description="networks to convert; one that equals an earlier one is skipped",
     )
     precisions: list[Precision] = Field(
-        default_factory=lambda: list(UNASKED),
+        default_factory=lambda: list(DEFAULT_PRECISIONS),
         min_length=1,
         description="precisions, where a target has them; w8: int8 weights; dynamic: ranges of each call; int4: 4-bit "
         "weights; int4_dense: in dense layers; int16x8: int16 activations",
@@ -128,12 +128,12 @@ class ConvertConfig(StageConfig):
 
     @model_serializer(mode="wrap")
     def _without_usual(self, plain: Any) -> dict[str, Any]:
-        """Without `targets_named` where it is true: keys of earlier runs that name targets stay."""
+        """Leave out `targets_named` if it is true, so that cache keys of earlier runs stay valid."""
         values: dict[str, Any] = plain(self)
         return {name: value for name, value in values.items() if name != "targets_named" or not value}
 
     def agree(self) -> None:
-        """ConfigError for a target without any of the precisions, one that no target has, or a missing module."""
+        """Raise ConfigError for targets and precisions that do not fit together, or a missing module."""
         from edgekit.targets import precisions
 
         module = top_module(self.reference_preprocess)
@@ -144,24 +144,24 @@ class ConvertConfig(StageConfig):
             )
 
         offered_by = {target: precisions(target) for target in self.targets}
-        without = [target for target, offered in offered_by.items() if not set(offered) & set(self.precisions)]
-        for target in without:
+        unsupported = [target for target, offered in offered_by.items() if not set(offered) & set(self.precisions)]
+        for target in unsupported:
             offered = offered_by[target]
-            if self.targets_named or len(without) == len(self.targets):
+            if self.targets_named or len(unsupported) == len(self.targets):
                 raise ConfigError(
                     f"convert: precisions {self.precisions} and targets disagree: {target} offers "
                     f"{', '.join(offered)}; add one of them to convert.precisions or take {target} out of targets"
                 )
         for precision in (each for each in self.precisions if each in FEW_BITS):
-            having = [target for target in TARGETS if precision in precisions(target)]
-            if not set(having) & set(self.targets):
+            supporting = [target for target in TARGETS if precision in precisions(target)]
+            if not set(supporting) & set(self.targets):
                 raise ConfigError(
                     f"convert.precisions: got {precision}, and no interpreter of targets {', '.join(self.targets)} has "
-                    f"kernels for it; leave it out or add {' or '.join(having)} to targets"
+                    f"kernels for it; leave it out or add {' or '.join(supporting)} to targets"
                 )
 
     def tolerance(self, precision: str) -> Tolerance:
-        """What the boundary that leads to this precision must keep."""
+        """Return the tolerance of files in this precision."""
         from edgekit.stages.convert.numerics import Tolerance
 
         if precision == "fp32":

@@ -1,4 +1,4 @@
-"""Do two models say the same? Compared on the same samples, at one boundary of the conversion."""
+"""Compare the outputs of two models on the same samples, and decide whether they agree within a tolerance."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 COSINE_DIGITS = 9
 SNR_CEILING_DB = 200.0
-"""Reported for equal outputs: JSON has no infinity, and float32 ends far below it (about 150 dB)."""
+"""Reported for equal outputs, because JSON has no infinity. float32 reaches about 150 dB."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near the outputs of one step are to those of the step before.
+    """How close the outputs of a file are to those of the step before.
 
-    `top1_agreement` is the fraction of `samples` that both answer alike, as the task has it: of classes the first.
-    `cosine` is the mean over samples, `worst_cosine` that of the sample it is least of.
+    `max_abs` is the largest absolute difference. `top1_agreement` is the fraction of `samples` with the same answer, as
+    the task defines it (for classification, the same top class). `cosine` is the mean cosine similarity over the
+    samples, `worst_cosine` the lowest one.
     """
 
     max_abs: float
@@ -40,17 +41,17 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What a boundary must keep; `max_abs` None: not asked for."""
+    """The limits of an agreement. `max_abs` is None if it is not limited."""
 
     min_top1_agreement: float
     min_snr_db: float
     max_abs: float | None = None
 
-    def least_agreement(self, samples: int) -> float:
-        """The share asked of so many samples: what may differ is rounded up to a whole sample.
+    def required_agreement(self, samples: int) -> float:
+        """Return the required fraction of equal answers: the number that may differ is rounded up to a whole sample.
 
-        Of 40, 0.98 leaves less than one; but the answer of a sample that lies on the border of two classes turns with
-        the last bits, which differ from processor to processor.
+        With 40 samples, 0.98 would allow less than one to differ. But the answer to a sample on the border of two
+        classes depends on the last bits, which differ between processors.
         """
         return (samples - math.ceil(round((1 - self.min_top1_agreement) * samples, 6))) / samples
 
@@ -58,9 +59,10 @@ class Tolerance:
 def compare(
     reference: np.ndarray, outputs: np.ndarray, task: str = "classification", inputs: np.ndarray | None = None
 ) -> Agreement:
-    """Both (n, …), `inputs` as for the task's `same`; NaN or Inf agrees with nothing.
+    """Compare outputs with a reference, both of shape (n, …). NaN or Inf agrees with nothing.
 
-    SNR = 10 log10(Σ reference² / Σ (reference − outputs)²).
+    `inputs` are the network inputs, which some tasks need to compare answers. The SNR is
+    10 log10(Σ reference² / Σ (reference − outputs)²).
     """
     if reference.shape != outputs.shape:
         raise ValueError(f"outputs of shape {outputs.shape} against a reference of shape {reference.shape}")
@@ -80,7 +82,7 @@ def compare(
 
 
 def snr_db(reference: np.ndarray, outputs: np.ndarray) -> float:
-    """10 log10(Σ reference² / Σ (reference − outputs)²), within ± SNR_CEILING_DB."""
+    """Return 10 log10(Σ reference² / Σ (reference − outputs)²), limited to ± SNR_CEILING_DB."""
     expected = reference.astype(np.float64)
     signal, noise = float(np.sum(expected**2)), float(np.sum((expected - outputs.astype(np.float64)) ** 2))
     if noise == 0:
@@ -88,37 +90,37 @@ def snr_db(reference: np.ndarray, outputs: np.ndarray) -> float:
     return min(SNR_CEILING_DB, 10 * math.log10(signal / noise)) if signal else -SNR_CEILING_DB
 
 
-def faults(found: Agreement, tolerance: Tolerance, task: str = "classification") -> list[str]:
-    """What left its tolerance, with figure and limit; empty when the boundary holds."""
-    said = []
-    least = tolerance.least_agreement(found.samples)
-    if not found.top1_agreement >= least:
-        share = "top-1 agreement" if task == "classification" else "share of answers alike"
-        said.append(f"{share} {found.top1_agreement:.4f}, at least {least:.4g} asked")
-    if not found.snr_db >= tolerance.min_snr_db:
-        said.append(f"SNR {found.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB asked")
-    if tolerance.max_abs is not None and not found.max_abs <= tolerance.max_abs:
-        said.append(f"max |Δ| {found.max_abs:.3g}, at most {tolerance.max_abs:g} asked")
-    return said
+def tolerance_faults(agreement: Agreement, tolerance: Tolerance, task: str = "classification") -> list[str]:
+    """Describe every measure outside its tolerance, with its value and limit; empty if there is none."""
+    messages = []
+    required = tolerance.required_agreement(agreement.samples)
+    if not agreement.top1_agreement >= required:
+        share = "top-1 agreement" if task == "classification" else "fraction of equal answers"
+        messages.append(f"{share} {agreement.top1_agreement:.4f}, at least {required:.4g} asked")
+    if not agreement.snr_db >= tolerance.min_snr_db:
+        messages.append(f"SNR {agreement.snr_db:.1f} dB, at least {tolerance.min_snr_db:g} dB asked")
+    if tolerance.max_abs is not None and not agreement.max_abs <= tolerance.max_abs:
+        messages.append(f"max |Δ| {agreement.max_abs:.3g}, at most {tolerance.max_abs:g} asked")
+    return messages
 
 
 FLOAT64 = "float64 against float32"
-FEW_ULPS = "inputs eight units in the last place apart"
+MOVED_INPUTS = "inputs eight units in the last place apart"
 ULPS = 8
-"""What the sums of a layer or two differ by between engines; of a move by one, a network may round most away again."""
+"""By how much inputs are moved. Sums differ by about this much between engines; a move by 1 may be rounded away."""
 PATTERNS = 6
-"""Of random signs, by which inputs are moved."""
+"""Number of random patterns of signs with which inputs are moved."""
 MARGIN_DB = 6.0
-"""By how much nearer than the file the network may be to itself: two roundings add, and each differs by chance."""
-LEAST_SNR_DB = 20.0
-"""Below this the network's answers are rounding, and no file can be held against them."""
+"""Margin between the file's SNR and the network's own, because rounding errors add up and vary by chance."""
+MIN_SNR_DB = 20.0
+"""Below this, the network's outputs consist of rounding errors, and no file can be compared with them."""
 
 
 @dataclass(frozen=True)
 class Conditioning:
-    """How the network agrees with itself; `median_db` is the SNR of the sample in the middle.
+    """How much rounding changes the network's own outputs.
 
-    `method` says what two computations were compared.
+    `method` names the two computations that were compared; `median_db` is the median SNR over the samples.
     """
 
     method: str
@@ -133,48 +135,50 @@ class Conditioning:
 
     @property
     def is_measure(self) -> bool:
-        """Whether the network's answers are more than rounding."""
-        return self.snr_db >= LEAST_SNR_DB
+        """Whether the network's outputs are more than rounding errors."""
+        return self.snr_db >= MIN_SNR_DB
 
-    def tolerance(self, asked: Tolerance) -> Tolerance:
-        """What may be asked of a float file: no more than the network keeps itself, less the margin."""
+    def tolerance(self, requested: Tolerance) -> Tolerance:
+        """Relax a tolerance of float files to what the network itself reaches, less the margin."""
         factor = 10 ** (MARGIN_DB / 20)
-        alike = 1 - factor * (1 - self.top1_agreement)
+        agreement = 1 - factor * (1 - self.top1_agreement)
         return Tolerance(
-            min(asked.min_top1_agreement, alike),
-            min(asked.min_snr_db, self.snr_db - MARGIN_DB),
-            None if asked.max_abs is None else max(asked.max_abs, factor * self.max_abs),
+            min(requested.min_top1_agreement, agreement),
+            min(requested.min_snr_db, self.snr_db - MARGIN_DB),
+            None if requested.max_abs is None else max(requested.max_abs, factor * self.max_abs),
         )
 
-    def explains(self, reference: np.ndarray, outputs: np.ndarray, asked_db: float) -> bool:
-        """Whether the samples differ as rounding makes them differ.
+    def explains(self, reference: np.ndarray, outputs: np.ndarray, requested_db: float) -> bool:
+        """Return whether the median sample differs no more than by rounding.
 
-        A wrong file differs on every sample; rounding is amplified more on some than on others, so that the sums alone,
-        which the worst samples make up, would hide the fault.
+        A wrong file differs on every sample, while rounding is amplified more on some samples than on others. The
+        overall SNR is dominated by the worst samples and would hide the fault.
         """
-        return median_db(reference, outputs) >= min(asked_db, self.median_db - MARGIN_DB)
+        return median_db(reference, outputs) >= min(requested_db, self.median_db - MARGIN_DB)
 
 
 def measure_conditioning(
     model_folder: Path, inputs: np.ndarray, reference: np.ndarray, task: str
 ) -> Conditioning | None:
-    """The saved network held against its own float32 answers; None where they are not finite.
+    """Measure how much rounding changes the outputs of a saved network; None if they are not finite.
 
-    A network of PyTorch's is computed in float64. One that cannot be, as a file of another framework, gets its inputs
-    moved by a few units in the last place; of the patterns of signs, the one that a sample answers least alike counts
-    for it.
+    If a float file exceeds its tolerance, either the converter made an error, or the network amplifies rounding so that
+    any two engines differ. Comparing the network with itself, without a converter, shows which of the two it is.
 
-    A float file that leaves its tolerance was either made wrongly, or the network amplifies rounding, so that any two
-    engines differ. The network alone, without any converter, shows which of the two it is.
+    A PyTorch network is computed in float64. If that is not possible, as with files of other frameworks, its inputs are
+    moved by a few units in the last place instead; for each sample, the pattern of signs with the largest effect
+    counts.
     """
     other = _in_float64(model_folder, inputs)
-    method = FLOAT64 if other is not None else FEW_ULPS
+    method = FLOAT64 if other is not None else MOVED_INPUTS
     if other is None:
-        other = _farthest(reference, list(_moved(model_folder, inputs)))
+        other = _farthest(reference, list(_outputs_of_moved_inputs(model_folder, inputs)))
     if other.shape != reference.shape or not (np.isfinite(reference).all() and np.isfinite(other).all()):
         return None
-    found = compare(reference, other, task, inputs)
-    return Conditioning(method, found.snr_db, median_db(reference, other), found.max_abs, found.top1_agreement)
+    agreement = compare(reference, other, task, inputs)
+    return Conditioning(
+        method, agreement.snr_db, median_db(reference, other), agreement.max_abs, agreement.top1_agreement
+    )
 
 
 def median_db(reference: np.ndarray, outputs: np.ndarray) -> float:
@@ -210,15 +214,15 @@ def _in_float64(model_folder: Path, inputs: np.ndarray) -> np.ndarray | None:
     return found if found.dtype == np.float64 else None
 
 
-def _moved(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:
-    """Answers to inputs moved by a few units in the last place: all away from zero, all towards it, and by chance.
+def _outputs_of_moved_inputs(model_folder: Path, inputs: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield outputs for inputs moved by a few units in the last place: away from zero, towards it, and at random.
 
-    Whole numbers move away from zero alone, since what reads them as a place in a list rounds down.
+    Integers are only moved away from zero, because operators that use them as an index round down.
     """
     random = np.random.default_rng(0)
-    stays = inputs == np.trunc(inputs)
+    is_integer = inputs == np.trunc(inputs)
     patterns = random.integers(0, 2, (PATTERNS, *inputs.shape)).astype(bool)
-    for outward in (np.ones_like(stays), np.zeros_like(stays), *patterns):
-        by = np.where(outward, ULPS, -ULPS) * np.spacing(inputs)  # which has the sign of the input
-        moved = np.where((stays & ~outward) | (inputs == 0), inputs, inputs + by)
+    for outward in (np.ones_like(is_integer), np.zeros_like(is_integer), *patterns):
+        offset = np.where(outward, ULPS, -ULPS) * np.spacing(inputs)  # which has the sign of the input
+        moved = np.where((is_integer & ~outward) | (inputs == 0), inputs, inputs + offset)
         yield evaluate.torch_outputs(model_folder, moved.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Which variants the stage is to make, and which are left out and why."""
+"""Plan which variants to convert, and record which are left out and why."""
 
 from __future__ import annotations
 
@@ -27,22 +27,27 @@ ORIGINS = {
     "pruned": ("prune", "model"),
     "sparse": ("prune", "sparse"),
 }
-UNTRAINED: dict[str, Any] = {"method": "ptq", "quantization": MINMAX.to_json(), "ptq_quantization": MINMAX.to_json()}
-"""The int8 settings of a run that trains nothing."""
-TUNED = "pruned"
-"""The model that the quantize stage works on."""
+DEFAULT_QUANTIZATION: dict[str, Any] = {
+    "method": "ptq",
+    "quantization": MINMAX.to_json(),
+    "ptq_quantization": MINMAX.to_json(),
+}
+"""The int8 settings of a run without the quantize stage."""
+TUNED_MODEL = "pruned"
+"""The model that the quantize stage quantizes."""
 
 
 def variant_name(model: str, precision: str, target: str) -> str:
-    """Of a variant and of its folder."""
+    """Return the name of a variant, which is also the name of its folder."""
     return f"{model}-{precision}-{target}"
 
 
 @dataclass(frozen=True)
-class Network:
-    """A saved network to convert. Int8 comes about by `quantization`: `mixed` where that keeps layers in float.
+class NetworkToConvert:
+    """A saved network to convert.
 
-    After QAT it comes from `tuned` weights, and OpenVINO takes the learnt ranges of `nncf` instead.
+    `quantization` says how int8 files are made. After QAT, they are made from the weights in `tuned`, and OpenVINO uses
+    the learned ranges in `nncf`.
     """
 
     name: str
@@ -52,7 +57,7 @@ class Network:
     nncf: Path | None = None
 
     def step(self, precision: str, out: Path) -> Step:
-        """One variant to make."""
+        """Return the step that makes the variant of this precision."""
         if precision == "int8":
             if self.tuned:
                 return Step(precision, "qat", self.tuned, out, self.nncf, self.quantization)
@@ -61,12 +66,12 @@ class Network:
         return Step(precision, plain_method(precision), self.folder, out)
 
     def jobs(self, config: ConvertConfig, calibration: Path, out: Path) -> list[Job]:
-        """One for each target, the float model first: the others are compared with it."""
+        """Return a job for each target. Its first step is the float file, with which the others are compared."""
         jobs = []
         for target in config.targets:
             offered = model_file.offered(target, precisions(target), self.folder)
-            wanted = [precision for precision in offered if precision in config.precisions]
-            steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in wanted)
+            requested = [precision for precision in offered if precision in config.precisions]
+            steps = tuple(self.step(each, out / variant_name(self.name, each, target)) for each in requested)
             if config.fold_preprocess and target in FOLD_PREPROCESS:
                 steps = tuple(replace(step, fold=True) for step in steps)
             if config.sparse_weights and target in SPARSE_WEIGHTS:
@@ -76,59 +81,69 @@ class Network:
 
     @property
     def source_name(self) -> str:
-        """What the first boundary starts from."""
-        found = model_file.read(self.folder)
-        return "torch-fp32" if found is None else found.source.file
+        """The name of the outputs with which float files are compared."""
+        described = model_file.read(self.folder)
+        return "torch-fp32" if described is None else described.source.file
 
     def not_offered(self, target: str, precision: str) -> str:
-        """Why this target has not that precision of this network; empty where it has."""
-        found = model_file.read(self.folder)
-        if found is not None and (reason := found.refusal(target)):
+        """Return why this target does not offer the precision for this network; empty if it does."""
+        described = model_file.read(self.folder)
+        if described is not None and (reason := described.refusal(target)):
             return reason
         if precision not in precisions(target):
             return f"not offered by {target}"
-        if found is not None and not found.is_quantized and precision != model_file.FLOAT and found.float_only:
-            return found.float_only
+        if (
+            described is not None
+            and not described.is_quantized
+            and precision != model_file.FLOAT
+            and described.float_only
+        ):
+            return described.float_only
         if precision not in model_file.offered(target, precisions(target), self.folder):
             return f"{self.source_name} is quantized already and taken as it is"
         return ""
 
 
-def networks(source: Artifact, wanted: Sequence[str]) -> tuple[list[Network], list[str]]:
-    """Networks that differ from one another, and a note for each that was left out. Members are digest-checked."""
-    found: dict[tuple[str, ...], str] = {}
-    kept: list[Network] = []
+def distinct_networks(source: Artifact, models: Sequence[str]) -> tuple[list[NetworkToConvert], list[str]]:
+    """Return the requested networks without duplicates, and a note for each that is left out.
+
+    The digests of their files are verified. Raises ConversionError if none of the networks exists.
+    """
+    names_by_digests: dict[tuple[str, ...], str] = {}
+    networks: list[NetworkToConvert] = []
     notes: list[str] = []
     quantized = source.made_by("quantize")
-    decision = json.loads(quantized.file("decision.json").read_text(encoding="utf-8")) if quantized else UNTRAINED
-    chosen = Quantization.from_json(decision["quantization"])
+    decision = (
+        json.loads(quantized.file("decision.json").read_text(encoding="utf-8")) if quantized else DEFAULT_QUANTIZATION
+    )
+    chosen_quantization = Quantization.from_json(decision["quantization"])
     # after QAT or mixed precision `chosen` fits that one network alone
     post_training = Quantization.from_json(decision["ptq_quantization"])
-    tuned_origin = _key(source, TUNED)
-    for name in wanted:
-        key = _key(source, name)
+    tuned_origin = _digests(source, TUNED_MODEL)
+    for name in models:
+        key = _digests(source, name)
         if key is None:
             notes.append(f"{name}: left out, stage {ORIGINS[name][0]!r} made no such network")
-        elif key in found:
-            notes.append(f"{name}: left out, it is the same network as {found[key]}")
+        elif key in names_by_digests:
+            notes.append(f"{name}: left out, it is the same network as {names_by_digests[key]}")
         else:
-            found[key] = name
+            names_by_digests[key] = name
             stage, folder = ORIGINS[name]
-            saved = _checked(source.ancestor(stage), folder)
+            saved = _verified_folder(source.ancestor(stage), folder)
             if key != tuned_origin:
-                kept.append(Network(name, saved, post_training))
+                networks.append(NetworkToConvert(name, saved, post_training))
             elif quantized and decision["method"] == "qat":
-                tuned, nncf = _checked(quantized, "model"), _checked(quantized, "nncf")
-                kept.append(Network(name, saved, chosen, tuned, nncf))
+                tuned, nncf = _verified_folder(quantized, "model"), _verified_folder(quantized, "nncf")
+                networks.append(NetworkToConvert(name, saved, chosen_quantization, tuned, nncf))
             else:
-                kept.append(Network(name, saved, chosen))
-    if not kept:
-        raise ConversionError(f"convert.models: got {list(wanted)}, and none of them was made: {'; '.join(notes)}")
-    return kept, notes
+                networks.append(NetworkToConvert(name, saved, chosen_quantization))
+    if not networks:
+        raise ConversionError(f"convert.models: got {list(models)}, and none of them was made: {'; '.join(notes)}")
+    return networks, notes
 
 
-def _key(source: Artifact, name: str) -> tuple[str, ...] | None:
-    """Digests of a network's files; None where the stage made none."""
+def _digests(source: Artifact, name: str) -> tuple[str, ...] | None:
+    """Return the digests of a network's files, or None if the stage made no such network."""
     stage, folder = ORIGINS[name]
     try:
         files = source.ancestor(stage).files
@@ -139,7 +154,7 @@ def _key(source: Artifact, name: str) -> tuple[str, ...] | None:
     return tuple(sha for name, sha in sorted(files.items()) if name.startswith(f"{folder}/"))
 
 
-def _checked(artifact: Artifact, folder: str) -> Path:
+def _verified_folder(artifact: Artifact, folder: str) -> Path:
     for member in artifact.files:
         if member.startswith(f"{folder}/"):
             artifact.file(member)
@@ -147,22 +162,22 @@ def _checked(artifact: Artifact, folder: str) -> Path:
 
 
 def left_out_row(model: str, target: str, precision: str, failure: Failure) -> LeftOut:
-    """A variant that came to nothing: kind, operator, layer, place, cause and advice, and all of it in `reason`."""
+    """Return the record of a variant that failed, with the parts of the failure and all of them in `reason`."""
     return cast("LeftOut", {**_names(model, target, precision), **failure.row()})
 
 
-def is_made(record: ConvertedVariant | LeftOut) -> TypeGuard[ConvertedVariant]:
-    """Whether it became a file."""
+def is_converted(record: ConvertedVariant | LeftOut) -> TypeGuard[ConvertedVariant]:
+    """Return whether the variant was converted."""
     return "files" in record
 
 
-def is_lost(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
-    """Whether it came to nothing."""
-    return not is_made(record)
+def is_left_out(record: ConvertedVariant | LeftOut) -> TypeGuard[LeftOut]:
+    """Return whether the variant was left out."""
+    return not is_converted(record)
 
 
-def not_offered(network: Network, config: ConvertConfig) -> Iterator[NotOffered]:
-    """What the config asks for and the target does not have, a row each."""
+def not_offered(network: NetworkToConvert, config: ConvertConfig) -> Iterator[NotOffered]:
+    """Yield a record for each requested precision that a target does not offer."""
     for target in config.targets:
         for precision in config.precisions:
             if reason := network.not_offered(target, precision):
@@ -170,47 +185,51 @@ def not_offered(network: Network, config: ConvertConfig) -> Iterator[NotOffered]
 
 
 def without_reasons(rows: Iterable[LeftOut | NotOffered]) -> list[Named]:
-    """The rows without their reasons."""
+    """Return the records without their reasons."""
     return [_names(row["model"], row["target"], row["precision"]) for row in rows]
 
 
 def describe_left_out(row: LeftOut | NotOffered) -> str:
-    """The failure of one variant in one line."""
+    """Describe the failure of a variant in one line."""
     return f"{row['name']} left out: {row['reason']}"
 
 
-def refuse_any(rows: Sequence[LeftOut]) -> None:
-    """ConversionError for the first of what `convert.strict` does not let go."""
+def fail_if_left_out(rows: Sequence[LeftOut]) -> None:
+    """Raise ConversionError for the first variant that was left out; used with `convert.strict`."""
     if rows:
         raise ConversionError(
             f"convert: {describe_left_out(rows[0])}; convert.strict is true: "
-            "set it to false, and the run goes on without it"
+            "set it to false to continue without this variant"
         )
 
 
 def empty_targets(
-    config: ConvertConfig, made: Iterable[ConvertedVariant], lost: Sequence[LeftOut | NotOffered]
+    config: ConvertConfig, variants: Iterable[ConvertedVariant], left_out: Sequence[LeftOut | NotOffered]
 ) -> dict[str, str]:
-    """Find the targets that end without any variant, and why.
+    """Return the targets without any variant, and the reasons.
 
     Raises
     ------
     ConversionError
         There is no variant at all, or the config names the target.
     """
-    filled = dict.fromkeys(row["target"] for row in made)
+    targets_with_files = dict.fromkeys(row["target"] for row in variants)
     empty: dict[str, str] = {
-        target: _first(target, [row for row in lost if row["target"] == target])
+        target: _describe_first(target, [row for row in left_out if row["target"] == target])
         for target in config.targets
-        if target not in filled
+        if target not in targets_with_files
     }
-    if empty and (config.targets_named or not filled):
-        instead = f"; {', '.join(filled)} can be made: take {', '.join(empty)} out of targets" if filled else ""
-        raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(empty.values())}{instead}")
+    if empty and (config.targets_named or not targets_with_files):
+        advice = (
+            f"; {', '.join(targets_with_files)} can be made: take {', '.join(empty)} out of targets"
+            if targets_with_files
+            else ""
+        )
+        raise ConversionError(f"convert: no variant for {', '.join(empty)}: {'; '.join(empty.values())}{advice}")
     return empty
 
 
-def _first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
+def _describe_first(target: str, rows: Sequence[LeftOut | NotOffered]) -> str:
     more = f" (and {len(rows) - 1} more of {target})" if len(rows) > 1 else ""
     return f"{describe_left_out(rows[0])}{more}"
 
@@ -224,9 +243,9 @@ TRAINED_BY = {"baseline": "profile", "student": "distill", "pruned": "distill", 
 MERGED_KEY = "reparameterized"
 
 
-def merged_rows(source: Artifact, networks: Sequence[Network]) -> Iterator[dict[str, Any]]:
-    """A row for each network that was merged: how far its outputs moved then, and its parameters before and after."""
+def merged_rows(source: Artifact, networks: Sequence[NetworkToConvert]) -> Iterator[dict[str, Any]]:
+    """Yield a record for each network whose branches were merged, with the change of its outputs and parameters."""
     for network in networks:
         if store.read_spec(network.folder).reparameterized:
-            found = source.ancestor(TRAINED_BY[network.name]).metrics[MERGED_KEY]
-            yield {"model": network.name, "from": "branches", "to": "merged", **found}
+            record = source.ancestor(TRAINED_BY[network.name]).metrics[MERGED_KEY]
+            yield {"model": network.name, "from": "branches", "to": "merged", **record}

@@ -1,4 +1,4 @@
-"""The stage from its source to its seal: convert in children, check every boundary here, list the variants."""
+"""Run the convert stage: convert in child processes, check every boundary, and list the variants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from edgekit.core.schema.variants import LeftOut
 from edgekit.data import splits
 from edgekit.models import store
 from edgekit.stages.convert import boundary_checks, calibration_check, numerics, plan
-from edgekit.stages.convert.checker import Checker
+from edgekit.stages.convert.checker import BoundaryChecker
 from edgekit.stages.convert.config import LIBRARIES, ConvertConfig
-from edgekit.stages.convert.plan import SPEC, networks
+from edgekit.stages.convert.plan import SPEC, distinct_networks
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
 
@@ -30,27 +30,30 @@ VARIANTS, LEFT_OUT = "variants.json", "left_out.json"
 
 
 def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> Artifact:
-    """Run the stage; see `edgekit.stages.convert.run`."""
+    """Run the convert stage; see `edgekit.stages.convert.run`."""
     artifacts.begin(out)
-    chosen, notes = networks(source, config.models)
-    steps = json.loads((chosen[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
-    data = calibration_check.without_clipped(data, steps)
-    compared = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
-    checkers = {network.name: Checker(network, compared, config, task=data.task) for network in chosen}
-    ends = [*plan.merged_rows(source, chosen), *(row for each in checkers.values() for row in check_ends(each, data))]
+    to_convert, notes = distinct_networks(source, config.models)
+    steps = json.loads((to_convert[0].folder / SPEC).read_text(encoding="utf-8"))["preprocess"]
+    data = calibration_check.without_clipped_anomalies(data, steps)
+    check_inputs = evaluate.network_inputs(evaluate.spread(data.validation, config.check_samples), steps)
+    checkers = {network.name: BoundaryChecker(network, check_inputs, config, task=data.task) for network in to_convert}
+    boundary_rows = [
+        *plan.merged_rows(source, to_convert),
+        *(row for each in checkers.values() for row in check_inputs_and_answers(each, data)),
+    ]
     with tempfile.TemporaryDirectory(prefix="edgekit-convert-") as folder:
         scratch = Path(folder)
         calibration = scratch / "calibration.npy"
         samples = evaluate.spread(data.calibration, config.calibration_samples)
         np.save(calibration, evaluate.network_inputs(samples, steps), allow_pickle=False)
-        jobs = [job for network in chosen for job in network.jobs(config, calibration, out)]
+        jobs = [job for network in to_convert for job in network.jobs(config, calibration, out)]
         records, seconds = _convert_all(jobs, checkers, scratch, config)
-    variants = [record for record in records if plan.is_made(record)]
-    lost = [record for record in records if plan.is_lost(record)]
-    not_offered = [row for network in chosen for row in plan.not_offered(network, config)]
-    empty = plan.empty_targets(config, variants, [*lost, *not_offered])
+    variants = [record for record in records if plan.is_converted(record)]
+    left_out = [record for record in records if plan.is_left_out(record)]
+    not_offered = [row for network in to_convert for row in plan.not_offered(network, config)]
+    empty = plan.empty_targets(config, variants, [*left_out, *not_offered])
     for target, reason in empty.items():
-        print(f"convert: no file for {target}: {reason}; the config names no targets, so the run goes on without it")
+        print(f"convert: no file for {target}: {reason}; the config names no targets, so the run continues without it")
     notes += [f"{each['name']}: fold_preprocess: {each['folding']}" for each in variants if "folding" in each]
     notes += [f"{one['name']}: sparse_weights: {one['sparse_weights']}" for one in variants if "sparse_weights" in one]
     last_of = {one["name"]: one["boundaries"][-1] for one in variants}
@@ -59,8 +62,8 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
         print(f"convert: {note}")
     notes += amplifying
     artifacts.write_json(out / VARIANTS, [_machine_independent(variant) for variant in variants])
-    artifacts.write_json(out / LEFT_OUT, plan.without_reasons([*lost, *not_offered]))
-    artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*lost, *not_offered])
+    artifacts.write_json(out / LEFT_OUT, plan.without_reasons([*left_out, *not_offered]))
+    artifacts.write_json(out / artifacts.EVIDENCE / LEFT_OUT, [*left_out, *not_offered])
     artifacts.write_json(out / artifacts.EVIDENCE / "timings.json", {"convert_s": seconds})
     return artifacts.seal(
         out,
@@ -69,67 +72,77 @@ def convert(source: Artifact, data: Data, config: ConvertConfig, out: Path) -> A
         data_digest=data.digest,
         config=config.model_dump(),
         metrics={
-            **_metrics(variants, lost, notes, len(compared)),
+            **_metrics(variants, left_out, notes, len(check_inputs)),
             **({"targets_left_out": empty} if empty else {}),
             "not_offered": not_offered,
-            "ends": ends,
+            "ends": boundary_rows,
         },
         libraries=LIBRARIES,
     )
 
 
-def check_ends(checker: Checker, data: Data) -> Iterator[dict[str, Any]]:
-    """The boundaries before and behind the converters, a row each; ConversionError or DataError where one fails."""
+def check_inputs_and_answers(checker: BoundaryChecker, data: Data) -> Iterator[dict[str, Any]]:
+    """Check the inputs, the calibrated ranges and the answers of a network, and yield a record for each.
+
+    Raises
+    ------
+    ConversionError
+        One of them is wrong.
+    DataError
+        The calibration and validation samples overlap.
+    """
     config, folder = checker.config, checker.network.folder
     spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
     steps, name = spec["preprocess"], {"model": checker.network.name}
     splits.check_disjoint({"calibration": data.calibration.x, "validation": data.validation.x})
     raw = evaluate.spread(data.validation, config.check_samples)
-    who, trained = boundary_checks.by_training(raw, steps, config.reference_preprocess)
+    preparer, trained = boundary_checks.training_inputs(raw, steps, config.reference_preprocess)
     tolerance = numerics.Tolerance(0.0, config.input_min_snr_db)
     yield {
         **name,
-        **boundary_checks.check_input(who, trained, boundary_checks.by_runner(raw, steps, spec["raw"]), tolerance),
+        **boundary_checks.check_input(
+            preparer, trained, boundary_checks.runner_inputs(raw, steps, spec["raw"]), tolerance
+        ),
     }
     labels = data.validation.y[evaluate.places(data.validation, config.check_samples)]
-    places = evaluate.places(data.calibration, config.calibration_samples)
+    calibration_indices = evaluate.places(data.calibration, config.calibration_samples)
     yield {
         **name,
         **calibration_check.check_calibration(
             store.load(folder)[0],
-            evaluate.network_inputs(data.calibration.x[places], steps),
-            *_calibration_strata(data, places),
-            calibration_check.ordinary(checker.inputs, labels, data.task),
+            evaluate.network_inputs(data.calibration.x[calibration_indices], steps),
+            *_calibration_strata(data, calibration_indices),
+            calibration_check.normal_inputs(checker.inputs, labels, data.task),
             config.calibration_max_outside,
             config.calibration_min_used,
         ),
     }
-    inside = store.read_spec(folder).gives_probabilities
+    gives_probabilities = store.read_spec(folder).gives_probabilities
     answers = checker.reference, labels, data.classes, data.task, checker.inputs
-    yield {**name, **boundary_checks.check_answer(*answers, softmax_inside=inside)}
+    yield {**name, **boundary_checks.check_answer(*answers, gives_probabilities=gives_probabilities)}
 
 
-def _calibration_strata(data: Data, places: np.ndarray) -> tuple[np.ndarray, int]:
-    """What kind each calibration sample is of, as the splits were divided, and how many kinds train has."""
+def _calibration_strata(data: Data, indices: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return the stratum of each calibration sample, as in the splits, and the number of strata in train."""
     strata = tasks.named(data.task).strata
-    return strata(data.calibration.y[places]), len(np.unique(strata(data.train.y)))
+    return strata(data.calibration.y[indices]), len(np.unique(strata(data.train.y)))
 
 
 def _convert_all(
-    jobs: list[Job], checkers: dict[str, Checker], scratch: Path, config: ConvertConfig
+    jobs: list[Job], checkers: dict[str, BoundaryChecker], scratch: Path, config: ConvertConfig
 ) -> tuple[list[ConvertedVariant | LeftOut], dict[str, float]]:
-    """Records of all steps in the order of the jobs, and seconds by variant.
+    """Run all jobs; return the records of their steps in order, and the seconds that each variant took.
 
-    Where the config is strict, the first that is left out stops the rest.
+    If the config is strict, the first variant that is left out stops the rest.
     """
     records: dict[Job, list[ConvertedVariant | LeftOut]] = {}
     seconds: dict[str, float] = {}
 
     def on_outcomes(job: Job, outcomes: list[launch.Outcome]) -> None:
         records[job] = list(checkers[job.model].records(job, outcomes))
-        lost = [record for record in records[job] if plan.is_lost(record)]
+        left_out = [record for record in records[job] if plan.is_left_out(record)]
         if config.strict:
-            plan.refuse_any(lost)
+            plan.fail_if_left_out(left_out)
         for step, outcome in zip(job.steps, outcomes, strict=True):
             if isinstance(outcome, launch.Converted):
                 seconds[step.out.name] = outcome.seconds
@@ -139,12 +152,12 @@ def _convert_all(
 
 
 def _machine_independent(variant: ConvertedVariant) -> ConvertedVariant:
-    """The record without what depends on this machine: the redundant operators in what its interpreter compiled."""
+    """Return the record without redundant operators of compiled models, which depend on this machine."""
     return {**variant, "debris": [one for one in variant["debris"] if not one["compiled"]]}
 
 
 def _metrics(
-    variants: list[ConvertedVariant], lost: list[LeftOut], notes: list[str], check_samples: int
+    variants: list[ConvertedVariant], left_out: list[LeftOut], notes: list[str], check_samples: int
 ) -> ConvertMetrics:
     last = {variant["name"]: variant["boundaries"][-1] for variant in variants}
     return {
@@ -155,6 +168,6 @@ def _metrics(
         "bytes": {variant["name"]: variant["bytes"] for variant in variants},
         "float_ops": {variant["name"]: variant["float_ops"] for variant in variants if variant["float_ops"]},
         "debris": {variant["name"]: variant["debris"] for variant in variants if variant["debris"]},
-        "left_out": lost,
+        "left_out": left_out,
         "notes": notes,
     }

@@ -10,7 +10,7 @@ import pytest
 from convert_runs import spec_of
 
 from edgekit.models import store
-from edgekit.stages.convert.checker import Evidence, advice
+from edgekit.stages.convert.checker import Divergence, advise
 
 ANSWERS = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 QAT = "let quantize tune the network"
@@ -27,18 +27,18 @@ def folder(trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_float16_that_overflows_is_not_float16_with_too_few_bits(folder: Path) -> None:
     near, overflowed = ANSWERS + 0.1, np.where(ANSWERS > 2, np.float32(np.inf), ANSWERS)
-    assert "11 bits are too few" in advice(Evidence(folder, "fp16", ANSWERS, near))
-    assert "leave the range of float16" in advice(Evidence(folder, "fp16", ANSWERS, overflowed))
+    assert "11 bits are too few" in advise(Divergence(folder, "fp16", ANSWERS, near))
+    assert "leave the range of float16" in advise(Divergence(folder, "fp16", ANSWERS, overflowed))
 
 
 @pytest.mark.parametrize(
     ("changes", "has", "has_not"),
     [
-        ({}, QAT, "answers all samples alike"),
+        ({}, QAT, "nearly the same outputs"),
         ({"layer": "deep.0"}, "keep deep.0 in float (quantize.max_float_layers)", "calibration_samples"),
         ({"layer": "forward (bmm)"}, "replace forward (bmm), which has no weights", "max_float_layers"),
         ({"tuned": True}, "quantize.qat: false", QAT),
-        ({"outputs": np.ones_like(ANSWERS)}, "the int8 file answers all samples alike", "train it"),
+        ({"outputs": np.ones_like(ANSWERS)}, "the int8 file gives nearly the same outputs", "train it"),
         ({"reference": 5 + 1e-4 * ANSWERS + np.arange(3, dtype=np.float32)}, "train it longer", QAT),
         ({"precision": "w8"}, "loosen convert.further_min_", "QAT"),
         ({"precision": "int16x8"}, "leave int16x8 out of convert.precisions, or loosen convert.int8_min_", "QAT"),
@@ -48,5 +48,5 @@ def test_float16_that_overflows_is_not_float16_with_too_few_bits(folder: Path) -
 )
 def test_each_option_is_one_that_can_help(folder: Path, changes: dict[str, Any], has: str, has_not: str) -> None:
     seen = {"precision": "int8", "reference": ANSWERS, "outputs": ANSWERS[:, ::-1], **changes}
-    said = advice(Evidence(folder, **seen))
+    said = advise(Divergence(folder, **seen))
     assert has in said and has_not not in said, said

@@ -16,7 +16,7 @@ from torch import nn
 from edgekit.models import store
 from edgekit.models.spec import Source
 from edgekit.stages.convert import ConvertConfig, checker, numerics
-from edgekit.stages.convert.plan import Network
+from edgekit.stages.convert.plan import NetworkToConvert
 from edgekit.targets import evaluate, launch
 from edgekit.targets.jobs import Job
 from edgekit.targets.openvino.convert import convert
@@ -60,7 +60,7 @@ def test_a_file_of_another_framework_is_measured_by_its_inputs(saved: Saved) -> 
         folder = saved(build)
         reference = evaluate.torch_outputs(folder, INPUTS)
         measured = numerics.measure_conditioning(folder, INPUTS, reference, "classification")
-        assert measured is not None and measured.method == numerics.FEW_ULPS
+        assert measured is not None and measured.method == numerics.MOVED_INPUTS
         found[build.__name__] = measured.snr_db
     assert found["tiny"] > 100 and 20 < found["amplifying"] < 60, found
 
@@ -70,14 +70,14 @@ def test_a_file_that_amplifies_rounding_ships_and_a_wrong_one_made_of_it_does_no
     is_wrong: bool, saved: Saved, tmp_path: Path
 ) -> None:
     folder = saved(amplifying)
-    network = Network("baseline", folder)
+    network = NetworkToConvert("baseline", folder)
     step = network.step("fp32", tmp_path / "baseline-fp32-openvino")
     files = convert(saved(amplifying, Shifted) if is_wrong else folder, "fp32", None, step.out)
     made = launch.Converted("fp32", files, 1.0)
     job = Job("baseline", "openvino", tmp_path / "none.npy", (step,))
-    [row] = checker.Checker(network, INPUTS, ConvertConfig(targets=["openvino"])).records(job, [made])
+    [row] = checker.BoundaryChecker(network, INPUTS, ConvertConfig(targets=["openvino"])).records(job, [made])
     if is_wrong:
-        assert "drop this target" in row["advice"] and numerics.FEW_ULPS in row["cause"]
+        assert "drop this target" in row["advice"] and numerics.MOVED_INPUTS in row["cause"]
     else:
         last = row["boundaries"][-1]
-        assert last["snr_db"] < 60 and numerics.FEW_ULPS in last["conditioning"]
+        assert last["snr_db"] < 60 and numerics.MOVED_INPUTS in last["conditioning"]

@@ -34,8 +34,10 @@ def failing(raw: np.ndarray) -> np.ndarray:
 
 
 def test_the_runner_prepares_samples_as_training_does() -> None:
-    who, trained = boundary_checks.by_training(RAW, STEPS, "")
-    row = boundary_checks.check_input(who, trained, boundary_checks.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+    who, trained = boundary_checks.training_inputs(RAW, STEPS, "")
+    row = boundary_checks.check_input(
+        who, trained, boundary_checks.runner_inputs(RAW, STEPS, spec_of("tiny").raw), HELD
+    )
     assert row["max_abs"] == 0 and row["cosine"] == 1 and row["samples"] == len(RAW)
 
 
@@ -43,26 +45,26 @@ def test_the_runner_prepares_samples_as_training_does() -> None:
     ("function", "said"), [("doubled", "scale or normalize: .*2 · x"), ("reversed_channels", "channel order")]
 )
 def test_a_training_that_prepared_otherwise_is_named_with_the_cause(function: str, said: str) -> None:
-    who, trained = boundary_checks.by_training(RAW, STEPS, f"{__name__}:{function}")
+    who, trained = boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:{function}")
     with pytest.raises(ConversionError, match=f"raw sample → network input: .*{function} .* disagree: {said}"):
-        boundary_checks.check_input(who, trained, boundary_checks.by_runner(RAW, STEPS, spec_of("tiny").raw), HELD)
+        boundary_checks.check_input(who, trained, boundary_checks.runner_inputs(RAW, STEPS, spec_of("tiny").raw), HELD)
 
 
 @pytest.mark.parametrize("name", ["nowhere:at_all", "json", "json:nothing"])
 def test_a_function_that_is_not_there_is_an_error_of_the_config(name: str) -> None:
     with pytest.raises(ConfigError, match="convert.reference_preprocess: got"):
-        boundary_checks.by_training(RAW, STEPS, name)
+        boundary_checks.training_inputs(RAW, STEPS, name)
 
 
 def test_a_function_that_fails_is_an_error_of_the_config() -> None:
     with pytest.raises(ConfigError, match="failing raised ZeroDivisionError: .*it is given raw samples"):
-        boundary_checks.by_training(RAW, STEPS, f"{__name__}:failing")
+        boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:failing")
     with pytest.raises(ConfigError, match="STEPS is no function"):
-        boundary_checks.by_training(RAW, STEPS, f"{__name__}:STEPS")
+        boundary_checks.training_inputs(RAW, STEPS, f"{__name__}:STEPS")
 
 
 def test_what_gives_no_number_is_named_as_such() -> None:
-    trained = boundary_checks.by_training(RAW, STEPS, "")[1].copy()
+    trained = boundary_checks.training_inputs(RAW, STEPS, "")[1].copy()
     runner = trained.copy()
     trained[0, 0, 0, 0] = np.nan
     with pytest.raises(ConversionError, match="mine gives NaN or Inf"):
@@ -73,10 +75,10 @@ def test_a_constant_channel_hides_no_cause() -> None:
     random = np.random.default_rng(0)
     trained = random.random((4, 3, 16, 16), dtype=np.float32)
     trained[:, 1] = 0.5
-    assert boundary_checks.cause(trained, 2 * trained).startswith("scale or normalize")
+    assert boundary_checks.describe_cause(trained, 2 * trained).startswith("scale or normalize")
     features = random.random((20, 4), dtype=np.float32)
     features[:, 2] = 0
-    assert boundary_checks.cause(features, 2 * features).startswith("scale or normalize")
+    assert boundary_checks.describe_cause(features, 2 * features).startswith("scale or normalize")
 
 
 WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).astype(np.float32)
@@ -99,7 +101,7 @@ WINDOWS = np.cumsum(np.random.default_rng(3).normal(size=(12, 40, 3)), axis=1).a
 )
 def test_windows_that_training_prepared_otherwise_are_named_with_the_cause(wrong: Any, said: str) -> None:
     described = {"kind": "window", "shape": [40, 3], "dtype": "float32"}
-    deployed = boundary_checks.by_runner(WINDOWS, [], described)
+    deployed = boundary_checks.runner_inputs(WINDOWS, [], described)
     assert deployed.tobytes() == evaluate.network_inputs(WINDOWS, []).tobytes() == WINDOWS.tobytes()
     with pytest.raises(ConversionError, match=said):
         boundary_checks.check_input("mine", wrong(WINDOWS), deployed, HELD)
@@ -160,11 +162,11 @@ def test_few_samples_are_not_blamed_for_what_chance_leaves_out(count: int) -> No
     """What lies outside the range of `count` uniform numbers is more than that in one case of a thousand."""
     draws = np.random.default_rng(0).random((20_000, count))
     outside = 1 - np.ptp(draws, axis=1)
-    assert 0.0003 < np.mean(outside > calibration_check.by_chance(count)) < 0.002
+    assert 0.0003 < np.mean(outside > calibration_check.outside_by_chance(count)) < 0.002
 
 
 def test_a_single_sample_shows_no_range() -> None:
-    assert calibration_check.by_chance(1) == 1.0
+    assert calibration_check.outside_by_chance(1) == 1.0
 
 
 def test_a_sample_in_two_splits_is_a_leak() -> None:
@@ -186,9 +188,9 @@ def test_anomalies_that_int8_clips_are_no_fault_of_calibration() -> None:
     validation = Split(*map(np.concatenate, zip(normal, near, far, strict=True)))
     train = Split(*_vectors(40, 4, 1.0, 0))
     data = Data(train, train, validation, ("normal", "anomaly"), "vector", "0" * 64, task="anomaly")
-    kept = calibration_check.without_clipped(data, []).validation
+    kept = calibration_check.without_clipped_anomalies(data, []).validation
     assert len(kept) == 50 and int(kept.y.sum()) == 10 and np.abs(kept.x).max() <= 1
-    assert len(calibration_check.ordinary(kept.x, kept.y, "anomaly")) == 40
+    assert len(calibration_check.normal_inputs(kept.x, kept.y, "anomaly")) == 40
     classes = replace(data, task="classification")
-    assert calibration_check.without_clipped(classes, []) is classes
-    assert len(calibration_check.ordinary(validation.x, validation.y, "classification")) == 60
+    assert calibration_check.without_clipped_anomalies(classes, []) is classes
+    assert len(calibration_check.normal_inputs(validation.x, validation.y, "classification")) == 60

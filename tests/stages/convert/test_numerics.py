@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from edgekit.stages.convert.numerics import SNR_CEILING_DB, Agreement, Tolerance, compare, faults
+from edgekit.stages.convert.numerics import SNR_CEILING_DB, Agreement, Tolerance, compare, tolerance_faults
 
 REFERENCE = np.array([[3.0, 4.0], [0.0, 5.0]], dtype=np.float32)
 
@@ -27,7 +27,7 @@ def test_what_is_not_finite_agrees_with_nothing(value: float) -> None:
     outputs[0, 0] = value
     found = compare(REFERENCE, outputs)
     assert found.top1_agreement == 0
-    assert len(faults(found, Tolerance(0.5, 0.0, 1e9))) == 3
+    assert len(tolerance_faults(found, Tolerance(0.5, 0.0, 1e9))) == 3
 
 
 def test_silent_reference_is_no_agreement() -> None:
@@ -40,7 +40,7 @@ def test_shapes_must_agree() -> None:
 
 
 def test_a_limit_is_still_inside() -> None:
-    assert faults(Agreement(0.1, 40.0, 0.9, 100), Tolerance(0.9, 40.0, 0.1)) == []
+    assert tolerance_faults(Agreement(0.1, 40.0, 0.9, 100), Tolerance(0.9, 40.0, 0.1)) == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_limit_is_still_inside() -> None:
     ],
 )
 def test_each_fault_is_named_with_its_figure(found: Agreement, word: str) -> None:
-    [said] = faults(found, Tolerance(0.9, 40.0, 0.1))
+    [said] = tolerance_faults(found, Tolerance(0.9, 40.0, 0.1))
     assert word in said
 
 
@@ -61,4 +61,4 @@ def test_each_fault_is_named_with_its_figure(found: Agreement, word: str) -> Non
 )
 def test_of_few_samples_one_may_differ(samples: int, differ: int, good: bool) -> None:
     found = Agreement(0.0, 60.0, 1 - differ / samples, samples)
-    assert (faults(found, Tolerance(0.98, 40.0)) == []) is good
+    assert (tolerance_faults(found, Tolerance(0.98, 40.0)) == []) is good

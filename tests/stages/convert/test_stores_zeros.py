@@ -47,7 +47,7 @@ def convert_input(data: Data) -> Any:
 
 def test_other_targets_and_other_runs_are_not_asked(trained: Any, data: Data, tmp_path: Path) -> None:
     source = seal_run(tmp_path, data, {"baseline": trained("tiny")})
-    [network], _ = plan.networks(source, ["baseline"])
+    [network], _ = plan.distinct_networks(source, ["baseline"])
     for wanted in (False, True):
         jobs = network.jobs(ConvertConfig(sparse_weights=wanted), tmp_path / "calibration.npy", tmp_path)
         assert {job.target for job in jobs} == {"tflite", "openvino", "onnx"}
