@@ -142,7 +142,7 @@ async def put_file(
 
 async def _unpack(session: DeviceSession, hello: HelloFacts, digests: list[str]) -> None:
     used = [path.rpartition("/")[2] for path in hello.packages]
-    kept = [name for name in used if not any(digest.startswith(name) for digest in digests)]
-    command = [session.host.python, "-c", remote_program("unpack"), hello.home, *digests, *kept]
+    unchanged = [name for name in used if not any(digest.startswith(name) for digest in digests)]
+    command = [session.host.python, "-c", remote_program("unpack"), hello.home, *digests, *unchanged]
     answer = await session.retry(lambda connection: connection.run(command, within_s=UNPACK_S))
     answer.check()

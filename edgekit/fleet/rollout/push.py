@@ -58,18 +58,18 @@ def run(request: PushRequest, as_json: bool) -> int:
             callbacks["note"](outcome)
 
         rollout = Rollout(selection.hosts, pace, on_change)
-        known = {host.name: record.known(host, content.key) for host in selection.hosts}
+        noted = {host.name: record.known(host, content.key) for host in selection.hosts}
         with live_display.live_board("fleet push", lambda: outcomes.count_line(rollout.outcomes), as_json) as board:
             callbacks["note"] = board.note
             pusher = Pusher(network, supplies, content, options, rollout.say)
             asyncio.run(rollout.run(pusher.send, None if request.send_only else pusher.install))
-    results = [_with_known(each, known[each.host.name]) for each in rollout.outcomes.values()]
+    results = [_with_known(each, noted[each.host.name]) for each in rollout.outcomes.values()]
     live_display.print_outcomes(results, content.bundle.sha256, as_json, outcomes.count_line(results))
     return outcomes.worst_exit_code(results)
 
 
-def _with_known(outcome: Outcome, known: str) -> Outcome:
+def _with_known(outcome: Outcome, noted: str) -> Outcome:
     """If a device is unreachable, add what an earlier push has noted."""
-    if outcome.state != UNREACHABLE or not known:
+    if outcome.state != UNREACHABLE or not noted:
         return outcome
-    return outcome.to(outcome.state, why=f"{outcome.why}; {known}")
+    return outcome.to(outcome.state, why=f"{outcome.why}; {noted}")

@@ -46,7 +46,7 @@ def run_on_each(
     """
     results = {host.name: Outcome(host) for host in selection.hosts}
     network = Network()
-    with live_display.live_board(label, lambda: _asked(list(results.values())), quiet) as board:
+    with live_display.live_board(label, lambda: _progress_text(list(results.values())), quiet) as board:
 
         async def run_one(host: Host) -> None:
             before = results[host.name]
@@ -62,6 +62,6 @@ def run_on_each(
     return list(results.values())
 
 
-def _asked(results: Sequence[Outcome]) -> str:
+def _progress_text(results: Sequence[Outcome]) -> str:
     answered = sum(each.state != outcomes.WAITING for each in results)
     return f"answered {answered}/{len(results)}"

@@ -41,10 +41,10 @@ def run(selection: FleetSelection, as_json: bool, everything: bool = False) -> i
             print(json.dumps(_record(outcome, answers.get(outcome.host.name)), sort_keys=True))
         return outcomes.worst_exit_code(results)
     rows = [_row(outcome, answers.get(outcome.host.name)) for outcome in results]
-    shown = rows if everything or len(rows) <= MOST_ROWS else [row for row in rows if _needs_attention(row)]
-    if shown:
-        table.print_table(("host", "class", "state", "release", "bundle", "signed", "why"), shown)
-    print(_summary(rows, len(rows) - len(shown)))
+    visible_rows = rows if everything or len(rows) <= MOST_ROWS else [row for row in rows if _needs_attention(row)]
+    if visible_rows:
+        table.print_table(("host", "class", "state", "release", "bundle", "signed", "why"), visible_rows)
+    print(_summary(rows, len(rows) - len(visible_rows)))
     return outcomes.worst_exit_code(results)
 
 

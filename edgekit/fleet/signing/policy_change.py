@@ -107,9 +107,9 @@ def _write(folder: Path, root: Path, changed: Policy, days: int | None = None) -
             f"{folder}: the policy would have {len(data)} bytes, devices read {policy.LARGEST}; begin anew"
         )
     armour = ssh_signing.sign(data, root, policy.NAMESPACE)
-    made = policy.verify_policy(data, armour, policy.root_key(folder))
+    verified = policy.verify_policy(data, armour, policy.root_key(folder))
     policy.write_policy(folder, data, armour)
-    return made
+    return verified
 
 
 def _name(name: str) -> str:
