@@ -60,10 +60,10 @@ def export(
         from edgekit.core.config import suggest
         from edgekit.serve import export as servers
 
-        if server not in servers.names():
-            raise ConfigError(f"{server}: no such server, {suggest(server, servers.names())}")
+        if server not in servers.server_names():
+            raise ConfigError(f"{server}: no such server, {suggest(server, servers.server_names())}")
         bundle, folder = _paths(server, bundle, out, servers.takes_bundles(server))
-        asked = servers.Request(
+        asked = servers.ExportRequest(
             backend, storage_uri, image, slo_p99, availability, tuple(scrape) if scrape else None, docs
         )
         for line in servers.export(server, bundle, folder, asked):

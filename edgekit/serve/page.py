@@ -1,4 +1,4 @@
-"""The server's own page, and what web pages may do here: one of another origin orders nothing."""
+"""The server's own page, and the checks that keep web pages of other origins from using the server."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ setInterval(refresh, 2000);
 
 
 OWN_SITES = (b"same-origin", b"none")
-"""What a browser says in `Sec-Fetch-Site` where no other page asks: `none` is what somebody typed."""
+"""Values of `Sec-Fetch-Site` for requests that no other page caused; `none` means that the user typed the address."""
 
 
 def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
-    """RequestError for a request that a web page has a browser send; `host` is the address that the port listens on.
+    """Raise RequestError for a request that a web page made a browser send.
 
-    Being on loopback is no authentication: any page may send to 127.0.0.1, with a form or without reading the answer.
-    A browser names the page's origin then.
+    Listening on loopback (`host`) is no protection: any page can send requests to 127.0.0.1, for example with a form.
+    The browser names the page's origin in such a request.
     """
     check_host(headers, host)
     for name, value in headers:
@@ -186,13 +186,14 @@ def check_no_page(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
 
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], host: str) -> None:
-    """RequestError (403) where a port on loopback is asked under a name that some page pointed here.
+    """Raise RequestError (403) if a port on loopback is addressed under a foreign host name.
 
-    That page (DNS rebinding) may read the answer. On other addresses nothing is checked: machines have many names.
+    By DNS rebinding, a web page can point its own name to this machine and read the answers. On other addresses nothing
+    is checked, because a machine may have many names.
     """
-    given = [value.decode("latin-1") for name, value in headers if name == b"host"]
-    if _is_loopback(host) and not all(_is_own_address(each, host) for each in given):
-        raise RequestError(403, f"Host: got {', '.join(given)}; use localhost, or this machine's address")
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if _is_loopback(host) and not all(_is_own_address(each, host) for each in hosts):
+        raise RequestError(403, f"Host: got {', '.join(hosts)}; use localhost, or this machine's address")
 
 
 def _is_loopback(host: str) -> bool:
@@ -213,7 +214,7 @@ def _is_address(name: str) -> bool:
 
 
 def policy(page: bytes) -> list[tuple[bytes, bytes]]:
-    """Headers of our own page: its script and style alone run, it asks this server alone, no page frames it."""
+    """Return the security headers of the page: only its own script and style, only this server, no frames."""
     script, style = (_hash(page, tag) for tag in (b"script", b"style"))
     directives = (
         "default-src 'none'", f"script-src {script}", f"style-src {style}", "connect-src 'self'", "img-src 'self'",

@@ -1,11 +1,13 @@
-"""Bundles for other servers, and files for those who watch ours; a file's name is the key of `edgekit export`.
+"""Exports for other model servers and for monitoring. The name of a module here is the argument of `edgekit export`.
+
+Each module has:
 
     HELP                                 one line, without a full stop
-    OPTIONS                              which fields of `Request` it takes
+    OPTIONS                              which fields of `ExportRequest` it takes
     TAKES_BUNDLES = False                only where it takes none
     export(subjects, request) -> Export  all files, and lines for the console; an error where it cannot take a bundle
 
-A new server is a new file here; files that begin with `_` are shared parts.
+To add a server, add a module. Modules whose names begin with `_` are shared parts.
 """
 
 from __future__ import annotations
@@ -18,28 +20,28 @@ from typing import Any
 
 from edgekit.core.errors import ConfigError
 from edgekit.serve.export import _folder
-from edgekit.serve.export._subjects import Export, Request, Subject, proven, read
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest, check_selftest, read_bundles
 
-__all__ = ["Export", "Request", "Subject", "export", "names", "takes_bundles"]
-
-
-def names() -> list[str]:
-    """Every server that has a file here, sorted."""
-    return sorted(found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_"))
+__all__ = ["Export", "ExportRequest", "ExportedBundle", "export", "server_names", "takes_bundles"]
 
 
-def module(name: str) -> Any:
+def server_names() -> list[str]:
+    """Return the names of all servers, sorted."""
+    return sorted(modules.name for modules in pkgutil.iter_modules(__path__) if not modules.name.startswith("_"))
+
+
+def server_module(name: str) -> Any:
     """The file of one server; `name` is one of `names()`."""
     return importlib.import_module(f"{__name__}.{name}")
 
 
 def takes_bundles(name: str) -> bool:
-    """Whether a server is told of bundles; Prometheus and Grafana are not."""
-    return bool(getattr(module(name), "TAKES_BUNDLES", True))
+    """Return whether an export for this server takes bundles; those for Prometheus and Grafana do not."""
+    return bool(getattr(server_module(name), "TAKES_BUNDLES", True))
 
 
-def export(server: str, path: Path | None, out: Path, request: Request) -> list[str]:
-    """Write a folder for `server`, whole or not at all, and return what there is to say about it.
+def export(server: str, path: Path | None, out: Path, request: ExportRequest) -> list[str]:
+    """Write the export for `server` as a complete folder, or nothing at all, and return lines for the console.
 
     Parameters
     ----------
@@ -48,33 +50,35 @@ def export(server: str, path: Path | None, out: Path, request: Request) -> list[
     path
         A bundle, or a folder of bundles; None for a server that takes none.
     out
-        The folder to make; an earlier export that nobody has changed is replaced.
+        The folder to write. An earlier export in it is replaced if none of its files was changed.
     request
-        The options; those that the server does not take must be None.
+        The options. Those that do not apply to the server must be None.
 
     Raises
     ------
     ConfigError
         An option does not belong to the server, or `out` holds something else.
     BundleError, TrustError, SelftestError
-        A bundle is broken, was changed, or does not give its recorded answers here.
+        A bundle is damaged, was modified, or fails its self-test on this machine.
     ConversionError
-        The server cannot take a bundle, or would answer wrongly.
+        The server cannot run a bundle, or would give wrong answers.
     """
-    target = module(server)
+    target = server_module(server)
     _check(server, target.OPTIONS, request)
     _folder.check(out)
-    subjects = [] if path is None else read(path)
+    subjects = [] if path is None else read_bundles(path)
     for subject in subjects:
-        proven(subject)
-    made: Export = target.export(subjects, request)
-    _folder.write(out, server, made.files)
-    return made.lines
+        check_selftest(subject)
+    result: Export = target.export(subjects, request)
+    _folder.write(out, server, result.files)
+    return result.lines
 
 
-def _check(server: str, taken: Sequence[str], request: Request) -> None:
+def _check(server: str, allowed_fields: Sequence[str], request: ExportRequest) -> None:
     for field, value in request._asdict().items():
-        if value is not None and field not in taken:
-            owners = [name for name in names() if field in module(name).OPTIONS]
-            given = value if isinstance(value, str) else " ".join(value)
-            raise ConfigError(f"--{field.replace('_', '-')} {given}: belongs to {', '.join(owners)}, got {server}")
+        if value is not None and field not in allowed_fields:
+            owners = [name for name in server_names() if field in server_module(name).OPTIONS]
+            shown_value = value if isinstance(value, str) else " ".join(value)
+            raise ConfigError(
+                f"--{field.replace('_', '-')} {shown_value}: belongs to {', '.join(owners)}, got {server}"
+            )

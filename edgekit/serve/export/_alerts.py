@@ -1,9 +1,9 @@
-"""Alerts as rules of Prometheus, each with what a person reads who is woken by it.
+"""Alerting rules for Prometheus, each with advice for the person who receives the alert.
 
-Those on the budget of the objective use several windows and several burn rates (Google, The Site Reliability Workbook,
-chapter 5, "Multiwindow, Multi-Burn-Rate Alerts"): the long window says that it matters, the short one that it still
-goes on. Few requests are met by a least number of bad ones. Thresholds of the others are constants here, and stand in
-the rules as numbers for whoever wants others.
+The alerts on the error budgets of the objective use several windows and burn rates (Google, The Site Reliability
+Workbook, chapter 5, "Multiwindow, Multi-Burn-Rate Alerts"): the long window shows that the problem matters, the short
+one that it is still going on. A minimum number of bad requests prevents alerts at very low traffic. The thresholds of
+the other alerts are constants here and plain numbers in the rules, so that users can change them.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from edgekit.serve.export._recording import BY, KNOWN, LATENCY_BUDGET, REFUSED, 
 DOCS = "docs/how-to/alerts.md"
 """The page with a heading for each alert."""
 PAGE, TICKET = "page", "ticket"
-"""Severities: somebody is woken, or looks in the morning."""
+"""Severities: a page needs attention at once, a ticket can wait until the morning."""
 ADDRESS = re.compile(r"[!$%&()*+,./0-9:;=?@A-Z_a-z~-]+")
-"""What a link may hold before its heading; braces would be a template of Prometheus."""
+"""The characters allowed in a link before its fragment. Prometheus would treat braces as a template."""
 
 
-def address(given: str | None) -> str:
-    """Of the page on alerts, the default where none is given; ConfigError for what is none."""
-    if given is not None and not ADDRESS.fullmatch(given):
+def address(docs_address: str | None) -> str:
+    """Return the address of the page on alerts, or the default. Raises ConfigError if it is not an address."""
+    if docs_address is not None and not ADDRESS.fullmatch(docs_address):
         raise ConfigError(
-            f"--docs: got {given!r}; write the page's address without a heading, such as https://HOST/alerts"
+            f"--docs: got {docs_address!r}; write the page's address without a heading, such as https://HOST/alerts"
         )
-    return given or DOCS
+    return docs_address or DOCS
 
 
 @dataclass(frozen=True)
 class Alert:
-    """`hold` is how long the expression must be true; `look_at` are the first three things to look at, in order."""
+    """An alerting rule.
+
+    `hold` is how long the expression must be true, and `look_at` lists the first three things to check, in order.
+    """
 
     name: str
     severity: str
@@ -48,7 +51,7 @@ class Alert:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def rule(self, docs: str) -> dict[str, Any]:
-        """As Prometheus reads it; `docs` is the address of the page."""
+        """Return the rule in Prometheus' format; `docs` is the address of the page on alerts."""
         return {
             "alert": self.name,
             "expr": self.expression,
@@ -64,11 +67,11 @@ class Alert:
 
 
 FEWEST_BAD = 5
-"""So many slow or refused requests in the long window: one of a quiet night wakes nobody."""
+"""The least number of slow or refused requests in the long window, so that a single one at night raises no alert."""
 
 
 class Burn(NamedTuple):
-    """A budget that is used `rate` times as fast as it may be; 1 uses all of it in its period."""
+    """A burn rate: the budget is used `rate` times too fast. A rate of 1 uses exactly the budget in its period."""
 
     rate: float
     long: str
@@ -85,7 +88,7 @@ BURNS = (
 
 
 def budget_alerts(objective: Objective) -> list[Alert]:
-    """Latency and availability, at each burn rate."""
+    """Return the alerts on latency and availability at each burn rate."""
     return [make(objective, burn) for make in (_latency, _availability) for burn in BURNS]
 
 
@@ -140,23 +143,23 @@ def _labels(burn: Burn) -> dict[str, str]:
 
 
 JOBS = 'job=~"edgekit.*"'
-"""Whatever the scrape config calls so: servers, and devices behind node-exporter."""
+"""Selects the jobs of the scrape config: servers, and devices behind node-exporter."""
 STALE_S = 900
-"""Without a canary that came out right: 15 times its usual 60 s."""
+"""Time since the last successful canary, 15 times the usual interval of 60 s."""
 INVALID = f'{KNOWN}, reason=~"invalid|too_large|unsupported"'
 INVALID_SHARE = DROPPED_SHARE = 0.1
 FEWEST = 20
 GROWTH = 1.05
-"""Memory that has grown so much in three hours, and in the next three, grows; a model that was loaded does not."""
+"""Growth of memory in each of two periods of three hours that raises an alert. A loaded model grows it only once."""
 WHICH = "{{ $labels.model }} {{ $labels.version }} on {{ $labels.instance }}"
 
 
 def alerts() -> list[Alert]:
-    """All of them; severities are those of `alert`."""
-    return [*_right(), *_canary(), *_requests(), *_machine()]
+    """Return all alerts except those on the budgets."""
+    return [*_health_alerts(), *_canary_alerts(), *_request_alerts(), *_machine_alerts()]
 
 
-def _right() -> list[Alert]:
+def _health_alerts() -> list[Alert]:
     return [
         Alert(
             "EdgekitModelWrong",
@@ -200,7 +203,7 @@ def _right() -> list[Alert]:
     ]
 
 
-def _canary() -> list[Alert]:
+def _canary_alerts() -> list[Alert]:
     return [
         Alert(
             "EdgekitCanaryFailed",
@@ -231,7 +234,7 @@ def _canary() -> list[Alert]:
     ]
 
 
-def _requests() -> list[Alert]:
+def _request_alerts() -> list[Alert]:
     requests = "sum by (job, model) (model:edgekit_requests:rate{})"
     invalid = f"sum by ({BY}) (rate({REFUSED}{{{INVALID}}}[30m]))"
     every = f"sum by ({BY}) (rate({REQUEST}_count[30m]) or rate({REFUSED}[30m]))"
@@ -280,7 +283,7 @@ def _requests() -> list[Alert]:
     ]
 
 
-def _machine() -> list[Alert]:
+def _machine_alerts() -> list[Alert]:
     resident = "min_over_time(edgekit_process_resident_bytes[30m]{})"
     now, before, first = (resident.format(offset) for offset in ("", " offset 3h", " offset 6h"))
     return [

@@ -1,4 +1,4 @@
-"""The exported folder: whole or not there, and never over something that is not an earlier export."""
+"""Writes the exported folder completely or not at all, and never replaces anything but an earlier export."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ EXECUTABLE = ".pyz"
 
 
 def check(out: Path) -> None:
-    """ConfigError unless `out` is free: absent, empty, or an earlier export that nobody has changed."""
+    """Raise ConfigError unless `out` may be written: it is absent, empty, or an earlier export without changes."""
     if not out.exists() and not out.is_symlink():
         return
     if out.is_symlink() or not out.is_dir():
-        raise ConfigError(f"--out {out}: is there and is no folder; name another")
+        raise ConfigError(f"--out {out}: exists and is not a folder; name another")
     if not any(out.iterdir()):
         return
-    recorded = _recorded(out)
+    recorded = _recorded_digests(out)
     if recorded is None:
-        raise ConfigError(f"--out {out}: is not empty and holds no earlier export; name another folder")
+        raise ConfigError(f"--out {out}: is not empty and is not an earlier export; name another folder")
     if changed := sorted(name for name, digest in _digests(out).items() if recorded.get(name) != digest):
         raise ConfigError(
             f"--out {out}: {changed[0]} is not as the earlier export wrote it; move it away, or name another folder"
@@ -35,28 +35,28 @@ def check(out: Path) -> None:
 
 
 def write(out: Path, server: str, files: Mapping[str, bytes]) -> None:
-    """Write all files into a folder beside `out`, then put it in its place; an earlier export is replaced."""
+    """Write all files into a temporary folder beside `out`, then rename it to `out`. An earlier export is replaced."""
     out = Path(os.path.abspath(out))
     make_folder(out.parent)
-    fresh, old = (out.with_name(f".{out.name}.{os.getpid()}.{word}") for word in ("new", "old"))
+    new_folder, old_folder = (out.with_name(f".{out.name}.{os.getpid()}.{word}") for word in ("new", "old"))
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
     record = {"edgekit": __version__, "server": server, "files": digests}
     try:
         for name, data in {**files, RECORD: json.dumps(record, indent=2).encode() + b"\n"}.items():
-            path = fresh / name
+            path = new_folder / name
             make_folder(path.parent)
             write_atomically(path, data)
             if name.endswith(EXECUTABLE):
                 path.chmod(0o755)
-        _swap(fresh, out, old)
+        _swap(new_folder, out, old_folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(new_folder, ignore_errors=True)
     sync_folder(out.parent)
 
 
 def _swap(fresh: Path, out: Path, old: Path) -> None:
-    """A folder that holds files cannot be renamed over, so it steps aside first and comes back if that fails."""
-    check(out)  # once more: the checks of the bundles took a while
+    """Replace `out` by the new folder. A folder with files must be moved away first, and is restored on failure."""
+    check(out)  # again, because checking the bundles took a while
     if not out.exists():
         fresh.rename(out)
         return
@@ -69,8 +69,8 @@ def _swap(fresh: Path, out: Path, old: Path) -> None:
     shutil.rmtree(old)
 
 
-def _recorded(out: Path) -> dict[str, str] | None:
-    """Digests by file name as an earlier export noted them; None where there was none."""
+def _recorded_digests(out: Path) -> dict[str, str] | None:
+    """Return the digests that an earlier export recorded, by file name; None if there was no earlier export."""
     try:
         record = json.loads((out / RECORD).read_text(encoding="utf-8"))
         return {RECORD: _sha256(out / RECORD), **record["files"]}

@@ -1,4 +1,4 @@
-"""YAML in blocks and Triton's `config.pbtxt`, as little of both as the exports need, without their libraries."""
+"""Writers for YAML and for Triton's `config.pbtxt`, with just what the exports need, so that no library is required."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 
 def yaml_text(value: Mapping[str, Any]) -> bytes:
-    """Mappings, lists of mappings or scalars, and scalars; what is none of the former is spelled as JSON is.
+    """Return a mapping of mappings, lists and scalars as YAML.
 
-    YAML reads JSON's scalars as they are meant. Text that holds quotes or several lines is a block, for people.
+    Scalars are written as JSON, which YAML reads correctly. Strings with quotes or several lines become blocks, which
+    are easier to read.
     """
     return ("\n".join(_yaml_lines(value, "")) + "\n").encode()
 
@@ -49,7 +50,7 @@ PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
 
 
 class Port(NamedTuple):
-    """An input or output; `dims` leaves out the batch axis where the model has one that Triton knows of."""
+    """An input or output. `dims` has no batch axis if Triton adds it."""
 
     name: str
     dtype: str
@@ -58,7 +59,7 @@ class Port(NamedTuple):
 
 
 class Config(NamedTuple):
-    """A model's configuration. `largest_batch` 0: the shapes hold all there is, and Triton adds no batch axis."""
+    """The configuration of a model. If `largest_batch` is 0, the shapes are complete and Triton adds no batch axis."""
 
     name: str
     backend: str
@@ -69,7 +70,7 @@ class Config(NamedTuple):
 
 
 def pbtxt(config: Config) -> bytes:
-    """The file's bytes, ASCII."""
+    """Return the configuration in protobuf's text format, in ASCII."""
     lines = [
         f"name: {quoted(config.name)}",
         f"backend: {quoted(config.backend)}",
@@ -85,7 +86,7 @@ def pbtxt(config: Config) -> bytes:
 
 
 def quoted(value: str) -> str:
-    """A string as the text format spells it: bytes other than plain letters in octal."""
+    """Quote a string for the text format, with all bytes but plain characters in octal."""
     return '"' + "".join(chr(byte) if byte in PLAIN else f"\\{byte:03o}" for byte in value.encode()) + '"'
 
 

@@ -1,6 +1,6 @@
-"""The golden vectors on OpenVINO: the model file itself, and its own tensors, as OpenVINO Model Server runs it.
+"""Runs the golden samples on OpenVINO in the same way as OpenVINO Model Server: the model file with its own tensors.
 
-OpenVINO may crash over a file, so it works in a process of its own.
+OpenVINO runs in a child process, because it may crash on a file.
 """
 
 from __future__ import annotations
@@ -18,55 +18,56 @@ from edgekit.runner import telemetry
 from edgekit.runner.backends import installed_interpreters
 from edgekit.runner.backends.openvino import compile_model
 from edgekit.runner.model import Model, open_model
-from edgekit.serve.export._subjects import Subject
+from edgekit.serve.export._subjects import ExportedBundle
 
 FILES = {"tflite": ("model.tflite",), "onnx": ("model.onnx",), "openvino": ("model.xml", "model.bin")}
 SETTINGS = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-"""Written into the server's configuration too: some CPUs would otherwise fall to bfloat16."""
+"""Also written to the server's configuration, because some CPUs would otherwise compute in bfloat16."""
 LIMIT_S = 600.0
 ADVICE = "export its openvino or onnx bundle, or serve this one with `edgekit serve`"
 
 
-def files(subject: Subject) -> dict[str, bytes]:
-    """The model's files by the names that OpenVINO and its server read."""
+def files(subject: ExportedBundle) -> dict[str, bytes]:
+    """Return the model files under the names that OpenVINO and its server expect."""
     return {name: subject.model_file(Path(name).suffix) for name in FILES[subject.manifest.target]}
 
 
-def check(subject: Subject) -> None:
-    """ConversionError where OpenVINO cannot read the file, or a golden vector comes out wrong; BackendError without it.
+def check(subject: ExportedBundle) -> None:
+    """Check that OpenVINO gives the golden answers of a bundle.
 
-    The message names the first wrong vector, and by how much it is off.
+    Raises ConversionError if OpenVINO cannot read the file or gives a wrong answer; the message names the first wrong
+    answer and its error. Raises BackendError if OpenVINO is not installed.
     """
     installed_interpreters("openvino")  # says what to install
-    answer = _ask(subject)
-    if "error" in answer:
-        raise ConversionError(f"{subject.path}: OpenVINO cannot run this file: {answer['error']}; {ADVICE}")
+    reply = _run_openvino(subject)
+    if "error" in reply:
+        raise ConversionError(f"{subject.path}: OpenVINO cannot run this file: {reply['error']}; {ADVICE}")
     atol = subject.manifest.golden["atol"]
-    wrong = [each for each in answer["vectors"] if not _right(each, atol, subject.manifest.golden["top1"])]
+    wrong = [each for each in reply["vectors"] if not _is_right(each, atol, subject.manifest.golden["top1"])]
     if not wrong:
         return
     worst = max(each["delta"] for each in wrong)
     raise ConversionError(
-        f"{subject.path}: OpenVINO {answer['version']} answers {len(wrong)} of {len(answer['vectors'])} golden vectors "
+        f"{subject.path}: OpenVINO {reply['version']} answers {len(wrong)} of {len(reply['vectors'])} golden vectors "
         f"wrongly: vector {wrong[0]['vector']} is off by {wrong[0]['delta']:.4g}, {atol:.4g} is allowed, "
         f"the largest difference is {worst:.4g}; {ADVICE}"
     )
 
 
-def _right(vector: dict[str, Any], atol: float, top1: bool) -> bool:
-    """Written so that NaN, which is below nothing, is wrong."""
+def _is_right(vector: dict[str, Any], atol: float, top1: bool) -> bool:
+    """Return whether an answer is within the tolerance. NaN is wrong, because it is not below any bound."""
     return bool(vector["delta"] <= atol) and (not top1 or bool(vector["same_label"]))
 
 
-def _ask(subject: Subject) -> dict[str, Any]:
+def _run_openvino(subject: ExportedBundle) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="edgekit-export-") as home:
         folder = Path(home)
         for name, data in files(subject).items():
             (folder / name).write_bytes(data)
         (folder / "subject.edge.zip").write_bytes(subject.data)
         try:
-            answer: dict[str, Any] = subprocesses.call(f"{__name__}:answer_golden", {"home": home}, folder, LIMIT_S)
-            return answer
+            reply: dict[str, Any] = subprocesses.call(f"{__name__}:answer_golden", {"home": home}, folder, LIMIT_S)
+            return reply
         except EdgekitError as error:
             return {"error": str(error)}
         except subprocesses.ChildDied as died:
@@ -75,7 +76,7 @@ def _ask(subject: Subject) -> dict[str, Any]:
 
 
 def answer_golden(home: str) -> dict[str, Any]:
-    """In the process: how far each golden vector is off, or the words in which OpenVINO refuses the file."""
+    """Run all golden samples, in the child process, and return the error of each, or OpenVINO's error message."""
     telemetry.disable()
     import openvino
 
@@ -85,8 +86,8 @@ def answer_golden(home: str) -> dict[str, Any]:
     inputs, expected = model.golden()
     try:
         core = openvino.Core()
-        read = core.read_model(folder / FILES[bundle.manifest.target][0])
-        compiled = compile_model(core, read, threads=1)
+        model_file = core.read_model(folder / FILES[bundle.manifest.target][0])
+        compiled = compile_model(core, model_file, threads=1)
         request, decode = compiled.create_infer_request(), model.backend.decode
         vectors = []
         for number, (raw, recorded) in enumerate(zip(inputs, expected)):
@@ -103,7 +104,7 @@ def answer_golden(home: str) -> dict[str, Any]:
 
 
 def _inputs(model: Model, raw: np.ndarray) -> Any:
-    """The model's own tensors for a raw sample; several by name."""
+    """Return the model's input tensors for a raw sample; several inputs are returned by name."""
     x, specs = model.prepare(raw), model.manifest.inputs
     if len(specs) == 1:
         return [x]

@@ -1,4 +1,4 @@
-"""What a client of another server must know, in words: the README of an export is made of these parts."""
+"""The parts of the README of an export: what a client of the other server must know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 from edgekit.runner.backends import byte_inputs
 from edgekit.runner.bundle.manifest import Manifest, RawSpec, TensorSpec
-from edgekit.serve.export._subjects import Subject
+from edgekit.serve.export._subjects import ExportedBundle
 
 NATIVE = "Clients send the preprocessed tensor: this server does not run the bundle's own preprocess."
 BYTES = "Clients send the sample's bytes in the input's layout: the model file holds the preprocess steps itself."
@@ -15,19 +15,19 @@ PYTHON = "Clients send the raw sample: the bundle's own preprocess and postproce
 
 
 def tensor(spec: TensorSpec) -> str:
-    """One of the model's tensors on a line."""
+    """Describe one of the model's tensors in one line."""
     return f"`{spec.name}`: {spec.dtype}{list(spec.shape)} ({spec.layout})"
 
 
 def tensors(raw: RawSpec) -> list[tuple[str, str, tuple[int, ...]]]:
-    """Name, dtype and shape of each tensor of a raw sample, as a client of the Python backend sends it."""
+    """Return the name, dtype and shape of each tensor of a raw sample that clients of the Python backend send."""
     if raw.tensors is None:
         return [("raw", raw.dtype, raw.shape)]
     return [(each["name"], each["dtype"], tuple(each["shape"])) for each in raw.tensors]
 
 
-def title(subject: Subject) -> str:
-    """The heading of a bundle's part, with what identifies it."""
+def title(subject: ExportedBundle) -> str:
+    """Return the heading of a bundle's section, with what identifies the bundle."""
     facts = subject.manifest
     return (
         f"## {subject.name}\n\n{facts.name} {facts.version}, variant {facts.variant}, target {facts.target}.\n"
@@ -36,7 +36,7 @@ def title(subject: Subject) -> str:
 
 
 def raw(manifest: Manifest) -> str:
-    """What a client of the Python backend sends and gets."""
+    """Describe what clients of the Python backend send and receive."""
     spec = manifest.raw
     inputs = "".join(
         f"- Input `{name}`: {dtype}[n, {', '.join(map(str, shape))}] ({spec.kind}), n samples a request.\n"
@@ -49,13 +49,13 @@ def raw(manifest: Manifest) -> str:
     )
 
 
-def sends(subject: Subject) -> str:
-    """What clients send where the server runs the model file alone."""
+def sends(subject: ExportedBundle) -> str:
+    """Say in one sentence what clients send if the server runs only the model file."""
     return BYTES if _holds_steps(subject) else NATIVE
 
 
-def native(subject: Subject) -> str:
-    """What a client must do itself where the server runs the model file alone."""
+def native(subject: ExportedBundle) -> str:
+    """Describe what clients must do themselves if the server runs only the model file."""
     manifest, holds_steps = subject.manifest, _holds_steps(subject)
     steps = json.dumps(manifest.preprocess, sort_keys=True)
     parts = [
@@ -78,8 +78,8 @@ def native(subject: Subject) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _holds_steps(subject: Subject) -> bool:
-    """Whether its model file takes a sample's bytes and makes of them what the steps make."""
+def _holds_steps(subject: ExportedBundle) -> bool:
+    """Return whether the model file accepts a sample's bytes and contains the preprocessing."""
     inputs, files = subject.manifest.inputs, subject.bundle.model_files()
     return any(byte_inputs.byte_encoder(data, inputs) is not None for data in files.values())
 

@@ -1,7 +1,7 @@
-"""What is promised, and the recording rules that the alerts and the dashboard read.
+"""The service level objective, and the recording rules that the alerts and the dashboard read.
 
-The objective is a latency that 99 % of the requests keep, and a share of them that is answered. Names of rules follow
-Prometheus' convention `level:metric:operations`. A share has the same name as its rate, with `share_`.
+The objective consists of a latency that 99 % of the answers must meet, and the share of requests that must be answered.
+The rules are named by Prometheus' convention `level:metric:operations`. A share is named like its rate, with `share_`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from edgekit.device.monitor import histogram
 P99 = "100ms"
 AVAILABILITY = "99.9"
 LATENCY_BUDGET = 0.01
-"""Of all answers so many may be slower: that is what p99 means."""
+"""The share of answers that may be slower, by the definition of p99."""
 LEAST, MOST = 95.0, 99.999
-"""Bounds of an availability in percent. Below 93.1 no share of failures burns the budget 14.4 times too fast."""
+"""Bounds of the availability in percent. Below 93.1, no share of failures could use the budget 14.4 times too fast."""
 UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 @dataclass(frozen=True)
 class Objective:
-    """`bound` is the `le` of the bucket that decides, `asked_ms` what was asked for, `availability` in percent."""
+    """The service level objective.
+
+    `asked_ms` is the requested latency, `bound` the `le` of the nearest histogram bucket, which is used instead, and
+    `availability` is in percent.
+    """
 
     asked_ms: float
     bound: str
@@ -33,17 +37,17 @@ class Objective:
 
     @property
     def bound_ms(self) -> float:
-        """The latency that decides, in milliseconds."""
+        """The latency of the objective in ms."""
         return float(self.bound) * 1e3
 
     @property
     def availability_budget(self) -> float:
-        """The share of requests that may go without an answer."""
+        """The share of requests that may remain unanswered."""
         return round(1 - self.availability / 100, 9)
 
     @property
     def lines(self) -> list[str]:
-        """What holds, for the console and the README; a threshold that was rounded is told."""
+        """The objective in words, for the console and the README, including whether the latency was rounded."""
         asked, bound = f"{self.asked_ms:g} ms", f"{self.bound_ms:.4g} ms"
         latency = f"latency: 99 % of the answers come within {bound}"
         if asked != bound:
@@ -52,23 +56,23 @@ class Objective:
 
 
 def bounds() -> list[str]:
-    """The `le` of every bucket that a latency histogram shows, without `+Inf`."""
+    """Return the `le` of all buckets of a latency histogram except `+Inf`."""
     return [bound for bound, _ in histogram.exposed_buckets([0] * (len(histogram.BOUNDS_MS) + 1))][:-1]
 
 
 def read_objective(p99: str | None, availability: str | None) -> Objective:
-    """Both as they were given, or the defaults; ConfigError where one is no such number, or out of bounds."""
+    """Parse the objective, with defaults for what is None. Raises ConfigError for invalid or extreme values."""
     asked_ms = _latency_ms(P99 if p99 is None else p99)
     nearest = min(bounds(), key=lambda bound: abs(math.log(float(bound) * 1e3 / asked_ms)))
     return Objective(asked_ms, nearest, _percent(AVAILABILITY if availability is None else availability))
 
 
 def _latency_ms(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
+    if not match:
         raise ConfigError(f"--slo-p99: got {text!r}; write a number with its unit, for example 50ms or 0.2s")
-    asked_ms = float(found[1]) * UNITS_MS[found[2]]
-    least_ms, most_ms = (float(bounds()[place]) * 1e3 for place in (0, -1))
+    asked_ms = float(match[1]) * UNITS_MS[match[2]]
+    least_ms, most_ms = (float(bounds()[index]) * 1e3 for index in (0, -1))
     if not least_ms <= asked_ms <= most_ms:
         raise ConfigError(f"--slo-p99: got {text!r}; the histogram reaches from {least_ms:g}ms to {most_ms:.4g}ms")
     return asked_ms
@@ -87,19 +91,19 @@ def _percent(text: str) -> float:
 Rule = dict[str, Any]
 
 SECONDS = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21600, "1d": 86400, "3d": 259200}
-"""Every window that an alert looks at."""
+"""All windows that alerts use, in seconds."""
 BY = "job, model, version"
 KNOWN = 'model!=""'
-"""What was refused before its model was known belongs to no objective, and would be all of the requests of none."""
+"""Excludes requests that were refused before their model was known, because they belong to no objective."""
 OURS = f'{KNOWN}, reason=~"busy|late|failed"'
-"""Refusals that count against the server; what a client sent wrongly, or took back, does not."""
+"""Selects the refusals that count against the server, and not those that a client caused or cancelled."""
 REQUEST, PART = "edgekit_request_duration_seconds", "edgekit_part_duration_seconds"
 REFUSED = "edgekit_refused_total"
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def recording_rules(objective: Objective) -> list[Rule]:
-    """All of them, each after those that it reads."""
+    """Return all recording rules, each after those that it depends on."""
     return [rule for window in SECONDS for rule in _windowed(objective, window)] + _percentiles()
 
 
@@ -117,12 +121,12 @@ def _windowed(objective: Objective, window: str) -> list[Rule]:
 
 
 def _percentiles() -> list[Rule]:
-    found = []
+    rules = []
     for name, share in QUANTILES.items():
         for level, metric, by in (("model", REQUEST, BY), ("part", PART, f"{BY}, part")):
             expression = f"histogram_quantile({share:g}, sum by ({by}, le) (rate({metric}_bucket[5m])))"
-            found.append(_rule(f"{level}:{metric}:{name}_rate5m", expression))
-    return found
+            rules.append(_rule(f"{level}:{metric}:{name}_rate5m", expression))
+    return rules
 
 
 def _rule(name: str, expression: str) -> Rule:

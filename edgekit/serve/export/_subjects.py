@@ -1,4 +1,4 @@
-"""The bundles of one export: read, verified, named, and proven by their golden vectors."""
+"""Reads, verifies and names the bundles of an export, and runs their self-tests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgekit.runner.errors import BundleError, SelftestError
 
 SUFFIX = ".edge.zip"
 RESERVED = {"README.md", "config.json", "export.json"}
-"""Files that stand beside the folders of the models."""
+"""Files beside the models' folders, whose names no model may have."""
 
 
-class Request(NamedTuple):
-    """Options of the command; None where they were not given."""
+class ExportRequest(NamedTuple):
+    """The options of `edgekit export`; None for those that were not given."""
 
     backend: str | None = None
     storage_uri: str | None = None
@@ -31,8 +31,8 @@ class Request(NamedTuple):
     docs: str | None = None
 
 
-class Subject(NamedTuple):
-    """A verified bundle: `name` is what the server will call it, `data` the file's bytes."""
+class ExportedBundle(NamedTuple):
+    """A verified bundle. `name` is its name on the server, and `data` the bytes of its file."""
 
     name: str
     path: Path
@@ -41,36 +41,36 @@ class Subject(NamedTuple):
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle says of itself."""
+        """The manifest of the bundle."""
         return self.bundle.manifest
 
     def model_file(self, suffix: str) -> bytes:
-        """The bytes of its one model file with this suffix; BundleError where there is none."""
-        found = [data for name, data in self.bundle.model_files().items() if name.endswith(suffix)]
-        if len(found) != 1:
+        """Return the only model file with this suffix. Raises BundleError if there is none or several."""
+        model_files = [data for name, data in self.bundle.model_files().items() if name.endswith(suffix)]
+        if len(model_files) != 1:
             raise BundleError(
-                f"{self.path}: holds {len(found)} model files ending in {suffix}, and the server takes one; make the "
-                "bundle again of a single file"
+                f"{self.path}: holds {len(model_files)} model files ending in {suffix}, and the server takes one; make "
+                "the bundle again of a single file"
             )
-        return found[0]
+        return model_files[0]
 
 
 class Export(NamedTuple):
-    """Files by their path below the folder, and lines for the console."""
+    """The result of an export: the files by their paths in the folder, and lines for the console."""
 
     files: dict[str, bytes]
     lines: list[str]
 
 
-def read(path: Path) -> list[Subject]:
-    """The bundle at `path`, or all of a folder.
+def read_bundles(path: Path) -> list[ExportedBundle]:
+    """Read the bundle at `path`, or all bundles in a folder.
 
-    Two that share a name are told apart by their target. ConfigError where that does not help.
+    Bundles with the same name get names with their targets. Raises ConfigError if these are equal, too.
     """
     paths = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path]
     if not paths:
         raise BundleError(f"{path}: holds no {SUFFIX} file; name a bundle, or the folder that holds some")
-    found = []
+    parsed = []
     for each in paths:
         try:
             data = each.read_bytes()
@@ -78,14 +78,14 @@ def read(path: Path) -> list[Subject]:
             raise BundleError(f"{each}: cannot be read: {error.strerror or error}") from None
         bundle = bundles.read_bytes(data, str(each))
         if bundle.manifest.states:
-            raise BundleError(f"{each}: the model has states, which other servers are not told of; use edgekit serve")
-        found.append((each, bundle, data))
-    names = _names([bundle.manifest for _, bundle, _ in found])
-    return [Subject(name, *parts) for name, parts in zip(names, found)]
+            raise BundleError(f"{each}: the model has states, which exports do not support; use edgekit serve")
+        parsed.append((each, bundle, data))
+    names = _names([bundle.manifest for _, bundle, _ in parsed])
+    return [ExportedBundle(name, *parts) for name, parts in zip(names, parsed)]
 
 
-def proven(subject: Subject) -> None:
-    """SelftestError unless the golden vectors come out as recorded on this machine's interpreter."""
+def check_selftest(subject: ExportedBundle) -> None:
+    """Run a bundle's self-test on this machine's interpreter. Raises SelftestError if it fails."""
     report = run_selftest(subject.path, subject.bundle, 1, installed_interpreters(subject.manifest.target)[0])
     if not report.ok:
         raise SelftestError(
@@ -97,10 +97,12 @@ def proven(subject: Subject) -> None:
 def _names(manifests: list[Manifest]) -> list[str]:
     names = [manifest.name for manifest in manifests]
     shared = {name for name, count in Counter(names).items() if count > 1}
-    if taken := sorted(set(names) & RESERVED):
-        raise ConfigError(f"{taken[0]}: a file of the export has this name; give the bundle another")
+    if reserved := sorted(set(names) & RESERVED):
+        raise ConfigError(f"{reserved[0]}: a file of the export has this name; give the bundle another")
     names = [f"{each.name}-{each.target}" if each.name in shared else each.name for each in manifests]
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
-        raise ConfigError(f"{twice[0]}: two bundles of the folder have this name and target; export them one by one")
+    duplicates = sorted(name for name, count in Counter(names).items() if count > 1)
+    if duplicates:
+        raise ConfigError(
+            f"{duplicates[0]}: two bundles of the folder have this name and target; export them one by one"
+        )
     return names

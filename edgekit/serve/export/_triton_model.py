@@ -1,7 +1,7 @@
-"""A bundle on Triton's Python backend: raw samples in, scores and the bundle's own answer out.
+"""Runs a bundle on Triton's Python backend: it takes raw samples and returns scores and the bundle's answer.
 
-This file is copied as `model.py`. Beside it lie the bundle and the runner, so the server's Python needs numpy and the
-bundle's interpreter alone.
+This file is exported as `model.py`, next to the bundle and the runner, so that the server's Python needs only numpy and
+the bundle's interpreter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from edgekit.runner.model import Model, open_model  # noqa: E402
 
 
 class Watched(Model):
-    """A model that keeps the outputs of its last run: `predict` gives the answer made of them alone."""
+    """A model that keeps the outputs of its last run, because `predict` returns only the answer."""
 
     scores: np.ndarray
 
@@ -36,10 +36,10 @@ class Watched(Model):
 
 
 class TritonPythonModel:
-    """What Triton calls."""
+    """The interface that Triton calls."""
 
     def initialize(self, args: Any) -> None:
-        """Verify the bundle, open it, and refuse to serve it unless its golden vectors come out as recorded."""
+        """Verify and open the bundle, and refuse to serve it if its self-test fails."""
         opened = open_model(bundle.read(os.path.join(HERE, "bundle.edge.zip")))
         self.model = Watched(opened.bundle, opened.backend, opened.threads)
         report = self.model.selftest()
@@ -50,14 +50,14 @@ class TritonPythonModel:
             )
 
     def execute(self, requests: Any) -> list[Any]:
-        """A response for each request; a sample that does not fit fails its own request alone."""
+        """Return a response for each request. An invalid sample fails only its own request."""
         return [self._response(request) for request in requests]
 
     def _samples(self, request: Any) -> Iterator[Any]:
-        """Raw samples: arrays, or, where the model has several inputs, arrays by name."""
+        """Yield raw samples: arrays, or dicts of arrays for models with several inputs."""
         names = [each["name"] for each in self.model.manifest.raw.tensors or ()]
-        found = [pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in names or ["raw"]]
-        return (dict(zip(names, each)) if names else each[0] for each in zip(*found))
+        tensors = [pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in names or ["raw"]]
+        return (dict(zip(names, each)) if names else each[0] for each in zip(*tensors))
 
     def _response(self, request: Any) -> Any:
         try:

@@ -1,6 +1,6 @@
-"""Grafana: a dashboard of traffic, latency, refusals, batches, cache, machine, and whether a model is still right.
+"""Export for Grafana: a dashboard of traffic, latency, refusals, batches, cache, machine, and the health of models.
 
-Fields of panels are those of Grafana's published schema; the tests hold them against its Foundation SDK.
+The fields of panels follow Grafana's published schema, and the tests compare them with its Foundation SDK.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 from edgekit.device.hardware.health import HOT_C
 from edgekit.serve.export._formats import yaml_text
 from edgekit.serve.export._recording import LATENCY_BUDGET, PART, QUANTILES, REFUSED, REQUEST, Objective, read_objective
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 Json = dict[str, Any]
 
 LINES, HEATMAP, STATES = "timeseries", "heatmap", "state-timeline"
 DATA_SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-"""Chosen at the top of the dashboard."""
+"""The data source that the user selects at the top of the dashboard."""
 WIDTH, HEIGHT = 24, 8
-"""Of Grafana's grid: columns of the page, and rows of a panel."""
+"""Columns of the page and rows of a panel in Grafana's grid."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """An expression, and what its lines are called: labels stand in `{{name}}`."""
+    """An expression and the legend of its lines, in which labels appear as `{{name}}`."""
 
     expression: str
     legend: str
@@ -34,7 +34,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """`unit` is one of Grafana's ids; `limit` is a line; `states` are (value, text, color) of a state panel."""
+    """A panel. `unit` is one of Grafana's ids, `limit` draws a line, and `states` are (value, text, color)."""
 
     title: str
     description: str
@@ -48,28 +48,36 @@ class Panel:
 
 @dataclass(frozen=True)
 class Row:
-    """Panels under one heading, side by side."""
+    """Panels side by side under one heading."""
 
     title: str
     panels: tuple[Panel, ...]
 
 
 def grid(rows: Sequence[Row], across: int = 3) -> list[Json]:
-    """All panels in Grafana's order, `across` beside each other, each with its id and its place."""
-    found: list[Json] = []
+    """Return all panels in Grafana's order with ids and positions, `across` of them side by side."""
+    panels: list[Json] = []
     top = 0
     for row in rows:
-        place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
-        found.append({"id": len(found) + 1, "type": "row", "title": row.title, "collapsed": False, "gridPos": place,
-                      "panels": []})  # fmt: skip
+        position = {"h": 1, "w": WIDTH, "x": 0, "y": top}
+        panels.append(
+            {
+                "id": len(panels) + 1,
+                "type": "row",
+                "title": row.title,
+                "collapsed": False,
+                "gridPos": position,
+                "panels": [],
+            }
+        )
         top += 1
         width = WIDTH // min(across, len(row.panels))
         for number, panel in enumerate(row.panels):
             line, column = divmod(number, across)
-            place = {"h": HEIGHT, "w": width, "x": column * width, "y": top + line * HEIGHT}
-            found.append({"id": len(found) + 1, "gridPos": place, **_json(panel)})
+            position = {"h": HEIGHT, "w": width, "x": column * width, "y": top + line * HEIGHT}
+            panels.append({"id": len(panels) + 1, "gridPos": position, **_json(panel)})
         top += HEIGHT * -(-len(row.panels) // across)
-    return found
+    return panels
 
 
 def _json(panel: Panel) -> Json:
@@ -97,22 +105,22 @@ def _target(panel: Panel, query: Query, letter: str) -> Json:
 
 
 def _defaults(panel: Panel) -> Json:
-    found: Json = {"unit": panel.unit}
+    defaults: Json = {"unit": panel.unit}
     if panel.kind == LINES:
-        found |= {"min": 0, "custom": {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "auto"}}
+        defaults |= {"min": 0, "custom": {"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "auto"}}
     if panel.most is not None:
-        found["max"] = panel.most
+        defaults["max"] = panel.most
     if panel.limit is not None:
         steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.limit}]
-        found["thresholds"] = {"mode": "absolute", "steps": steps}
-        found["custom"]["thresholdsStyle"] = {"mode": "line"}
+        defaults["thresholds"] = {"mode": "absolute", "steps": steps}
+        defaults["custom"]["thresholdsStyle"] = {"mode": "line"}
     if panel.states:
         texts = {
             str(value): {"text": text, "color": color, "index": place}
             for place, (value, text, color) in enumerate(panel.states)
         }
-        found["mappings"] = [{"type": "value", "options": texts}]
-    return found
+        defaults["mappings"] = [{"type": "value", "options": texts}]
+    return defaults
 
 
 def _line_options(_: Panel) -> Json:
@@ -159,34 +167,34 @@ PANEL_OPTIONS = {LINES: _line_options, HEATMAP: _heatmap_options, STATES: _state
 
 VARIABLES = ("job", "instance", "model", "version")
 MODEL = ", ".join(f'{name}=~"${name}"' for name in VARIABLES)
-"""Labels of what belongs to a model; what belongs to a machine has the first two alone."""
+"""Label selectors of metrics of a model. Metrics of a machine have only the first two labels."""
 MACHINE = ", ".join(f'{name}=~"${name}"' for name in VARIABLES[:2])
 LEVEL = 'job=~"$job", model=~"$model", version=~"$version"'
-"""Labels of what the recording rules have summed over machines."""
+"""Label selectors of recording rules, which are sums over machines."""
 WHO, WHERE = "{{model}} {{version}}", "{{instance}}"
 GREEN, YELLOW, RED, GREY = "green", "yellow", "red", "text"
 
 
 def rows(objective: Objective) -> list[Row]:
-    """In the order in which somebody looks for a cause."""
+    """Return the rows of the dashboard in the order in which one would look for a cause."""
     return [
-        _traffic(),
-        _latency(objective),
-        _refusals(objective),
-        _batches(),
-        _cache(),
-        _machine(),
-        _right(),
+        _traffic_row(),
+        _latency_row(objective),
+        _refusals_row(objective),
+        _batches_row(),
+        _cache_row(),
+        _machine_row(),
+        _health_row(),
     ]
 
 
 def variables() -> list[Json]:
-    """The data source, then each label; all values are chosen at first."""
+    """Return the dashboard's variables: the data source, then each label, with all values selected."""
     source: Json = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
-    found = [source]
+    variables = [source]
     for place, name in enumerate(VARIABLES):
         chosen = ", ".join(f'{each}=~"${each}"' for each in VARIABLES[:place] if each != "instance")
-        found.append(
+        variables.append(
             {
                 "name": name,
                 "label": name.capitalize(),
@@ -201,30 +209,30 @@ def variables() -> list[Json]:
                 "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
             }
         )
-    return found
+    return variables
 
 
-def _traffic() -> Row:
+def _traffic_row() -> Row:
     return Row(
         "Traffic",
         (
-            _lines("Answers", "Requests that were answered.", "reqps",
+            _line_panel("Answers", "Requests that were answered.", "reqps",
                    _rate(f"{REQUEST}_count", "model, version"), WHO),
-            _lines("Samples", "Samples that were answered; a request may hold several.", "ops",
+            _line_panel("Samples", "Samples that were answered; a request may hold several.", "ops",
                    _rate("nv_inference_count", "model, version"), WHO),
-            _lines("Waiting", "Samples in the queue.", "short",
+            _line_panel("Waiting", "Samples in the queue.", "short",
                    f"sum by (model, version) (nv_inference_pending_request_count{{{MODEL}}})", WHO),
         ),
     )  # fmt: skip
 
 
-def _latency(objective: Objective) -> Row:
+def _latency_row(objective: Objective) -> Row:
     whole = tuple(
         Query(_quantile(REQUEST, share, "model, version"), f"{WHO} {name}") for name, share in QUANTILES.items()
     )
     bound_s = float(objective.bound)
     parts = [
-        _lines(f"{name} by part", "Queue, preprocess, execute, postprocess.", "s",
+        _line_panel(f"{name} by part", "Queue, preprocess, execute, postprocess.", "s",
                _quantile(PART, share, "model, version, part"), f"{WHO} {{{{part}}}}")
         for name, share in QUANTILES.items()
     ]  # fmt: skip
@@ -233,65 +241,68 @@ def _latency(objective: Objective) -> Row:
         (
             Panel("Whole requests", f"The line is the objective: p99 within {objective.bound_ms:.4g} ms.", "s", whole,
                   limit=bound_s),
-            _heatmap("Whole requests, all of them", "How many requests took how long.", "s", REQUEST),
-            _heatmap("The interpreter, all of it", "How many calls of execute took how long.", "s", PART,
+            _heatmap_panel("Whole requests, all of them", "How many requests took how long.", "s", REQUEST),
+            _heatmap_panel("The interpreter, all of it", "How many calls of execute took how long.", "s", PART,
                      'part="execute"'),
             *parts,
         ),
     )  # fmt: skip
 
 
-def _refusals(objective: Objective) -> Row:
+def _refusals_row(objective: Objective) -> Row:
     budgets = (("Latency", "slow", LATENCY_BUDGET), ("Availability", "refused", objective.availability_budget))
     return Row(
         "Refusals and budgets",
         (
-            _lines("Refusals by reason", "Busy, late, failed are the server's; the others are the client's.", "reqps",
+            _line_panel("Refusals by reason", "Busy, late, failed are the server's; the others are the client's.",
+                   "reqps",
                    _rate(REFUSED, "model, version, reason"), f"{WHO} {{{{reason}}}}"),
-            *(_burn(*each) for each in budgets),
+            *(_burn_panel(*each) for each in budgets),
         ),
     )  # fmt: skip
 
 
-def _burn(title: str, what: str, budget: float) -> Panel:
+def _burn_panel(title: str, what: str, budget: float) -> Panel:
     share = f"model:edgekit_{what}:share_rate{{}}{{{{{LEVEL}}}}} / {budget:g}"
     queries = tuple(Query(share.format(window), f"{WHO} {window}") for window in ("1h", "6h", "3d"))
     about = "1 uses the whole budget in its period. Recording rules are needed."
     return Panel(f"{title}: use of the budget", about, "short", queries, limit=1.0)
 
 
-def _batches() -> Row:
+def _batches_row() -> Row:
     mean = (
         f"{_rate('edgekit_batch_size_sum', 'model, version')}\n/ {_rate('edgekit_batch_size_count', 'model, version')}"
     )
     return Row(
         "Batches",
         (
-            _lines("Mean batch", "Samples in a call of the interpreter.", "short", mean, WHO),
-            _heatmap("Batches, all of them", "How many calls had how many samples.", "short", "edgekit_batch_size"),
-            _lines(
+            _line_panel("Mean batch", "Samples in a call of the interpreter.", "short", mean, WHO),
+            _heatmap_panel(
+                "Batches, all of them", "How many calls had how many samples.", "short", "edgekit_batch_size"
+            ),
+            _line_panel(
                 "Calls", "Calls of the interpreter.", "ops", _rate("nv_inference_exec_count", "model, version"), WHO
             ),
         ),
     )
 
 
-def _cache() -> Row:
+def _cache_row() -> Row:
     hits, misses = (_rate(f"nv_cache_num_{each}_per_model", "model, version") for each in ("hits", "misses"))
     return Row(
         "Cache",
         (
-            _lines("Hits", "Share of the requests that the cache answered.", "percentunit",
+            _line_panel("Hits", "Share of the requests that the cache answered.", "percentunit",
                    f"{hits}\n/ ({hits} + {misses})", WHO, most=1),
-            _lines("Size", "Bytes of the answers that are kept.", "bytes",
+            _line_panel("Size", "Bytes of the answers that are kept.", "bytes",
                    f"sum by (instance) (edgekit_cache_bytes{{{MACHINE}}})", WHERE),
-            _lines("Entries", "Answers that are kept.", "short",
+            _line_panel("Entries", "Answers that are kept.", "short",
                    f"sum by (instance) (edgekit_cache_entries{{{MACHINE}}})", WHERE),
         ),
     )  # fmt: skip
 
 
-def _machine() -> Row:
+def _machine_row() -> Row:
     cpu = f"sum by (instance, process) (rate(edgekit_process_cpu_seconds_total{{{MACHINE}}}[$__rate_interval]))"
     resident = f"max by (instance, process) (edgekit_process_resident_bytes{{{MACHINE}}})"
     flags = tuple(
@@ -302,21 +313,21 @@ def _machine() -> Row:
     return Row(
         "Machine",
         (
-            _lines("Processor", "Cores in use.", "short", cpu, f"{WHERE} {{{{process}}}}"),
-            _lines("Memory", "Resident bytes.", "bytes", resident, f"{WHERE} {{{{process}}}}"),
-            _lines("Temperature", "The processor's hottest zone.", "celsius",
+            _line_panel("Processor", "Cores in use.", "short", cpu, f"{WHERE} {{{{process}}}}"),
+            _line_panel("Memory", "Resident bytes.", "bytes", resident, f"{WHERE} {{{{process}}}}"),
+            _line_panel("Temperature", "The processor's hottest zone.", "celsius",
                    f"max by (instance) (edgekit_temperature_celsius{{{MACHINE}}})", WHERE, limit=HOT_C),
-            _lines("Clock", "Mean over the cores in use.", "hertz",
+            _line_panel("Clock", "Mean over the cores in use.", "hertz",
                    f"min by (instance) (edgekit_clock_hertz{{{MACHINE}}})", WHERE),
             Panel("Throttled", "Below its clock, or its supply below its limit.", "short", flags, STATES,
                   states=states),
-            _lines("Windows dropped", "Windows of streams that nobody answered.", "ops",
+            _line_panel("Windows dropped", "Windows of streams that nobody answered.", "ops",
                    _rate("edgekit_dropped_total", "instance, model, version"), f"{WHO} {WHERE}"),
         ),
     )  # fmt: skip
 
 
-def _right() -> Row:
+def _health_row() -> Row:
     states = ((-1, "too early", GREY), (0, "sound", GREEN), (1, "doubtful", YELLOW), (2, "wrong", RED))
     health = Query(f"max by (instance, model, version) (edgekit_health{{{MODEL}}})", f"{WHO} {WHERE}")
     alarms = Query(
@@ -328,7 +339,7 @@ def _right() -> Row:
         "Is it still right?",
         (
             Panel("Verdict", "Of the watch over each model.", "short", (health,), STATES, states=states),
-            _lines("Drift", "Evidence: -log10 of the p-value, corrected for looking often.", "short",
+            _line_panel("Drift", "Evidence: -log10 of the p-value, corrected for looking often.", "short",
                    f"max by (instance, model, version, statistic) (edgekit_drift{{{MODEL}}})",
                    f"{WHO} {{{{statistic}}}} {WHERE}"),
             Panel("Drift alarms", "By statistic.", "short", (alarms,), STATES,
@@ -336,22 +347,23 @@ def _right() -> Row:
             Panel("Canary", "Golden vectors, on the interpreter in use.", "ops",
                   (Query(_rate("edgekit_canary_runs_total", "model, version"), f"{WHO} runs"),
                    Query(_rate("edgekit_canary_failures_total", "model, version"), f"{WHO} failures"))),
-            _lines("Since the canary came out right", "Stale after a quarter of an hour.", "s", f"time() - {success}",
+            _line_panel("Since the canary came out right", "Stale after a quarter of an hour.", "s",
+                   f"time() - {success}",
                    f"{WHO} {WHERE}"),
-            _lines("Samples watched", "Samples that the watch has seen.", "ops",
+            _line_panel("Samples watched", "Samples that the watch has seen.", "ops",
                    _rate("edgekit_watched_samples_total", "model, version"), WHO),
         ),
     )  # fmt: skip
 
 
-def _lines(
+def _line_panel(
     title: str, about: str, unit: str, expression: str, legend: str,
     limit: float | None = None, most: float | None = None,
 ) -> Panel:  # fmt: skip
     return Panel(title, about, unit, (Query(expression, legend),), limit=limit, most=most)
 
 
-def _heatmap(title: str, about: str, unit: str, metric: str, more: str = "") -> Panel:
+def _heatmap_panel(title: str, about: str, unit: str, metric: str, more: str = "") -> Panel:
     chosen = f"{MODEL}, {more}" if more else MODEL
     counts = f"sum by (le) (increase({metric}_bucket{{{chosen}}}[$__rate_interval]))"
     return Panel(title, about, unit, (Query(counts, "{{le}}"),), HEATMAP)
@@ -370,26 +382,26 @@ OPTIONS = ("slo_p99", "availability")
 TAKES_BUNDLES = False
 DASHBOARD, PROVIDER, SOURCE = "dashboards/edgekit.json", "provisioning/dashboards.yml", "provisioning/datasources.yml"
 SCHEMA = 41
-"""Version of Grafana's dashboard schema, that of Grafana 12; older ones from 11 on read it too."""
+"""Version of the dashboard schema: that of Grafana 12, which Grafana 11 can read as well."""
 FOLDER = "/var/lib/grafana/dashboards"
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """The folder's files; ConfigError for an objective that cannot be."""
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create the folder's files. Raises ConfigError for an invalid objective."""
     objective = read_objective(request.slo_p99, request.availability)
-    made = dashboard(objective)
+    dashboard_json = dashboard(objective)
     files = {
-        DASHBOARD: json.dumps(made, indent=2, ensure_ascii=False).encode() + b"\n",
+        DASHBOARD: json.dumps(dashboard_json, indent=2, ensure_ascii=False).encode() + b"\n",
         PROVIDER: yaml_text(_provider()),
         SOURCE: yaml_text(_source()),
-        "README.md": _about(objective),
+        "README.md": _readme(objective),
     }
-    count = sum(each["type"] != "row" for each in made["panels"])
+    count = sum(each["type"] != "row" for each in dashboard_json["panels"])
     return Export(files, [*objective.lines, f"{count} panels in {len(rows(objective))} rows"])
 
 
 def dashboard(objective: Objective) -> dict[str, Any]:
-    """As Grafana reads it; the objective is drawn as a line."""
+    """Return the dashboard in Grafana's format. The objective is drawn as a line."""
     return {
         "uid": "edgekit-models",
         "title": "Models in production",
@@ -420,7 +432,7 @@ def _source() -> dict[str, Any]:
     return {"apiVersion": 1, "datasources": [source]}
 
 
-def _about(objective: Objective) -> bytes:
+def _readme(objective: Objective) -> bytes:
     promises = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
     return (
         "# A dashboard for Grafana\n\n"

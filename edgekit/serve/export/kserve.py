@@ -1,4 +1,4 @@
-"""KServe and plain Kubernetes: an InferenceService on Triton, a Deployment of our own server, and the repository."""
+"""Export for KServe and Kubernetes: an InferenceService on Triton, and a Deployment of `edgekit serve`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 from edgekit.core.errors import ConfigError
 from edgekit.serve.export import triton
 from edgekit.serve.export._formats import yaml_text
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 HELP = "KServe and Kubernetes: manifests, and the model repository that they point at"
 OPTIONS = ("backend", "storage_uri", "image")
 REPOSITORY = "repository"
 SEVERAL = "models"
-"""Name of the service where it serves more than one model."""
+"""Name of a service with more than one model."""
 LONGEST_NAME = 53
-"""Kubernetes allows 63 letters; KServe appends words of its own."""
+"""Kubernetes allows 63 characters, and KServe appends some of its own."""
 URI = re.compile(r"(s3|gs|hdfs|webhdfs|https?|pvc|hf|oci|file)://[^\s\"'\\]+")
 IMAGE = re.compile(r"[a-z0-9]+([._:/-][a-z0-9_]+)*(:[A-Za-z0-9_][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?")
 PORT, GRPC_PORT = 8000, 8001
 BUNDLES = "/app/bundles"
-"""Where the image of deploy/Dockerfile has them."""
+"""The folder of the bundles in the image of deploy/Dockerfile."""
 UNTRIED = "prepared, not verified: no cluster was here; the manifests were not applied"
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """Both manifests and the repository; ConfigError unless the address and the image are given and well formed."""
-    uri = _given("--storage-uri", request.storage_uri, URI, "s3://bucket/folder or pvc://claim/folder")
-    image = _given("--image", request.image, IMAGE, "registry.example/edgekit:1.0.0")
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create both manifests and the repository. Raises ConfigError if the address or image is missing or invalid."""
+    uri = _required_option("--storage-uri", request.storage_uri, URI, "s3://bucket/folder or pvc://claim/folder")
+    image = _required_option("--image", request.image, IMAGE, "registry.example/edgekit:1.0.0")
     files, lines = triton.repository(subjects, request.backend)
     name = service_name(subjects)
     return Export(
@@ -37,21 +37,21 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
             **{f"{REPOSITORY}/{path}": data for path, data in files.items()},
             "kserve.yaml": yaml_text(inference_service(name, uri)),
             "kubernetes.yaml": b"---\n".join([yaml_text(deployment(name, image)), yaml_text(service(name))]),
-            "README.md": _about(subjects, request.backend, uri, image),
+            "README.md": _readme_bytes(subjects, request.backend, uri, image),
         },
         [*lines, f"put {REPOSITORY}/ where {uri} points; {image} must hold the bundles in {BUNDLES}", UNTRIED],
     )
 
 
-def service_name(subjects: Sequence[Subject]) -> str:
-    """The model's name as Kubernetes allows it; several models share a service."""
+def service_name(subjects: Sequence[ExportedBundle]) -> str:
+    """Return the model's name in a form that Kubernetes allows. Several models share one service."""
     names = {subject.manifest.name for subject in subjects}
     letters = re.sub("[^a-z0-9]+", "-", names.pop().lower() if len(names) == 1 else SEVERAL).strip("-")
     return (letters if letters[0].isalpha() else f"m-{letters}")[:LONGEST_NAME].rstrip("-")
 
 
 def inference_service(name: str, uri: str) -> dict[str, Any]:
-    """KServe's resource: Triton on the Open Inference Protocol."""
+    """Return KServe's resource, which runs Triton with the Open Inference Protocol."""
     model = {
         "modelFormat": {"name": "triton"},
         "protocolVersion": "v2",
@@ -67,7 +67,7 @@ def inference_service(name: str, uri: str) -> dict[str, Any]:
 
 
 def deployment(name: str, image: str) -> dict[str, Any]:
-    """Our own server, not root, on a file system that it cannot write; what it remembers goes to memory of its own."""
+    """Return a Deployment of `edgekit serve`, not as root, on a read-only file system with its cache in memory."""
     container = {
         "name": "server",
         "image": image,
@@ -111,7 +111,7 @@ def deployment(name: str, image: str) -> dict[str, Any]:
 
 
 def service(name: str) -> dict[str, Any]:
-    """The address of the deployment inside of the cluster."""
+    """Return the Service that gives the deployment an address in the cluster."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -128,7 +128,7 @@ def _probe(word: str) -> dict[str, Any]:
     return {"httpGet": {"path": f"/v2/health/{word}", "port": "http"}, "periodSeconds": 5, "timeoutSeconds": 2}
 
 
-def _given(option: str, value: str | None, form: re.Pattern[str], example: str) -> str:
+def _required_option(option: str, value: str | None, form: re.Pattern[str], example: str) -> str:
     if value is None:
         raise ConfigError(f"{option}: is missing, kserve needs it; for example {option} {example}")
     if not form.fullmatch(value):
@@ -136,7 +136,7 @@ def _given(option: str, value: str | None, form: re.Pattern[str], example: str) 
     return value
 
 
-def _about(subjects: Sequence[Subject], backend: str | None, uri: str, image: str) -> bytes:
+def _readme_bytes(subjects: Sequence[ExportedBundle], backend: str | None, uri: str, image: str) -> bytes:
     head = (
         f"# Manifests for Kubernetes\n\n{UNTRIED[0].upper()}{UNTRIED[1:]}.\n\n"
         f"- `kserve.yaml`: an InferenceService of KServe on Triton. Copy `{REPOSITORY}/` to `{uri}` first.\n"

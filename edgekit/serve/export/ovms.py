@@ -1,4 +1,4 @@
-"""OpenVINO Model Server: a model repository and its `config.json`, the golden vectors answered by OpenVINO first."""
+"""Export for OpenVINO Model Server: a model repository with `config.json`, after a check of the golden answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from edgekit.serve.export import _openvino, _readme
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 HELP = "OpenVINO Model Server: a model repository, its golden vectors checked with OpenVINO"
 OPTIONS = ()
@@ -15,8 +15,8 @@ CHECKED = "its golden vectors came out as recorded on this machine's OpenVINO, w
 UNTRIED = "prepared, not verified: the server itself comes in an image of its own, and edgekit's tests do not run it"
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """The repository; ConversionError where OpenVINO cannot run a file or answers wrongly."""
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create the repository. Raises ConversionError if OpenVINO cannot run a file or gives wrong answers."""
     files: dict[str, bytes] = {}
     lines = []
     for subject in subjects:
@@ -24,11 +24,11 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
         files.update({f"{subject.name}/1/{name}": data for name, data in _openvino.files(subject).items()})
         lines.append(f"{subject.name}: {CHECKED}. {_readme.sends(subject)}")
     files["config.json"] = _config(subjects)
-    files["README.md"] = _about(subjects)
+    files["README.md"] = _readme_bytes(subjects)
     return Export(files, [*lines, UNTRIED])
 
 
-def _config(subjects: Sequence[Subject]) -> bytes:
+def _config(subjects: Sequence[ExportedBundle]) -> bytes:
     models = [
         {
             "config": {
@@ -43,7 +43,7 @@ def _config(subjects: Sequence[Subject]) -> bytes:
     return json.dumps({"model_config_list": models}, indent=2).encode() + b"\n"
 
 
-def _about(subjects: Sequence[Subject]) -> bytes:
+def _readme_bytes(subjects: Sequence[ExportedBundle]) -> bytes:
     parts = [
         "# A model repository for OpenVINO Model Server\n\n"
         f"`config.json` expects this folder at `{MOUNTED}`:\n\n"

@@ -1,4 +1,4 @@
-"""Prometheus: recording rules, alerts, and an example of its config."""
+"""Export for Prometheus: recording rules, alerts, and an example of a config."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from edgekit.core.errors import ConfigError
 from edgekit.serve.export._alerts import Alert, address, alerts, budget_alerts
 from edgekit.serve.export._formats import yaml_text
 from edgekit.serve.export._recording import Objective, read_objective, recording_rules
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 DEFAULT = ("localhost:8002",)
-"""Where `edgekit serve` has its second port."""
+"""The default address of the admin port of `edgekit serve`."""
 ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 MAX_PORT = 65535
 
 
-def addresses(given: Sequence[str] | None) -> list[str]:
-    """HOST:PORT of each server; ConfigError for anything else."""
-    for each in given or ():
-        found = ADDRESS.fullmatch(each)
-        if not found or not 0 < int(found[2]) <= MAX_PORT:
+def addresses(requested: Sequence[str] | None) -> list[str]:
+    """Check the addresses of the servers, or return the default. Raises ConfigError unless each is HOST:PORT."""
+    for each in requested or ():
+        match = ADDRESS.fullmatch(each)
+        if not match or not 0 < int(match[2]) <= MAX_PORT:
             raise ConfigError(f"--scrape: got {each!r}; write HOST:PORT of the second port, such as {DEFAULT[0]}")
-    return list(given or DEFAULT)
+    return list(requested or DEFAULT)
 
 
 def config(targets: Sequence[str], rule_files: Sequence[str]) -> dict[str, Any]:
-    """The whole file; alerts go nowhere until `alerting` names an Alertmanager."""
+    """Return the example config. Alerts are not sent until `alerting` in it names an Alertmanager."""
     job = {"job_name": "edgekit", "metrics_path": "/metrics", "static_configs": [{"targets": list(targets)}]}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "1m"},
@@ -43,30 +43,30 @@ TAKES_BUNDLES = False
 RECORDING, ALERTS = "recording.yml", "alerts.yml"
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """The folder's files; ConfigError for an objective or an address that cannot be."""
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create the folder's files. Raises ConfigError for an invalid objective or address."""
     objective = read_objective(request.slo_p99, request.availability)
     targets = addresses(request.scrape)
-    found = every_alert(objective)
+    alert_rules = every_alert(objective)
     docs = address(request.docs)
     files = {
         RECORDING: yaml_text({"groups": [{"name": "edgekit-recording", "rules": recording_rules(objective)}]}),
-        ALERTS: yaml_text({"groups": [{"name": "edgekit-alerts", "rules": [each.rule(docs) for each in found]}]}),
+        ALERTS: yaml_text({"groups": [{"name": "edgekit-alerts", "rules": [each.rule(docs) for each in alert_rules]}]}),
         "prometheus.yml": yaml_text(config(targets, [RECORDING, ALERTS])),
-        "README.md": _about(objective, found, targets),
+        "README.md": _readme(objective, alert_rules, targets),
     }
-    names = {each.name for each in found}
+    names = {each.name for each in alert_rules}
     return Export(files, [*objective.lines, f"{len(names)} alerts; scrapes {', '.join(targets)}"])
 
 
 def every_alert(objective: Objective) -> list[Alert]:
-    """Those on the budget first."""
+    """Return all alerts, those on the budgets first."""
     return [*budget_alerts(objective), *alerts()]
 
 
-def _about(objective: Objective, found: Sequence[Alert], targets: Sequence[str]) -> bytes:
+def _readme(objective: Objective, alert_rules: Sequence[Alert], targets: Sequence[str]) -> bytes:
     promises = "".join(f"- {line[0].upper()}{line[1:]}.\n" for line in objective.lines)
-    rows = {each.name: f"| `{each.name}` | {each.severity} |" for each in reversed(found)}
+    rows = {each.name: f"| `{each.name}` | {each.severity} |" for each in reversed(alert_rules)}
     table = "\n".join(rows[name] for name in sorted(rows))
     return (
         "# Rules for Prometheus\n\n"

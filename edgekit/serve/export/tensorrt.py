@@ -1,6 +1,6 @@
-"""TensorRT, and what is there for EdgeTPU and Neuron: the model file, the commands, operators, vectors to check with.
+"""Export for TensorRT and EdgeTPU, with a note on Neuron: model file, commands, operators, and golden samples.
 
-None of the three compilers runs on edgekit's machines, so all of it is prepared and nothing is verified.
+None of these compilers runs on the machines that test edgekit, so the export is prepared but not verified.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from edgekit.core.errors import ConversionError
 from edgekit.runner import operators
 from edgekit.runner.model import open_model
 from edgekit.serve.export import _readme
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 HELP = "TensorRT and EdgeTPU: the model file, commands and operators; prepared, not verified"
 OPTIONS = ()
@@ -35,8 +35,8 @@ NEURON = (
 UNVERIFIED = "prepared, not verified: nothing here can run it; compare with golden/ on the device before you rely on it"
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """A folder for each model; ConversionError for a bundle that no compiler named here takes."""
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create a folder for each model. Raises ConversionError for a bundle that none of these compilers accepts."""
     files: dict[str, bytes] = {}
     lines, parts = [], []
     for subject in subjects:
@@ -47,13 +47,13 @@ def export(subjects: Sequence[Subject], request: Request) -> Export:
         files[f"{subject.name}/{file}"] = subject.model_file(f".{subject.manifest.target}")
         compiler, *commands = COMMANDS[subject.manifest.target]
         lines.append(f"{subject.name}: {file} for {compiler}; {UNVERIFIED}")
-        parts.append(_part(subject, compiler, [_filled(command, subject) for command in commands]))
+        parts.append(_readme_section(subject, compiler, [_fill_command(command, subject) for command in commands]))
     head = f"# Model files for a compiler\n\n**{UNVERIFIED[0].upper()}{UNVERIFIED[1:]}.**\n"
     files["README.md"] = "\n".join([head, *parts]).encode()
     return Export(files, lines)
 
 
-def _check(subject: Subject) -> None:
+def _check(subject: ExportedBundle) -> None:
     facts = subject.manifest
     if len(facts.inputs) > 1:
         raise ConversionError(
@@ -73,16 +73,16 @@ def _check(subject: Subject) -> None:
         )
 
 
-def _filled(command: str, subject: Subject) -> str:
-    """A command with the model's own names, quoted for a shell."""
+def _fill_command(command: str, subject: ExportedBundle) -> str:
+    """Fill the model's names into a command, quoted for a shell."""
     import shlex
 
     name = subject.manifest.input.name
     return " ".join(shlex.quote(word.format(input=name)) if "{input}" in word else word for word in command.split(" "))
 
 
-def _vectors(subject: Subject) -> dict[str, bytes]:
-    """The golden vectors as the model's own tensors, and the first of them as raw bytes for trtexec."""
+def _vectors(subject: ExportedBundle) -> dict[str, bytes]:
+    """Return the golden samples as input tensors, the golden outputs, and the first input as raw bytes for trtexec."""
     model = open_model(subject.bundle)
     raws, outputs = model.golden()
     inputs = np.concatenate([np.ascontiguousarray(model.prepare(raw)) for raw in raws])
@@ -96,13 +96,13 @@ def _npy(array: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def _operators(subject: Subject) -> bytes:
+def _operators(subject: ExportedBundle) -> bytes:
     needs = operators.read(subject.manifest.target, subject.bundle.model_files())
-    found = needs.operators if needs else ()
-    return "".join(f"{each.name}\t{each.domain}\tversion {each.version}\n" for each in found).encode()
+    operator_list = needs.operators if needs else ()
+    return "".join(f"{each.name}\t{each.domain}\tversion {each.version}\n" for each in operator_list).encode()
 
 
-def _part(subject: Subject, compiler: str, commands: Sequence[str]) -> str:
+def _readme_section(subject: ExportedBundle, compiler: str, commands: Sequence[str]) -> str:
     facts = subject.manifest
     lines = "\n".join(commands)
     extra = (

@@ -1,4 +1,4 @@
-"""NVIDIA Triton: a model repository, with the native backends or with the bundle itself on the Python backend."""
+"""Export for NVIDIA Triton: a model repository for the native backends, or with whole bundles on the Python backend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgekit.core.errors import ConfigError, ConversionError
 from edgekit.device import pyz
 from edgekit.serve.export import _readme
 from edgekit.serve.export._formats import Config, Port, pbtxt
-from edgekit.serve.export._subjects import Export, Request, Subject
+from edgekit.serve.export._subjects import Export, ExportedBundle, ExportRequest
 
 HELP = "NVIDIA Triton: a model repository"
 OPTIONS = ("backend",)
@@ -25,22 +25,25 @@ UNTRIED = (
 )
 
 
-def export(subjects: Sequence[Subject], request: Request) -> Export:
-    """The repository, a README, and lines that say what clients send."""
+def export(subjects: Sequence[ExportedBundle], request: ExportRequest) -> Export:
+    """Create the repository and a README, and lines that tell what clients send."""
     files, lines = repository(subjects, request.backend)
     return Export({**files, "README.md": about(subjects, request.backend)}, lines)
 
 
-def repository(subjects: Sequence[Subject], backend: str | None) -> tuple[dict[str, bytes], list[str]]:
-    """Files of a model repository, and a line for each model; ConfigError or ConversionError for a wrong backend."""
+def repository(subjects: Sequence[ExportedBundle], backend: str | None) -> tuple[dict[str, bytes], list[str]]:
+    """Return the files of a model repository and a line per model.
+
+    Raises ConfigError or ConversionError for a backend that does not exist or does not fit.
+    """
     if backend is not None and backend not in BACKENDS:
         raise ConfigError(f"--backend {backend}: got {backend!r}; use {' or '.join(BACKENDS)}")
     files: dict[str, bytes] = {}
     lines = []
     for subject in subjects:
         native = uses_native(subject, backend)
-        made = _native(subject) if native else _python(subject)
-        files.update({f"{subject.name}/{name}": data for name, data in made.items()})
+        model_files = _native(subject) if native else _python(subject)
+        files.update({f"{subject.name}/{name}": data for name, data in model_files.items()})
         word = f"the {NATIVE[subject.manifest.target]} backend" if native else "the Python backend"
         lines.append(f"{subject.name}: on {word}. {_readme.sends(subject) if native else _readme.PYTHON}")
     if any(uses_native(subject, backend) for subject in subjects):
@@ -48,8 +51,8 @@ def repository(subjects: Sequence[Subject], backend: str | None) -> tuple[dict[s
     return files, lines
 
 
-def uses_native(subject: Subject, backend: str | None) -> bool:
-    """Whether a bundle goes to a native backend; ConversionError where Triton has none for it."""
+def uses_native(subject: ExportedBundle, backend: str | None) -> bool:
+    """Return whether a bundle runs on a native backend. Raises ConversionError if Triton has none for it."""
     target = subject.manifest.target
     if backend == "native" and target not in NATIVE:
         raise ConversionError(
@@ -58,7 +61,7 @@ def uses_native(subject: Subject, backend: str | None) -> bool:
     return backend != "python" and target in NATIVE
 
 
-def _native(subject: Subject) -> dict[str, bytes]:
+def _native(subject: ExportedBundle) -> dict[str, bytes]:
     facts = subject.manifest
     labels = "labels.txt" if _has_label_lines(subject) else ""
     config = Config(
@@ -73,7 +76,7 @@ def _native(subject: Subject) -> dict[str, bytes]:
     return {"config.pbtxt": pbtxt(config), **files, **_labels(subject)}
 
 
-def _python(subject: Subject) -> dict[str, bytes]:
+def _python(subject: ExportedBundle) -> dict[str, bytes]:
     facts = subject.manifest
     labels = "labels.txt" if _has_label_lines(subject) else ""
     config = Config(
@@ -94,33 +97,33 @@ def _python(subject: Subject) -> dict[str, bytes]:
 
 
 def runner_archive() -> bytes:
-    """The bytes of `edgerun.pyz`."""
+    """Return the bytes of `edgerun.pyz`."""
     with tempfile.TemporaryDirectory() as home:
         path = Path(home) / "edgerun.pyz"
         pyz.build(path)
         return path.read_bytes()
 
 
-def _origin(subject: Subject) -> dict[str, str]:
-    """What Triton shows of a model beside its shapes; its own versions are whole numbers, ours are not."""
+def _origin(subject: ExportedBundle) -> dict[str, str]:
+    """Return the bundle's version and identity as parameters, because Triton's own versions are integers."""
     return {"edgekit_version": subject.manifest.version, "edgekit_bundle": subject.bundle.identity}
 
 
-def _has_label_lines(subject: Subject) -> bool:
-    """Whether Triton's classification extension can name the classes: one label a line."""
+def _has_label_lines(subject: ExportedBundle) -> bool:
+    """Return whether Triton's classification extension can use the labels, which must have one line each."""
     facts = subject.manifest
     one_line_each = all(len(label.splitlines()) == 1 for label in facts.labels)
     return facts.task == "classification" and bool(facts.labels) and one_line_each
 
 
-def _labels(subject: Subject) -> dict[str, bytes]:
+def _labels(subject: ExportedBundle) -> dict[str, bytes]:
     if not _has_label_lines(subject):
         return {}
     return {"labels.txt": "".join(f"{label}\n" for label in subject.manifest.labels).encode()}
 
 
-def about(subjects: Sequence[Subject], backend: str | None) -> bytes:
-    """The README of the repository: what clients send to each model, and what they get."""
+def about(subjects: Sequence[ExportedBundle], backend: str | None) -> bytes:
+    """Return the README of the repository: what clients send to each model and what they receive."""
     parts = [
         "# A model repository for Triton\n\nStart it in the folder that holds this file:\n\n"
         "```\ntritonserver --model-repository=$PWD\n```\n"

@@ -21,11 +21,11 @@ def nothing_beside(out: Path, *expected: str) -> None:
 
 
 def test_every_server_has_a_file_that_keeps_the_contract() -> None:
-    assert servers.names() == ["grafana", "kserve", "ovms", "prometheus", "tensorrt", "triton"]
-    for name in servers.names():
-        found = servers.module(name)
+    assert servers.server_names() == ["grafana", "kserve", "ovms", "prometheus", "tensorrt", "triton"]
+    for name in servers.server_names():
+        found = servers.server_module(name)
         assert found.HELP and not found.HELP.endswith(".")
-        assert set(found.OPTIONS) <= set(servers.Request._fields)
+        assert set(found.OPTIONS) <= set(servers.ExportRequest._fields)
         assert callable(found.export)
 
 
@@ -81,7 +81,7 @@ def test_a_folder_that_holds_something_else_stays_as_it_is(
     out.mkdir()
     (out / "thesis.txt").write_text("mine")
     done = export("triton", bundles["onnx"], out)
-    assert done.exit_code == 2 and "holds no earlier export" in done.stderr
+    assert done.exit_code == 2 and "is not an earlier export" in done.stderr
     assert written(out) == ["thesis.txt"]
     nothing_beside(out, "out")
 

@@ -77,7 +77,7 @@ def test_a_tflite_file_that_openvino_cannot_read_is_refused(
 def test_the_first_wrong_vector_is_named_with_its_difference(made: dict[str, Made], write_bundle: WriteBundle) -> None:
     scores = reference(samples())
     scores[3] += 2.5
-    (subject,) = _subjects.read(write_bundle(made["onnx"], scores=scores))
+    (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores))
     with pytest.raises(ConversionError, match=r"1 of 16 golden vectors wrongly: vector 3 is off by 2.5, 0.0001 is"):
         _openvino.check(subject)
 
@@ -88,7 +88,7 @@ def test_a_label_that_differs_is_wrong_within_the_tolerance_too(
     scores = reference(samples())
     scores[5] = np.roll(scores[5], 1)
     golden = {"inputs": "golden/inputs.npy", "outputs": "golden/outputs.npy", "atol": 1e6, "top1": True}
-    (subject,) = _subjects.read(write_bundle(made["onnx"], scores=scores, golden=golden))
+    (subject,) = _subjects.read_bundles(write_bundle(made["onnx"], scores=scores, golden=golden))
     with pytest.raises(ConversionError, match="vector 5 is off by"):
         _openvino.check(subject)
 

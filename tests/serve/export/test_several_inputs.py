@@ -101,7 +101,7 @@ def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     from edgekit.serve import export as servers
 
     home = tmp_path_factory.mktemp("triton")
-    servers.export("triton", folder, home / "repository", servers.Request(backend="python"))
+    servers.export("triton", folder, home / "repository", servers.ExportRequest(backend="python"))
     with triton.server(home / "repository", home / "server") as found:
         yield found
 

@@ -168,7 +168,7 @@ def running(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
 
     home = tmp_path_factory.mktemp("triton")
     for key in KEYS:
-        servers.export("triton", bundles[key], home / key, servers.Request(backend="python"))
+        servers.export("triton", bundles[key], home / key, servers.ExportRequest(backend="python"))
         config = home / key / "tiny" / "config.pbtxt"
         config.write_text(config.read_text().replace('name: "tiny"', f'name: "{key}"'))
         (home / "repository").mkdir(exist_ok=True)
