@@ -34,7 +34,7 @@ class Selection:
 
     `student` is its training with the labels alone, if that had as many epochs as the other trainings will have.
     `rows` has a record for each candidate. Apart from `in_time` and what follows from it, they hold no latencies, so
-    that they are the same on every machine_facts.
+    that they are the same on every machine.
     """
 
     trainer: StudentTrainer

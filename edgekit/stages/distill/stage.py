@@ -51,7 +51,7 @@ def distill(source: Artifact, data: Data, config: DistillConfig, out: Path) -> A
     trainer = selection.trainer if selection else _single_student(data, steps, config, resume_folder)
     spec = trainer.spec
     loss_options, skipped = _usable_losses(config.loss_options(), teacher, spec)
-    trained_by_labels = selection.alone if selection else None
+    trained_by_labels = selection.student if selection else None
     stopped = training.stop_worse_losses(trainer, loss_options, teacher)
     needs_labels_alone = trained_by_labels is None and (config.lone_student or not loss_options)
     planned = [
