@@ -123,7 +123,7 @@ def test_a_signal_ends_all_runs_and_the_command(number: int, code: int, word: st
     assert running.stderr is not None
     begun: set[str] = set()
     for line in running.stderr:
-        begun |= {name for name in "ab" if line.startswith(f"{name} · [1/7] profile")}
+        begun |= {name for name in "ab" if line.startswith(f"{name} · [1/4] profile")}
         if len(begun) == 2:
             break
     running.send_signal(number)
