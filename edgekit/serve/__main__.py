@@ -24,16 +24,16 @@ async def _run(settings: Settings, secrets: Secrets) -> None:
     loop.set_exception_handler(unhandled)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    starting = asyncio.create_task(supervisor.start())
-    stopped = asyncio.create_task(stop.wait())
+    start_task = asyncio.create_task(supervisor.start())
+    stop_task = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
+        await asyncio.wait((start_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+        if not start_task.done():
+            start_task.cancel()
             with suppress(asyncio.CancelledError):
-                await starting
+                await start_task
             return
-        starting.result()
+        start_task.result()
         if settings.admin_port >= 0:
             log(f"metrics and repository on {await open_admin(supervisor)}")
         if settings.grpc_port >= 0:
@@ -78,7 +78,7 @@ def main(settings: Settings) -> int:
 
 
 if __name__ == "__main__":
-    with open(int(sys.argv[1]), "rb") as handed:
-        handed.seek(0)
-        given = Settings.from_json(handed.read())
-    sys.exit(main(given))
+    with open(int(sys.argv[1]), "rb") as descriptor:
+        descriptor.seek(0)
+        command_settings = Settings.from_json(descriptor.read())
+    sys.exit(main(command_settings))

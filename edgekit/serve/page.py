@@ -200,8 +200,8 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _is_own_address(given: str, host: str) -> bool:
-    name = re.sub(r":\d*$", "", given).strip("[]").lower()
+def _is_own_address(host_header: str, host: str) -> bool:
+    name = re.sub(r":\d*$", "", host_header).strip("[]").lower()
     return name in ("localhost", host.lower()) or _is_address(name)
 
 

@@ -18,9 +18,9 @@ from tests.serve.server import Reply
 
 
 def entry(path: Path, one_ms: float, **changes: Any) -> RepositoryEntry:
-    """A bundle that was proven here, as if one of its samples took `one_ms`."""
-    proven = dataclasses.replace(validate(str(path), 1, None), ms={1: one_ms}, refused={}, **changes)
-    return assign_names([proven], {})[0]
+    """A bundle that was validated here, as if one of its samples took `one_ms`."""
+    bundle = dataclasses.replace(validate(str(path), 1, None), ms={1: one_ms}, refused={}, **changes)
+    return assign_names([bundle], {})[0]
 
 
 def worker(**settings: Any) -> Worker:

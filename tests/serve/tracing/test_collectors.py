@@ -85,7 +85,7 @@ def test_a_collector_that_comes_back_gets_spans_again(start: Start, bundle: Path
     with collecting(int(url.rpartition(":")[2])) as collector:
         ask(server, 2)
         assert len(collector.wait(2)) == 2
-        server.wait_said("takes spans again; 21 were lost")
+        server.wait_said("accepts spans again; 21 were lost")
 
 
 def test_a_collector_that_is_busy_is_asked_again(start: Start, bundle: Path) -> None:
