@@ -185,10 +185,10 @@ def serve(home: Path, *arguments: object) -> Server:
 OFF = """
 import sys
 from edgekit.serve import grpc_app, worker
-from edgekit.serve.counters import Memory
+from edgekit.serve.counters import SharedCounters
 from edgekit.serve.handover import Secrets
 from edgekit.device.commands.serve import Settings
-assert worker.Worker(Settings(()), 0, None, Memory(1), Secrets()).tracer is None
+assert worker.Worker(Settings(()), 0, None, SharedCounters(1), Secrets()).tracer is None
 print([name for name in sys.modules if name.startswith(("opentelemetry", "edgekit.serve.tracing", "requests"))])
 """
 
