@@ -26,7 +26,7 @@ def main(config: str, wanted: dict[str, Any]) -> None:
     from edgekit.models import store
     from edgekit.models.from_artifact import spec_for
     from edgekit.training.fit import fit
-    from edgekit.training.predict import answered
+    from edgekit.training.predict import sample_scores
     from edgekit.workbook.plan import load_plan, make_importable
 
     plan = load_plan(Path(config), wanted["settings"])
@@ -51,7 +51,7 @@ def main(config: str, wanted: dict[str, Any]) -> None:
 
     fit(module, data, steps, options, seed=run.seed, device="cpu", threads=run.threads, on_epoch=epoch_ended, **more)
     state = hashlib.sha256(b"".join(value.numpy().tobytes() for value in module.state_dict().values())).hexdigest()
-    found = answered(module, data.validation, steps, data.task)
+    found = sample_scores(module, data.validation, steps, data.task)
     right = found.tolist() if isinstance(found, np.ndarray) else None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     say({"sha256": state, "accuracy": tasks.accuracy(found), "right": right, "peak_kb": peak})

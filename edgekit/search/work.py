@@ -37,7 +37,7 @@ from edgekit.search.rungs import Size
 from edgekit.stages.prune import structured
 from edgekit.targets import evaluate
 from edgekit.training import resume
-from edgekit.training.predict import answered
+from edgekit.training.predict import sample_scores
 from edgekit.workbook import state
 from edgekit.workbook.config_file import join_settings
 from edgekit.workbook.plan import Plan, load_plan, make_importable
@@ -108,11 +108,11 @@ def few_epochs(
 
     def train() -> dict[str, Any]:
         short = [*settings, *BASELINE_TEACHES, f"distill.epochs={epochs}"]
-        with resume.sharing(Path(teachers)):
+        with resume.share_teachers(Path(teachers)):
             opened, made, took_s = make_stages(config, short, Path(out), "distill", caches)
         student, spec = open_model(made)
         with lane.computing():
-            found = answered(student, opened.data.validation, spec.preprocess, opened.data.task)
+            found = sample_scores(student, opened.data.validation, spec.preprocess, opened.data.task)
         ends = files.interval(found, opened.plan.run.budget.accuracy_confidence)
         return {"accuracy": round(tasks.accuracy(found), 6), "interval": ends, "took_s": took_s}
 
@@ -125,7 +125,7 @@ def everything(
     """Every stage up to `convert`, and how accurate its files are: {"rows": as `files.evaluate`, "took_s": …}."""
 
     def make() -> dict[str, Any]:
-        with resume.sharing(Path(teachers)):
+        with resume.share_teachers(Path(teachers)):
             opened, made, took_s = make_stages(config, settings, Path(out), "convert", caches)
         with lane.computing():
             confidence = opened.plan.run.budget.accuracy_confidence

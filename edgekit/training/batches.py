@@ -1,4 +1,4 @@
-"""The batches that a training sees, in order: a function of the data, its options and a generator's state."""
+"""The batches of a training, which depend only on the data, the options and the state of a random generator."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from edgekit.runner.masks import UNKNOWN
 from edgekit.runner.preprocess.transform import pipeline
 from edgekit.training import augmentations
 from edgekit.training.augmentations import AugmentationOptions
-from edgekit.training.predict import Inputs, placed
+from edgekit.training.predict import Inputs, aligned_copy
 
 if TYPE_CHECKING:
     from edgekit.data import Data
 
 SHIFT_FRACTION = 1 / 8
-LEAST_LEFT = 0.4
-"""Of a box that a shift moves over the edge."""
+MIN_VISIBLE = 0.4
+"""Fraction of a box that must stay inside the image after a shift; otherwise the box is dropped."""
 
 
 def augment(images: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
-    """`none`, `shift` (up to an eighth of each side, filled with zeros) or `shift_flip` (and left-right mirrors)."""
+    """Augment images (N, H, W, C) by `none`, `shift` or `shift_flip`.
+
+    A shift moves each image by up to an eighth of each side and fills with zeros; a flip mirrors it left to right.
+    """
     if kind == "none":
         return images
     shifted = shift(images, random)
@@ -33,10 +36,10 @@ def augment(images: np.ndarray, kind: str, random: np.random.Generator) -> np.nd
 
 
 def augment_windows(windows: np.ndarray, kind: str, random: np.random.Generator) -> np.ndarray:
-    """`none` or `shift` (up to an eighth of the time either way); ConfigError for `shift_flip`.
+    """Augment windows (N, T, C) by `none` or `shift`, which moves each by up to an eighth of its time.
 
-    A recording of a walk played backwards is no walk, and neither is one whose axes point the other way. No mirror
-    image of a window is valid for every sensor.
+    Raises ConfigError for `shift_flip`, because no mirror image of a window is valid for every sensor: movements played
+    backwards, or with reversed axes, are other movements.
     """
     if kind == "shift_flip":
         raise ConfigError(
@@ -46,19 +49,19 @@ def augment_windows(windows: np.ndarray, kind: str, random: np.random.Generator)
 
 
 def shift_in_time(windows: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Each window moved by its own number of moments; the first or last moment stands where it has none.
+    """Shift each window in time by a random number of steps, and repeat its first or last value at the edge.
 
-    Not zeros, as with images: a sensor at rest may well show 9.81, and a jump from there to 0 is a movement.
+    Zeros, as in images, would look like a movement: a sensor at rest may show 9.81.
     """
     count, time = windows.shape[:2]
-    most = round(time * SHIFT_FRACTION)
-    later = random.integers(-most, most + 1, count)
-    places = np.clip(np.arange(time) - later[:, None], 0, time - 1)
-    return np.take_along_axis(windows, places[:, :, None], axis=1)
+    max_shift = round(time * SHIFT_FRACTION)
+    offsets = random.integers(-max_shift, max_shift + 1, count)
+    indices = np.clip(np.arange(time) - offsets[:, None], 0, time - 1)
+    return np.take_along_axis(windows, indices[:, :, None], axis=1)
 
 
 def shift(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Each image moved by its own whole number of pixels."""
+    """Shift each image by a random whole number of pixels."""
     count, height, width = images.shape[:3]
     down, right = round(height * SHIFT_FRACTION), round(width * SHIFT_FRACTION)
     padded = np.pad(images, ((0, 0), (down, down), (right, right), (0, 0)))
@@ -70,39 +73,42 @@ def shift(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
 def augment_boxes(
     images: np.ndarray, labels: np.ndarray, kind: str, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `augment`, the labels (N, 1 + most, 5) of a detection with them; a box of which too little is left goes."""
+    """Augment images with boxes, labels (N, 1 + most, 5), as `augment` does.
+
+    Boxes of which less than `MIN_VISIBLE` stays inside the image are dropped.
+    """
     if kind == "none":
         return images, labels
     height, width = images.shape[1:3]
     down, right = _shifts(images, random)
-    moved = _shifted(images, down, right)
-    labels = _moved(labels, right, down, width, height)
+    shifted = _shifted(images, down, right)
+    labels = _moved_boxes(labels, right, down, width, height)
     if kind == "shift_flip":
-        chosen = random.random(len(images)) < 0.5
-        moved = np.where(chosen[:, None, None, None], moved[:, :, ::-1], moved)
+        is_mirrored = random.random(len(images)) < 0.5
+        shifted = np.where(is_mirrored[:, None, None, None], shifted[:, :, ::-1], shifted)
         mirrored = labels.copy()
         mirrored[:, 1:, 1], mirrored[:, 1:, 3] = width - labels[:, 1:, 3], width - labels[:, 1:, 1]
-        labels = np.where(chosen[:, None, None], mirrored, labels)
-    return moved, labels
+        labels = np.where(is_mirrored[:, None, None], mirrored, labels)
+    return shifted, labels
 
 
 def augment_masks(
     images: np.ndarray, masks: np.ndarray, kind: str, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `augment`, the masks (N, H, W) of a segmentation with them; what a shift uncovers is of no class."""
+    """Augment images with masks (N, H, W), as `augment` does. Pixels uncovered by a shift have no class."""
     if kind == "none":
         return images, masks
     down, right = _shifts(images, random)
     images, masks = _shifted(images, down, right), _shifted(masks, down, right, UNKNOWN)
     if kind == "shift_flip":
-        chosen = random.random(len(images)) < 0.5
-        images = np.where(chosen[:, None, None, None], images[:, :, ::-1], images)
-        masks = np.where(chosen[:, None, None], masks[:, :, ::-1], masks)
+        is_mirrored = random.random(len(images)) < 0.5
+        images = np.where(is_mirrored[:, None, None, None], images[:, :, ::-1], images)
+        masks = np.where(is_mirrored[:, None, None], masks[:, :, ::-1], masks)
     return images, masks
 
 
 def _shifts(images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers of pixels, down and to the right, for each image."""
+    """Draw the shift of each image in whole pixels, down and to the right."""
     down, right = (
         random.integers(-round(side * SHIFT_FRACTION), round(side * SHIFT_FRACTION) + 1, len(images))
         for side in images.shape[1:3]
@@ -111,40 +117,40 @@ def _shifts(images: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray
 
 
 def _shifted(arrays: np.ndarray, down: np.ndarray, right: np.ndarray, fill: int = 0) -> np.ndarray:
-    """(N, H, W, …), each moved by its own numbers of pixels."""
+    """Shift each array of (N, H, W, …) by its own numbers of pixels."""
     height, width = arrays.shape[1:3]
-    moved = np.full_like(arrays, fill)
-    for array, target, y, x in zip(arrays, moved, down, right, strict=True):
+    shifted = np.full_like(arrays, fill)
+    for array, target, y, x in zip(arrays, shifted, down, right, strict=True):
         into = np.s_[max(0, y) : height + min(0, y), max(0, x) : width + min(0, x)]
         out_of = np.s_[max(0, -y) : height + min(0, -y), max(0, -x) : width + min(0, -x)]
         target[into] = array[out_of]
-    return moved
+    return shifted
 
 
-def _moved(labels: np.ndarray, right: np.ndarray, down: np.ndarray, width: int, height: int) -> np.ndarray:
+def _moved_boxes(labels: np.ndarray, right: np.ndarray, down: np.ndarray, width: int, height: int) -> np.ndarray:
     moved, limits = labels.copy(), np.array([width, height, width, height], dtype=labels.dtype)
-    by = np.stack([right, down, right, down], axis=1).astype(labels.dtype)
+    offsets = np.stack([right, down, right, down], axis=1).astype(labels.dtype)
     before = labels[:, 1:, 1:]
-    after = np.clip(before + by[:, None], 0, limits)
-    shares = _area(after) / np.maximum(_area(before), 1e-6)
+    after = np.clip(before + offsets[:, None], 0, limits)
+    visible_shares = _area(after) / np.maximum(_area(before), 1e-6)
     moved[:, 1:, 1:] = after
-    moved[:, 1:, 0] = np.where(shares >= LEAST_LEFT, labels[:, 1:, 0], -1)
+    moved[:, 1:, 0] = np.where(visible_shares >= MIN_VISIBLE, labels[:, 1:, 0], -1)
     return moved
 
 
 def _area(sides: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (sides[..., 2] - sides[..., 0]) * (sides[..., 3] - sides[..., 1])
-    return found
+    area: np.ndarray = (sides[..., 2] - sides[..., 0]) * (sides[..., 3] - sides[..., 1])
+    return area
 
 
 def mirror(images: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Each image mirrored left to right, or not."""
-    chosen = random.random(len(images)) < 0.5
-    return np.where(chosen[:, None, None, None], images[:, :, ::-1], images)
+    """Mirror each image left to right with a probability of one half."""
+    is_mirrored = random.random(len(images)) < 0.5
+    return np.where(is_mirrored[:, None, None, None], images[:, :, ::-1], images)
 
 
 class Chain:
-    """Applies them in their order. Where one of them mixes samples, all labels become soft ones."""
+    """Applies augmentations in order. If one of them mixes samples, all labels become soft labels."""
 
     def __init__(self, options: Sequence[AugmentationOptions], classes: int) -> None:
         self.steps = [(augmentations.function(each), each) for each in options]
@@ -168,7 +174,7 @@ class Chain:
         return samples, labels
 
     def _soft(self, labels: np.ndarray) -> np.ndarray:
-        """Classes (n,) as rows of 0 and 1; labels of several classes (n, classes) are such rows."""
+        """Return classes (n,) as one-hot rows (n, classes); multi-label rows stay as they are."""
         if labels.ndim == 2:
             return labels.astype(np.float32)
         found: np.ndarray = np.eye(self.classes, dtype=np.float32)[labels]
@@ -176,14 +182,14 @@ class Chain:
 
 
 def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """One pass over the train split in a fresh order: raw samples (n, *sample), augmented, and labels (n,).
+    """Yield the batches of one epoch in a new order: augmented raw samples (n, *sample), and labels (n,).
 
-    Where samples are mixed, the labels are soft: (n, classes) float32. A copy of `random` gives the same batches: so a
-    teacher can answer before the student asks.
+    If samples are mixed, the labels are soft: (n, classes) float32. A copy of `random` gives the same batches, so that
+    a teacher can compute its outputs in advance.
     """
     train, chain = data.train, Chain(augmentations.active(options.augmentations, data), len(data.classes))
-    for chosen in _orders(data, options, random):
-        raw, labels = train.x[chosen], train.y[chosen]
+    for indices in _orders(data, options, random):
+        raw, labels = train.x[indices], train.y[indices]
         if data.task == "detection":
             raw, labels = augment_boxes(raw, labels, options.augment, random)
         elif data.task == "segmentation":
@@ -195,56 +201,54 @@ def epoch(data: Data, options: TrainOptions, random: np.random.Generator) -> Ite
         yield chain(raw, labels, random)
 
 
-class Prepared:
-    """The same batches, their samples preprocessed; where nothing augments them, that is done once."""
+class BatchPreparer:
+    """Yields the same batches with preprocessed samples. Without augmentation, preprocessing is done only once."""
 
     def __init__(self, data: Data, options: TrainOptions, preprocess: list[dict[str, Any]]) -> None:
         self.data, self.options, self.transform = data, options, pipeline(preprocess)
         self.inputs = None if _augments(data, options) else Inputs(data.train.x, preprocess)
 
     def epoch(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Inputs (n, *input) in the samples' order of axes, and labels (n, …)."""
+        """Yield the inputs (n, *input) of an epoch in the samples' order of axes, and labels (n, …)."""
         if self.inputs is None:
             for raw, labels in epoch(self.data, self.options, random):
-                yield placed(self.transform(raw)), labels
+                yield aligned_copy(self.transform(raw)), labels
             return
-        for chosen in _orders(self.data, self.options, random):
-            yield placed(self.inputs.take(chosen)), self.data.train.y[chosen]
+        for indices in _orders(self.data, self.options, random):
+            yield aligned_copy(self.inputs.take(indices)), self.data.train.y[indices]
 
 
 def _augments(data: Data, options: TrainOptions) -> bool:
-    """Whether a sample may look another way each time: sounds, texts and vectors never do."""
+    """Return whether samples may differ between epochs; audio, texts and vectors do so only with augmentations."""
     changes = data.task in ("detection", "segmentation") or data.kind in ("image", "window")
     return bool(augmentations.active(options.augmentations, data)) or (changes and options.augment != "none")
 
 
 def _orders(data: Data, options: TrainOptions, random: np.random.Generator) -> Iterator[np.ndarray]:
-    """The places of each batch's samples."""
+    """Yield the indices of the samples of each batch."""
     order = random.permutation(len(data.train.y))
-    for part in parts(len(order), options.batch_size):
+    for part in batch_slices(len(order), options.batch_size):
         yield order[part]
 
 
-def parts(samples: int, size: int) -> list[slice]:
-    """Slices of `size`; a last one of a single sample is left out, for batch normalisation has no variance of one."""
-    found = [slice(start, min(start + size, samples)) for start in range(0, samples, size)]
-    return found if samples % size != 1 or len(found) == 1 else found[:-1]
+def batch_slices(samples: int, size: int) -> list[slice]:
+    """Return slices of `size`. A last batch of one sample is left out, because batch norms need at least two."""
+    slices = [slice(start, min(start + size, samples)) for start in range(0, samples, size)]
+    return slices if samples % size != 1 or len(slices) == 1 else slices[:-1]
 
 
 Item = TypeVar("Item")
 
 
-def made_in_a_thread(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """The same items in the same order; while one is used, the next is made in a thread.
+def prepare_in_thread(items: Iterator[Item]) -> Generator[Item, None, None]:
+    """Yield the same items in the same order, preparing the next one in a thread while the current one is used.
 
-    What `items` raises is raised here, in its place. Close what this returns where it is left before its end: then
-    nothing is made any more.
-
-    numpy and the disk let other threads of the process go on while they work.
+    NumPy and the disk release the interpreter's lock while they work. Exceptions of `items` are raised here in their
+    place. Close the generator if you leave it early, so that nothing more is prepared.
     """
     end = object()
     with ThreadPoolExecutor(1, "batches") as thread:
-        coming = thread.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, items, end)
+        future = thread.submit(next, items, end)
+        while (item := future.result()) is not end:
+            future = thread.submit(next, items, end)
             yield item  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A training's state after an epoch, in one file, so that a training that was stopped goes on to the same bits."""
+"""Checkpoints: the state of a training after an epoch, from which it continues to exactly the same weights."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from edgekit.runner.files import make_folder, write_atomically
 
 
 class MovingAverage:
-    """The average of a module's state. `decay` is reached slowly, so that the first weights are soon forgotten.
+    """The exponential moving average of a module's state, as in Tan & Le 2019, "EfficientNet".
 
-    Polyak & Juditsky 1992, "Acceleration of Stochastic Approximation by Averaging"; exponential, as in Tan & Le 2019,
-    "EfficientNet". Running statistics of batch normalisation are averaged over the same steps by the same weights: they
-    are then those of networks which the averaged one stands amid. Whole numbers are taken over.
+    `decay` is reached slowly, so that the first weights are soon forgotten. Running statistics of batch norms are
+    averaged in the same way; integers are copied. Averaging: Polyak & Juditsky 1992, "Acceleration of Stochastic
+    Approximation by Averaging".
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -32,7 +32,7 @@ class MovingAverage:
         self.state = {name: value.detach().clone() for name, value in module.state_dict().items()}
 
     def update(self, module: nn.Module, step: int) -> None:
-        """Take the state after `step` (from 1) in: decay * average + (1 - decay) * state.
+        """Add the state after `step` (from 1) to the average: decay * average + (1 - decay) * state.
 
         The decay is at most (1 + step) / (10 + step), as in TensorFlow's ExponentialMovingAverage.
         """
@@ -46,20 +46,20 @@ class MovingAverage:
                     average.copy_(value)
 
     def put_back(self, state: dict[str, Tensor]) -> None:
-        """Go on from an average that was kept."""
+        """Continue from a saved average."""
         with torch.no_grad():
             for name, value in state.items():
                 self.state[name].copy_(value)
 
     @contextmanager
     def inside(self, module: nn.Module) -> Iterator[None]:
-        """Meanwhile the module has the averaged state; afterwards its own again, bit by bit."""
-        own = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        """Give the module the averaged state inside the `with` block, and its own state again afterwards."""
+        original = {name: value.detach().clone() for name, value in module.state_dict().items()}
         module.load_state_dict(self.state)
         try:
             yield
         finally:
-            module.load_state_dict(own)
+            module.load_state_dict(original)
 
 
 MOMENTUM = "momentum_buffer"
@@ -68,60 +68,61 @@ GENERATOR = "torch_generator"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One file, and the key of what is being trained; a file with another key is not gone on from."""
+    """A checkpoint file, and the key of what is being trained. A file with another key is ignored."""
 
     path: Path
     key: str
 
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Replace what is there; `facts` are JSON-able."""
+        """Write the file. `facts` must be serializable as JSON."""
         # cloned: safetensors refuses tensors that share memory
         plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-        note = {"key": self.key, "facts": facts, "sha256": _digest(plain)}
+        header = {"key": self.key, "facts": facts, "sha256": _digest(plain)}
         make_folder(self.path.parent)
-        write_atomically(self.path, serialise(plain, metadata={"checkpoint": canonical(note).decode()}))
+        write_atomically(self.path, serialise(plain, metadata={"checkpoint": canonical(header).decode()}))
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """What was saved under this key; None where there is nothing, or nothing whole."""
+        """Return what was saved under this key, or None if the file is missing, damaged or has another key."""
         try:
             with safe_open(self.path, framework="pt") as file:
-                note = json.loads((file.metadata() or {})["checkpoint"])
-                if note["key"] != self.key:
+                header = json.loads((file.metadata() or {})["checkpoint"])
+                if header["key"] != self.key:
                     return None
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return (tensors, note["facts"]) if _digest(tensors) == note["sha256"] else None
+                return (tensors, header["facts"]) if _digest(tensors) == header["sha256"] else None
         except (OSError, SafetensorError, ValueError, KeyError, TypeError):
             return None
 
 
-def tensors_of(
+def collect_tensors(
     module: nn.Module,
     best: dict[str, Tensor],
     optimiser: torch.optim.Optimizer,
     beside: nn.Module | None,
     average: MovingAverage | None = None,
 ) -> dict[str, Tensor]:
-    """The network now and at its best, momenta, what is trained `beside` it, and torch's generator, by name.
+    """Collect the tensors of a training by name.
 
-    So is the `average` of its weights, where there is one.
+    These are the current and the best state of the network, the momenta, the state of `beside` (additional layers) and
+    of the `average`, and the state of torch's random generator.
     """
     state = optimiser.state_dict()["state"]
-    momenta = {str(place): kept[MOMENTUM] for place, kept in state.items() if kept.get(MOMENTUM) is not None}
-    aside = beside.state_dict() if beside else {}
-    parts = {"now": module.state_dict(), "best": best, "momentum": momenta, "beside": aside}
+    momenta = {str(index): buffers[MOMENTUM] for index, buffers in state.items() if buffers.get(MOMENTUM) is not None}
+    beside_state = beside.state_dict() if beside else {}
+    parts = {"now": module.state_dict(), "best": best, "momentum": momenta, "beside": beside_state}
     parts |= {"average": average.state} if average else {}
-    found = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    return {**found, GENERATOR: torch.get_rng_state()}
+    tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
+    return {**tensors, GENERATOR: torch.get_rng_state()}
 
 
-def put_back(
+def restore_tensors(
     tensors: dict[str, Tensor],
     module: nn.Module,
     optimiser: torch.optim.Optimizer,
     beside: nn.Module | None,
     average: MovingAverage | None = None,
 ) -> dict[str, Tensor]:
-    """The opposite of `tensors_of`; returns the network's best state."""
+    """Restore what `collect_tensors` collected, and return the best state of the network."""
     parts: dict[str, dict[str, Tensor]] = {name: {} for name in ("now", "best", "momentum", "beside", "average")}
     for name, value in tensors.items():
         part, _, rest = name.partition("/")
@@ -132,15 +133,15 @@ def put_back(
         beside.load_state_dict(parts["beside"])
     if average:
         average.put_back(parts["average"])
-    state = {int(place): {MOMENTUM: value} for place, value in parts["momentum"].items()}
+    state = {int(index): {MOMENTUM: value} for index, value in parts["momentum"].items()}
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(tensors[GENERATOR])
     return parts["best"]
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(tensors):
-        found.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}\n".encode())
-        found.update(tensors[name].numpy().tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}\n".encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What the distill stage kept, for the stages that fine-tune after it: its loss and its teacher, or labels alone."""
+"""Fine-tuning in later stages, with the loss and the teacher that the distill stage selected, or the labels alone."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from edgekit.training.teachers.model_file import TeacherFile
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a student is fine-tuned.
+    """How a network is fine-tuned.
 
-    distillation: None where it is by labels alone
-    row: for the record: `loss` with its `options` and `teacher`, all None for labels alone, and the `reason`
+    `distillation` is None for the labels alone. `row` is the record: `loss`, its `options` and `teacher` (all None for
+    the labels alone), and the `reason`.
     """
 
     distillation: Distillation | None
@@ -41,50 +41,51 @@ def tuning(
     cache_folder: Path | None,
     tune_with: TuneWith = "distilled",
 ) -> Tuning:
-    """As the student was trained that `distill` kept; its teacher's logits are remembered in `cache_folder`.
+    """Return how to fine-tune `module`: with the loss and the teacher of the student that `distill` selected.
 
-    Where that loss compares feature maps, and `module`, of `spec`, shows none of the teacher's sizes,
-    the loss goes on without the maps. With `tune_with` labels it is by these alone, whatever was kept.
+    If that loss compares feature maps, and `module` (built from `spec`) has none in the sizes of the teacher's, only
+    its logits are compared. With `tune_with: labels`, the labels alone are used. The teacher's logits are cached in
+    `cache_folder`.
     """
     if tune_with == "labels":
         return Tuning(None, _row(None, None, "tune_with is labels"))
-    decided = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))
-    [kept] = [row for row in decided["students"] if row["kept"]]
-    teacher_name = decided["teacher"]["name"]
-    if kept["options"] is None:
+    decision = json.loads(distill.file(RECORD).read_text(encoding="utf-8"))
+    [kept_student] = [row for row in decision["students"] if row["kept"]]
+    teacher_name = decision["teacher"]["name"]
+    if kept_student["options"] is None:
         return Tuning(None, _row(None, None, f"distill kept the student that {teacher_name} did not teach"))
-    teacher, options = chosen_teacher(distill), losses.parse(kept["options"])
+    teacher, options = chosen_teacher(distill), losses.parse(kept_student["options"])
     reason = f"distill kept the student that {options.loss} made"
-    if all(row["options"] for row in decided["students"]):
+    if all(row["options"] for row in decision["students"]):
         reason = f"{reason}, and trained none by labels alone"
-    if losses.needs_features(options) and (why := without_maps(teacher, teacher_name, module, spec)):
-        reason = f"{reason}, and here it goes on without feature maps: {why}"
+    if losses.needs_features(options) and (obstacle := without_maps(teacher, teacher_name, module, spec)):
+        reason = f"{reason}, and here it goes on without feature maps: {obstacle}"
         options = without_features(options)
     return Tuning(Distillation(teacher, options, cache_folder), _row(options, teacher_name, reason))
 
 
 def untuned(reason: str) -> dict[str, Any]:
-    """The row of `Tuning` where nothing is fine-tuned."""
+    """Return the record for a network that is not fine-tuned."""
     return _row(None, None, reason)
 
 
 def without_maps(teacher: nn.Module | TeacherFile, name: str, module: nn.Module, spec: ModelSpec) -> str:
-    """Why the teacher's feature maps cannot be compared with the module's; empty where they can."""
+    """Return why the teacher's feature maps cannot be compared with those of the module; empty if they can."""
     if isinstance(teacher, TeacherFile):
         return f"the best teacher, {name}, is a file: its feature maps cannot be read"
     if isinstance(teacher, Ensemble):
         return f"the teacher, the {name}, is several networks: each has feature maps of its own"
     try:
-        takes = spec.input_shape, spec.takes_ids
-        with Features(module, *takes) as learnt, Features(teacher, *takes) as shown:
-            hints.paired(learnt(), shown())
+        input_spec = spec.input_shape, spec.takes_ids
+        with Features(module, *input_spec) as student_maps, Features(teacher, *input_spec) as teacher_maps:
+            hints.paired(student_maps(), teacher_maps())
     except ModelError as error:
         return str(error)
     return ""
 
 
 def without_features(options: LossOptions) -> LossOptions:
-    """The part of a loss that compares logits: soft targets, with what they share by name."""
+    """Return soft targets with the options that they share with this loss."""
     shared = soft_targets.Options.model_fields.keys() & type(options).model_fields.keys() - {"loss"}
     return soft_targets.Options.model_validate({name: getattr(options, name) for name in shared})
 

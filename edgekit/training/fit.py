@@ -1,4 +1,4 @@
-"""The one training loop: hard labels or a teacher's soft ones, seeded; the best validation weights win."""
+"""The training loop, with labels alone or with a teacher. It is seeded and leaves the best weights on validation."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from edgekit.models import memory_layout
 from edgekit.models.memory_layout import strided_pointwise_as_slices
 from edgekit.runner.preprocess.transform import apply
 from edgekit.training import batches, checkpoint, losses, torch_settings
-from edgekit.training.batches import made_in_a_thread
+from edgekit.training.batches import prepare_in_thread
 from edgekit.training.checkpoint import Checkpoint, MovingAverage
 from edgekit.training.objective import Distillation, LabelObjective, objective
-from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, on, pick_device, scores_of, to_input
+from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, outputs_of, pick_device, to_device, to_input
 from edgekit.training.shares.division import threads_of_a_share
 from edgekit.training.shares.sharing import check_positives, sharing
 from edgekit.training.shares.team import Team
@@ -36,31 +36,29 @@ if TYPE_CHECKING:
 
 
 def learning_rate_at(step: int, total: int, schedule: str = "cosine", warmup_share: float = 0.1) -> float:
-    """Factor of the peak rate at a step: linear over the warm-up's share, then half a cosine or a line down to zero.
+    """Return the learning rate at a step as a fraction of the peak rate.
 
-    `constant` stays at the peak.
-
-    Warm-up: Goyal et al. 2017, "Accurate, Large Minibatch SGD". Cosine: Loshchilov & Hutter, "SGDR: Stochastic Gradient
-    Descent with Warm Restarts", ICLR 2017, without restarts.
+    It rises linearly during the warm-up (Goyal et al. 2017, "Accurate, Large Minibatch SGD"). Then it falls to zero
+    along half a cosine (Loshchilov & Hutter, "SGDR", ICLR 2017, without restarts) or a line, or stays `constant`.
     """
-    warm = max(1, round(total * warmup_share))
-    if step < warm:
-        return (step + 1) / warm
-    done = (step - warm) / max(1, total - warm)
+    warmup_steps = max(1, round(total * warmup_share))
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    progress_share = (step - warmup_steps) / max(1, total - warmup_steps)
     if schedule == "constant":
         return 1.0
     if schedule == "linear":
-        return 1 - done
-    return 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, total - warm)))
+        return 1 - progress_share
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / max(1, total - warmup_steps)))
 
 
-ALONE = TrainingOptions.model_validate({})
-MOMENTUM, SETTLED_RATE = 0.9, 0.2
+ONE_PROCESS = TrainingOptions.model_validate({})
+MOMENTUM, LOW_RATE = 0.9, 0.2
 
 
 @dataclass(frozen=True)
 class EpochResult:
-    """One pass over the train split; `epoch` counts from 1, accuracy is a fraction."""
+    """The result of one pass over the train split. `epoch` counts from 1, and accuracy is a fraction."""
 
     epoch: int
     train_loss: float
@@ -75,7 +73,7 @@ OnEpoch = Callable[[EpochResult], None] | None
 
 @dataclass(frozen=True)
 class History:
-    """Every epoch that ran, in order; the module was left with the weights of `best`."""
+    """All epochs in order. The trained module has the weights of `best`."""
 
     epochs: tuple[EpochResult, ...]
     best: EpochResult
@@ -90,25 +88,58 @@ def fit(
     seed: int,
     device: str = "auto",
     threads: int = 0,
-    training: TrainingOptions = ALONE,
+    training: TrainingOptions = ONE_PROCESS,
     distillation: Distillation | None = None,
     resume: Checkpoint | None = None,
-    until: int | None = None,
+    stop_epoch: int | None = None,
     after_step: AfterStep = None,
     on_epoch: OnEpoch = None,
 ) -> History:
-    """Train `module` in place: SGD with Nesterov momentum, linear warm-up, cosine decay or another `schedule`.
+    """Train `module` in place with SGD, Nesterov momentum, a linear warm-up and cosine decay or another `schedule`.
 
-    It ends on the CPU, in eval mode, with the weights of the best epoch: highest validation accuracy, of equals the
-    lowest validation loss. Without early stopping only epochs that began below a fifth of the peak rate compete, if
-    there are any. A high score at a high rate is luck, and costs accuracy on fresh samples. With `ema_decay` it is the
-    average of the weights that is validated and left. A teacher sees the same augmented batches.
+    The module ends on the CPU, in eval mode, with the weights of the best epoch: that of the highest validation
+    accuracy, of equals the lowest validation loss. Without early stopping, only epochs that began below a fifth of the
+    peak rate are considered, if there are any, because a high score at a high rate is luck and costs accuracy on new
+    samples. With `ema_decay`, the average of the weights is validated and kept. A teacher sees the same augmented
+    batches as the student.
 
-    `after_step(module)` runs after every optimiser step, `on_epoch(result)` after every epoch. With `resume` the state
-    is saved after each epoch, and a training that was stopped resumes from there to the same bits. Then `on_epoch` is
-    called for the new epochs only. It stops after `until` epochs, where that is fewer. With `training.shares` above 1
-    the bits are others, and those of any number of processes: see `edgekit.training.shares`. So are they with another
-    `training.precision`: see `edgekit.training.torch_settings`.
+    With `training.shares` above 1, the weights differ in the last bits, but do not depend on the number of processes:
+    see `edgekit.training.shares`. They also differ with another `training.precision`.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The network to train.
+    data : Data
+        The data of the run; the splits train and validation are used.
+    preprocess : list of dict
+        The steps from raw samples to network inputs.
+    options : TrainOptions
+        Epochs, learning rate, augmentation and so on.
+    seed : int
+        Determines the order of the samples and their augmentation.
+    device : str
+        `auto`, `cpu`, `cuda` or `mps`.
+    threads : int
+        Number of threads; 0 means all cores.
+    training : TrainingOptions
+        Number of processes and precision.
+    distillation : Distillation, optional
+        A teacher and a loss; None trains with the labels alone.
+    resume : Checkpoint, optional
+        Where the state is saved after each epoch. An interrupted training continues from there and ends with exactly
+        the same weights.
+    stop_epoch : int, optional
+        Stop after this epoch; a later call with the same `resume` continues.
+    after_step : callable, optional
+        Called with the module after every optimizer step.
+    on_epoch : callable, optional
+        Called with the result of every new epoch.
+
+    Raises
+    ------
+    ModelError
+        There are too few samples, the device is not available, or the loss is not finite.
     """
     if len(data.train.y) < 2 or not len(data.validation.y):
         raise ModelError(
@@ -117,40 +148,50 @@ def fit(
         )
     if data.task == "embedding" and distillation is None:
         check_positives(data.train.y, options.batch_size, training.shares)
-    where = pick_device(device)
+    torch_device = pick_device(device)
     networks = [
         module,
         *([distillation.teacher] if distillation and isinstance(distillation.teacher, nn.Module) else []),
     ]
-    shares, precision = training.shares, resolved(training, where.type).precision
-    example_made = apply(preprocess, data.train.x[:1])
-    home = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
-    memory_layout.detect_for_training(module, on(home, example_made))
+    shares, precision = training.shares, resolved(training, torch_device.type).precision
+    prepared_example = apply(preprocess, data.train.x[:1])
+    current_device = next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+    memory_layout.detect_for_training(module, to_device(current_device, prepared_example))
     with (
         torch_settings.keep_freed_memory(),
-        reproducible(where, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
-        sharing(shares, module, distillation, data.task, example_made, where, seed, precision) as team_of,
+        reproducible(torch_device, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
+        sharing(shares, module, distillation, data.task, prepared_example, torch_device, seed, precision) as make_team,
         strided_pointwise_as_slices(module),
-        computing_in(precision, module, where),
+        computing_in(precision, module, torch_device),
     ):
         for network in networks:
-            memory_layout.apply(network.to(where), memory_layout.of(network))
-        example = on(where, example_made)
+            memory_layout.apply(network.to(torch_device), memory_layout.of(network))
+        example = to_device(torch_device, prepared_example)
         try:
             with objective(
                 distillation, module, data, preprocess, options, example,
                 seed=seed, threads=threads or os.cpu_count() or 1, shares=shares,
-            ) as aim:  # fmt: skip
-                loop = _Loop(module, data, preprocess, options, aim, where, seed, resume, team_of(aim))
-                return loop.run(after_step, on_epoch, until or options.epochs)
+            ) as training_objective:  # fmt: skip
+                loop = _Loop(
+                    module,
+                    data,
+                    preprocess,
+                    options,
+                    training_objective,
+                    torch_device,
+                    seed,
+                    resume,
+                    make_team(training_objective),
+                )
+                return loop.run(after_step, on_epoch, stop_epoch or options.epochs)
         finally:
             for network in networks:
-                # back to contiguous: kernels for another layout differ in the last bits from a loaded copy's
+                # kernels for another memory layout would give other last bits than a loaded copy of the network
                 network.to("cpu").to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
 
 
 class _Loop:
-    """The state of one training: the optimiser, its schedule, and the generator of orders and augmentations."""
+    """The state of a training: the optimizer, its schedule, and the random generator of orders and augmentations."""
 
     def __init__(
         self,
@@ -158,61 +199,61 @@ class _Loop:
         data: Data,
         preprocess: Steps,
         options: TrainOptions,
-        aim: LabelObjective,
+        training_objective: LabelObjective,
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
         team: Team | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
-        self.aim, self.device, self.resume, self.team = aim, device, resume, team
+        self.objective, self.device, self.resume, self.team = training_objective, device, resume, team
         self.random = np.random.default_rng(seed)
-        self.batches = batches.Prepared(data, options, preprocess)
+        self.batches = batches.BatchPreparer(data, options, preprocess)
         self.validation = Inputs(data.validation.x, preprocess)
-        trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
-        groups = _groups(trained, options.weight_decay)
-        # `foreach` gives the bits of one parameter after the other; `fused` rounds in other places
+        trained_modules = nn.ModuleList([module, *([training_objective.beside] if training_objective.beside else [])])
+        groups = _parameter_groups(trained_modules, options.weight_decay)
+        # `foreach` gives the same bits as a loop over the parameters; `fused` rounds differently
         self.optimiser = torch.optim.SGD(groups, options.learning_rate, MOMENTUM, nesterov=True, foreach=True)
-        self.steps_per_epoch = len(batches.parts(len(data.train.y), options.batch_size))
+        self.steps_per_epoch = len(batches.batch_slices(len(data.train.y), options.batch_size))
         self.total_steps = self.steps_per_epoch * options.epochs
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimiser, self._rate_at)
         self.average = MovingAverage(module, options.ema_decay) if options.ema_decay else None
         self.results: list[EpochResult] = []
         self.best: EpochResult | None = None
-        self.kept = copy.deepcopy(module.state_dict())
+        self.best_state = copy.deepcopy(module.state_dict())
 
-    def run(self, after_step: AfterStep, on_epoch: OnEpoch, until: int) -> History:
+    def run(self, after_step: AfterStep, on_epoch: OnEpoch, stop_epoch: int) -> History:
         self._restore()
-        with progress.step("", "epoch", self.options.epochs, len(self.results)) as shown:
-            while len(self.results) < until and not self._finished():
+        with progress.step("", "epoch", self.options.epochs, len(self.results)) as bar:
+            while len(self.results) < stop_epoch and not self._finished():
                 epoch, rate = len(self.results) + 1, self.optimiser.param_groups[0]["lr"]
-                loss = self._epoch(epoch, after_step, shown)
+                loss = self._epoch(epoch, after_step, bar)
                 with self.average.inside(self.module) if self.average else nullcontext():
                     if self.average and after_step is not None:
-                        after_step(self.module)  # an average of zeros is no zero where a weight once was
+                        after_step(self.module)  # in the average, a weight that was once nonzero is not zero
                     result = self._record(EpochResult(epoch, loss, *self._validate(), rate))
-                self._keep()
-                shown.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
+                self._save_state()
+                bar.at(epoch, best=f"{max(each.validation_accuracy for each in self.results):.2%}")
                 if on_epoch is not None:
                     on_epoch(result)
         assert self.best is not None
-        self.module.load_state_dict(self.kept)
+        self.module.load_state_dict(self.best_state)
         return History(tuple(self.results), self.best)
 
     def _record(self, result: EpochResult) -> EpochResult:
-        """Keep the weights that it belongs to, where it is the best so far."""
+        """Add the result of an epoch, and keep the current weights if it is the best so far."""
         self.results.append(result)
         if self.best is None or self._rank(result) > self._rank(self.best):
-            self.best, self.kept = result, copy.deepcopy(self.module.state_dict())
+            self.best, self.best_state = result, copy.deepcopy(self.module.state_dict())
         return result
 
     def _finished(self) -> bool:
-        done, patience = len(self.results), self.options.patience_epochs
-        since = done - self.best.epoch if self.best else 0
-        return done == self.options.epochs or bool(patience and since >= patience)
+        epochs, patience = len(self.results), self.options.patience_epochs
+        epochs_since_best = epochs - self.best.epoch if self.best else 0
+        return epochs == self.options.epochs or bool(patience and epochs_since_best >= patience)
 
-    def _keep(self) -> None:
-        """All that the next epoch depends on, so that it can be made in another process."""
+    def _save_state(self) -> None:
+        """Save everything on which the next epoch depends, so that another process can continue."""
         if self.resume is None or self.best is None:
             return
         facts = {
@@ -221,41 +262,45 @@ class _Loop:
             "random": self.random.bit_generator.state,
             "rates": [group["lr"] for group in self.optimiser.param_groups],
         }
-        tensors = checkpoint.tensors_of(self.module, self.kept, self.optimiser, self.aim.beside, self.average)
+        tensors = checkpoint.collect_tensors(
+            self.module, self.best_state, self.optimiser, self.objective.beside, self.average
+        )
         self.resume.save(tensors, facts)
 
     def _restore(self) -> None:
-        """Put back what `_keep` kept, if that is there."""
-        found = self.resume.load() if self.resume else None
-        if self.resume is None or found is None:
+        """Restore the saved state, if there is one."""
+        saved = self.resume.load() if self.resume else None
+        if self.resume is None or saved is None:
             return
-        tensors, facts = found
-        self.kept = checkpoint.put_back(tensors, self.module, self.optimiser, self.aim.beside, self.average)
+        tensors, facts = saved
+        self.best_state = checkpoint.restore_tensors(
+            tensors, self.module, self.optimiser, self.objective.beside, self.average
+        )
         for group, rate in zip(self.optimiser.param_groups, facts["rates"], strict=True):
             group["lr"] = rate
         self.results = [EpochResult(**row) for row in facts["epochs"]]
         self.best = self.results[facts["best"] - 1]
         self.schedule.last_epoch = len(self.results) * self.steps_per_epoch
         self.random.bit_generator.state = facts["random"]
-        how = "was finished" if self._finished() else "goes on"
-        print(f"{self.resume.path.stem}: {how} after {len(self.results)} of {self.options.epochs} epochs")
+        status = "was finished" if self._finished() else "goes on"
+        print(f"{self.resume.path.stem}: {status} after {len(self.results)} of {self.options.epochs} epochs")
 
     def _rank(self, result: EpochResult) -> tuple[bool, float, float]:
-        ends_at = self.options.learning_rate * self._rate_at(result.epoch * self.steps_per_epoch)
-        settled = max(result.learning_rate, ends_at) <= SETTLED_RATE * self.options.learning_rate
-        return settled and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
+        final_rate = self.options.learning_rate * self._rate_at(result.epoch * self.steps_per_epoch)
+        is_low_rate = max(result.learning_rate, final_rate) <= LOW_RATE * self.options.learning_rate
+        return is_low_rate and not self.options.patience_epochs, result.validation_accuracy, -result.validation_loss
 
     def _rate_at(self, step: int) -> float:
         return learning_rate_at(step, self.total_steps, self.options.schedule, self.options.warmup_share)
 
-    def _epoch(self, epoch: int, after_step: AfterStep, shown: progress.Step) -> float:
+    def _epoch(self, epoch: int, after_step: AfterStep, bar: progress.Step) -> float:
         self.module.train()
         total = torch.zeros((), device=self.device)
-        self.aim.begin(epoch, self.random)
-        with closing(made_in_a_thread(self.batches.epoch(self.random))) as coming:
-            for number, (made, labels) in enumerate(coming):
-                shown.at(epoch - 1 + number / self.steps_per_epoch)
-                loss = self._gradient(made, labels)
+        self.objective.begin(epoch, self.random)
+        with closing(prepare_in_thread(self.batches.epoch(self.random))) as prepared:
+            for number, (inputs, labels) in enumerate(prepared):
+                bar.at(epoch - 1 + number / self.steps_per_epoch)
+                loss = self._gradient(inputs, labels)
                 self.optimiser.step()
                 self.schedule.step()
                 if after_step is not None:
@@ -263,7 +308,7 @@ class _Loop:
                 if self.average is not None:
                     self.average.update(self.module, self.schedule.last_epoch)
                 total += loss
-        self.aim.end()
+        self.objective.end()
         mean = float(total) / self.steps_per_epoch
         if not math.isfinite(mean):
             raise ModelError(
@@ -272,30 +317,30 @@ class _Loop:
             )
         return mean
 
-    def _gradient(self, made: np.ndarray, labels: np.ndarray) -> torch.Tensor:
-        """Leave the gradient of a batch of inputs in the parameters; its loss."""
+    def _gradient(self, inputs: np.ndarray, labels: np.ndarray) -> torch.Tensor:
+        """Compute the gradient of a batch and return its loss."""
         if self.team is not None:
-            return self.team.gradient(made, labels, self.schedule.last_epoch)
-        x, y = on(self.device, made), torch.from_numpy(labels).to(self.device)
-        loss = self.aim.loss(self.module, x, y)
+            return self.team.gradient(inputs, labels, self.schedule.last_epoch)
+        x, y = to_device(self.device, inputs), torch.from_numpy(labels).to(self.device)
+        loss = self.objective.loss(self.module, x, y)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         return loss.detach()
 
     def _validate(self) -> tuple[float, float]:
         split, task = self.data.validation, tasks.named(self.data.task)
-        scores = scores_of(self.module, self.validation, self.device, EVALUATION_BATCH)
-        wanted = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
-        accuracy = tasks.accuracy(task.score_samples(scores, wanted, split.y))
-        if task.RECONSTRUCTS:  # an anomaly that is reconstructed well is no success
-            scores, wanted = scores[split.y == 0], wanted[split.y == 0]
-        loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(wanted)))
+        scores = outputs_of(self.module, self.validation, self.device, EVALUATION_BATCH)
+        expected = to_input(self.validation.all()) if task.RECONSTRUCTS else split.y
+        accuracy = tasks.accuracy(task.score_samples(scores, expected, split.y))
+        if task.RECONSTRUCTS:  # reconstructing an anomaly well is no success
+            scores, expected = scores[split.y == 0], expected[split.y == 0]
+        loss = losses.hard(self.data.task)(torch.from_numpy(scores), torch.from_numpy(np.array(expected)))
         return float(loss), accuracy
 
 
-def _groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    weights = [parameter for parameter in trained if parameter.ndim > 1]
-    others = [parameter for parameter in trained if parameter.ndim <= 1]
+def _parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    weights = [parameter for parameter in parameters if parameter.ndim > 1]
+    others = [parameter for parameter in parameters if parameter.ndim <= 1]
     groups = [{"params": weights, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]

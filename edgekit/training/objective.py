@@ -1,4 +1,4 @@
-"""What a training minimises: the distance to the labels alone, or to a teacher's outputs as well."""
+"""Training objectives: the loss on the labels alone, or a distillation loss with a teacher's outputs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from edgekit.training.teachers.model_file import TeacherFile
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-Compare = Callable[[Outputs, Outputs, Tensor], Tensor]
+LossFunction = Callable[[Outputs, Outputs, Tensor], Tensor]
 TEACHER_LIMIT_S = 24 * 3600.0
 
 
 @dataclass(frozen=True)
 class Distillation:
-    """A teacher, and the loss that weighs its outputs against the labels.
+    """A teacher, and the loss that combines its outputs with the labels.
 
-    `cache_folder` holds the teacher's logits; None: they are not cached. Trainings with the same seed, batch size and
-    augmentation see the same batches, so the teacher runs on each batch only once.
+    The teacher's logits are cached in `cache_folder`, unless it is None. Trainings with the same seed, batch size and
+    augmentation see the same batches, so the teacher runs only once on each batch.
     """
 
     teacher: nn.Module | TeacherFile
@@ -49,32 +49,33 @@ class Distillation:
 
 
 class LabelObjective:
-    """The task's own loss (`losses.hard`) on labels alone. A training calls `begin`, `loss` and `end`."""
+    """The task's own loss (`losses.hard`) on the labels. The training loop calls `begin`, `loss` and `end`."""
 
     def __init__(self, task: Task = "classification") -> None:
         self.hard, self.reconstructs = losses.hard(task), tasks.named(task).RECONSTRUCTS
 
     beside: nn.Module | None = None
-    """Layers that are trained with the network and dropped afterwards."""
+    """Additional layers that are trained with the network and discarded afterwards."""
 
     def begin(self, epoch: int, random: np.random.Generator) -> None:
-        """Called before an epoch's first batch. `random` is the generator that is about to draw its batches."""
+        """Prepare an epoch. `random` is the generator that will draw its batches."""
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """The scalar to minimise for inputs x (N, …) and labels y (N, …)."""
-        return self.hard(joined(module(x)), self.wanted(x, y))
+        """Return the scalar loss for inputs x (N, …) and labels y (N, …)."""
+        return self.hard(joined(module(x)), self.expected(x, y))
 
-    def wanted(self, x: Tensor, y: Tensor) -> Tensor:
-        """The target of the loss: the labels, or the input where the task reconstructs it."""
+    def expected(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the expected outputs: the labels, or the inputs if the task reconstructs them."""
         return x if self.reconstructs else y
 
     def end(self) -> None:
-        """Called after an epoch's last batch."""
+        """Finish an epoch, after its last batch."""
 
     def cached_logits(self, rows: int) -> np.ndarray | None:
-        """The teacher's logits for the epoch's next samples, where others compute the loss; None: they are not known.
+        """Return the teacher's cached logits for the next samples of the epoch, or None if they are not cached.
 
-        `take_computed` takes those that others then got from the teacher, in the same order.
+        Used when other processes compute the loss. They then pass the logits that they computed to `take_computed`, in
+        the same order.
         """
         return None
 
@@ -83,10 +84,10 @@ class LabelObjective:
 
 
 class LogitObjective(LabelObjective):
-    """Compares logits. The teacher's come from the cache, or batch by batch from the teacher, and are then cached."""
+    """Compares logits. Those of the teacher are read from the cache, or computed batch by batch and then cached."""
 
     def __init__(
-        self, compare: Compare, teacher: nn.Module, cache: TeacherCache, task: Task = "classification"
+        self, compare: LossFunction, teacher: nn.Module, cache: TeacherCache, task: Task = "classification"
     ) -> None:
         super().__init__(task)
         self.compare, self.teacher, self.cache = compare, teacher, cache
@@ -98,9 +99,9 @@ class LogitObjective(LabelObjective):
         self.at = 0
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """See `Labels.loss`."""
+        """See `LabelObjective.loss`."""
         scores = joined(module(x))
-        return self.compare(Outputs(scores), Outputs(self._logits(x)), self.wanted(x, y))
+        return self.compare(Outputs(scores), Outputs(self._logits(x)), self.expected(x, y))
 
     def end(self) -> None:
         """Cache the epoch's logits, if they were computed."""
@@ -128,11 +129,11 @@ class LogitObjective(LabelObjective):
 
 
 class PrecomputedLogits(LogitObjective):
-    """Compares logits that are computed for a whole epoch before it begins: the teacher runs in its own process."""
+    """Compares logits that a teacher in another process computes for a whole epoch before it begins."""
 
     def __init__(
         self,
-        compare: Compare,
+        compare: LossFunction,
         logits: Callable[[np.random.Generator], np.ndarray],
         cache: TeacherCache,
         task: Task = "classification",
@@ -149,11 +150,11 @@ class PrecomputedLogits(LogitObjective):
 
 
 class FeatureObjective(LabelObjective):
-    """Compares feature maps as well, where both networks have one of that size. They are too large to cache."""
+    """Compares logits and those feature maps that both networks have in the same size. Maps are too large to cache."""
 
     def __init__(
         self,
-        compare: Compare,
+        compare: LossFunction,
         teacher: nn.Module,
         student_maps: Features,
         teacher_maps: Features,
@@ -164,14 +165,14 @@ class FeatureObjective(LabelObjective):
         self.beside = self.regressors = hints.regressors(*hints.paired(student_maps(), teacher_maps()))
 
     def loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        """See `Labels.loss`."""
+        """See `LabelObjective.loss`."""
         scores = joined(module(x))
         with torch.no_grad():
             targets = joined(self.teacher(x))
         student_maps, teacher_maps = hints.paired(self.student_maps(), self.teacher_maps())
-        # float: a network that computes in bfloat16 has such maps
+        # maps are in bfloat16 if the network computes in it
         predicted = tuple(regress(each.float()) for regress, each in zip(self.regressors, student_maps, strict=True))
-        return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.wanted(x, y))
+        return self.compare(Outputs(scores, predicted), Outputs(targets, teacher_maps), self.expected(x, y))
 
 
 @contextmanager
@@ -187,42 +188,44 @@ def objective(
     threads: int,
     shares: int = 1,
 ) -> Iterator[LabelObjective]:
-    """The objective of one training. A teacher network must be on the device of `example`, a network input (1, …).
+    """Open the objective of a training.
 
-    `seed`, `threads` and `shares` belong to the key of the teacher's cache.
+    A teacher network must be on the device of `example`, a network input of shape (1, …). `seed`, `threads` and
+    `shares` are part of the key of the teacher's cache. Raises ModelError if the loss compares feature maps and the
+    teacher is a file.
     """
     if distillation is None:
         yield LabelObjective(data.task)
         return
     teacher, compare = distillation.teacher, losses.function(distillation.loss, data.task)
-    where = {"seed": seed, "threads": threads, "device": example.device.type}
+    settings = {"seed": seed, "threads": threads, "device": example.device.type}
     if shares > 1:  # a teacher's last bits depend on how many samples it sees at once
-        where["shares"] = shares
-    cache = TeacherCache.of(distillation.cache_folder, teacher, data, preprocess, options, **where)
+        settings["shares"] = shares
+    cache = TeacherCache.of(distillation.cache_folder, teacher, data, preprocess, options, **settings)
     if isinstance(teacher, TeacherFile):
         if losses.needs_features(distillation.loss):
             raise ModelError(
                 f"{distillation.loss.loss}: compares feature maps, and the teacher {teacher.path.name} is a file, "
                 "which shows only its outputs; choose a loss of logits alone or a PyTorch teacher"
             )
-        yield PrecomputedLogits(compare, partial(_ahead, teacher, data, options, threads), cache, data.task)
+        yield PrecomputedLogits(compare, partial(_epoch_logits, teacher, data, options, threads), cache, data.task)
         return
     teacher.eval()
     if not losses.needs_features(distillation.loss):
         yield LogitObjective(compare, teacher, cache, data.task)
         return
-    takes = tuple(example.shape[1:]), not example.is_floating_point()
-    with Features(module, *takes) as student_maps, Features(teacher, *takes) as teacher_maps:
+    example_input = tuple(example.shape[1:]), not example.is_floating_point()
+    with Features(module, *example_input) as student_maps, Features(teacher, *example_input) as teacher_maps:
         features = FeatureObjective(compare, teacher, student_maps, teacher_maps, data.task)
         features.regressors.to(example.device)
         yield features
 
 
-def _ahead(
+def _epoch_logits(
     teacher: TeacherFile, data: Data, options: TrainOptions, threads: int, random: np.random.Generator
 ) -> np.ndarray:
-    """(n, classes) float32 of all samples of the epoch that `random` is about to draw, in their order."""
-    count = sum(part.stop - part.start for part in batches.parts(len(data.train.y), options.batch_size))
+    """Return the teacher's logits, (n, classes) float32, for all samples of the epoch that `random` will draw."""
+    count = sum(part.stop - part.start for part in batches.batch_slices(len(data.train.y), options.batch_size))
     with tempfile.TemporaryDirectory(prefix="edgekit-epoch-") as folder:
         samples = memory_map.stacked((raw for raw, _ in batches.epoch(data, options, random)), count, Path(folder))
         return model_file.logits(

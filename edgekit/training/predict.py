@@ -1,4 +1,4 @@
-"""What a network is given for raw samples, what it answers, and how well it does its task on a split."""
+"""Prepare network inputs from raw samples, run networks on them, and score their outputs."""
 
 from __future__ import annotations
 
@@ -20,67 +20,67 @@ from edgekit.runner.preprocess.transform import apply, pipeline
 if TYPE_CHECKING:
     from edgekit.data import Split
 
-HELD_BYTES = 512 << 20
-"""Most inputs that are held at a time, of all splits together; what does not fit is made anew each time."""
-PART = 64
-"""Samples that are made at a time: sounds on their way to log-mel need many times their own memory."""
+MAX_CACHED_BYTES = 512 << 20
+"""Most bytes of prepared inputs that are cached, of all splits together. Other inputs are prepared each time."""
+CHUNK = 64
+"""Samples that are prepared at a time. Turning audio into log-mel needs many times the memory of the audio."""
 
-_held: dict[str, tuple[weakref.ref[np.ndarray], np.ndarray]] = {}
-"""By what they are made of, as long as the samples are there."""
+_cached: dict[str, tuple[weakref.ref[np.ndarray], np.ndarray]] = {}
+"""Prepared inputs by the digest of samples and steps, as long as the array of the samples exists."""
 
 
 class Inputs:
-    """The inputs of raw samples (n, *sample), in their order of axes: images are (n, height, width, channels).
+    """The preprocessed inputs of raw samples (n, *sample); images are (n, height, width, channels).
 
-    Log-mel of a sound takes many times as long as a small network's step on it. Each step of `preprocess` sees one
-    sample at a time, so the inputs are the same bits in any order and in any batch.
+    They are cached if they fit, because preparing audio takes much longer than a training step of a small network. Each
+    step of `preprocess` sees one sample at a time, so the inputs do not depend on the order or the batch.
     """
 
-    def __init__(self, raw: np.ndarray, preprocess: list[dict[str, Any]], held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, raw: np.ndarray, preprocess: list[dict[str, Any]], held_bytes: int = MAX_CACHED_BYTES) -> None:
         self.raw, self.transform = raw, pipeline(preprocess)
         self._made = self._hold(preprocess, held_bytes) if preprocess and len(raw) else None
 
     def __len__(self) -> int:
         return len(self.raw)
 
-    def take(self, chosen: np.ndarray | slice) -> np.ndarray:
-        """The inputs (k, *input) of some samples; what is held is copied, for a network may write on its input."""
-        return self.transform(self.raw[chosen]) if self._made is None else np.array(self._made[chosen])
+    def take(self, indices: np.ndarray | slice) -> np.ndarray:
+        """Return the inputs (k, *input) of some samples. They are copies, because a network may modify its input."""
+        return self.transform(self.raw[indices]) if self._made is None else np.array(self._made[indices])
 
     def all(self) -> np.ndarray:
-        """The inputs of all samples, (n, *input)."""
-        starts = range(0, max(1, len(self)), PART)
-        return np.concatenate([self.take(slice(start, start + PART)) for start in starts])
+        """Return the inputs of all samples, (n, *input)."""
+        starts = range(0, max(1, len(self)), CHUNK)
+        return np.concatenate([self.take(slice(start, start + CHUNK)) for start in starts])
 
     def _hold(self, preprocess: list[dict[str, Any]], held_bytes: int) -> np.ndarray | None:
-        """What an earlier training left here, or made now; None where it is too large."""
+        """Return the inputs from the cache, preparing them if necessary, or None if they are too large."""
         first = self.transform(self.raw[:1])
         needed = first.nbytes * len(self.raw)
         if needed > held_bytes:
             return None
         key = self._digest(preprocess)
-        if key not in _held:
-            if needed + sum(made.nbytes for _, made in _held.values()) > held_bytes:
+        if key not in _cached:
+            if needed + sum(prepared.nbytes for _, prepared in _cached.values()) > held_bytes:
                 return None
-            made = np.empty((len(self.raw), *first.shape[1:]), first.dtype)
-            for start in range(0, len(self.raw), PART):
-                made[start : start + PART] = self.transform(self.raw[start : start + PART])
-            held = _held
-            _held[key] = (weakref.ref(self.raw, lambda _: held.pop(key, None)), made)
-        return _held[key][1]
+            prepared = np.empty((len(self.raw), *first.shape[1:]), first.dtype)
+            for start in range(0, len(self.raw), CHUNK):
+                prepared[start : start + CHUNK] = self.transform(self.raw[start : start + CHUNK])
+            cache = _cached
+            _cached[key] = (weakref.ref(self.raw, lambda _: cache.pop(key, None)), prepared)
+        return _cached[key][1]
 
     def _digest(self, preprocess: list[dict[str, Any]]) -> str:
-        found = hashlib.sha256(canonical([preprocess, str(self.raw.dtype), list(self.raw.shape)]))
-        for start in range(0, len(self.raw), PART):
-            found.update(np.ascontiguousarray(self.raw[start : start + PART]).data)
-        return found.hexdigest()
+        digest = hashlib.sha256(canonical([preprocess, str(self.raw.dtype), list(self.raw.shape)]))
+        for start in range(0, len(self.raw), CHUNK):
+            digest.update(np.ascontiguousarray(self.raw[start : start + CHUNK]).data)
+        return digest.hexdigest()
 
 
-def placed(inputs: np.ndarray) -> np.ndarray:
-    """A copy that begins where torch's own tensors do: the last bits of a product can depend on that."""
-    copied: np.ndarray = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
-    np.copyto(copied, inputs)
-    return copied
+def aligned_copy(inputs: np.ndarray) -> np.ndarray:
+    """Return a copy aligned like torch's own tensors, because the last bits of a product can depend on alignment."""
+    copy: np.ndarray = torch.from_numpy(np.empty(0, inputs.dtype)).new_empty(inputs.shape).numpy()
+    np.copyto(copy, inputs)
+    return copy
 
 
 EVALUATION_BATCH = 256
@@ -91,33 +91,33 @@ Steps = list[dict[str, Any]]
 def logits(
     module: nn.Module, x: np.ndarray, preprocess: Steps, batch: int = EVALUATION_BATCH, device: str = "cpu"
 ) -> np.ndarray:
-    """(n, classes), or what else it gives, float32, of raw samples `x`; the module stays on the device it was on."""
-    where = pick_device(device)
-    home = next((parameter.device for parameter in module.parameters()), where)
+    """Return the outputs of `module` for raw samples `x` (n, *sample), float32 of shape (n, …)."""
+    torch_device = pick_device(device)
+    original_device = next((parameter.device for parameter in module.parameters()), torch_device)
     try:
-        return scores_of(module.to(where), Inputs(x, preprocess, held_bytes=0), where, batch)
+        return outputs_of(module.to(torch_device), Inputs(x, preprocess, held_bytes=0), torch_device, batch)
     finally:
-        module.to(home)
+        module.to(original_device)
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """`auto`: CUDA, else MPS, else CPU. ModelError for a device that is not there."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    """Return the device of that name; `auto` is CUDA, MPS or CPU, the first available. Raises ModelError if missing."""
+    is_available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
-        return torch.device(next(kind for kind, available in there.items() if available))
-    if not there.get(name, False):
-        available = ", ".join(kind for kind, yes in there.items() if yes)
+        return torch.device(next(kind for kind, available in is_available.items() if available))
+    if not is_available.get(name, False):
+        available = ", ".join(kind for kind, usable in is_available.items() if usable)
         raise ModelError(f"device {name!r} is not available here; choose auto or one of: {available}")
     return torch.device(name)
 
 
 def prepared_inputs(raw: np.ndarray, preprocess: Steps) -> np.ndarray:
-    """What a network is given for raw samples, in its order of axes."""
+    """Return the network inputs for raw samples, in the network's order of axes."""
     return to_input(Inputs(raw, preprocess, held_bytes=0).all())
 
 
 def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | None:
-    """The inputs that a task judges outputs by: themselves, their shape alone (zeros that take no memory), or none."""
+    """Return the inputs that a task needs to score outputs: all of them, their shape (as zeros), or None."""
     kind = tasks.named(task)
     if kind.RECONSTRUCTS:
         return prepared_inputs(raw, preprocess)
@@ -127,53 +127,56 @@ def inputs_for(task: str, raw: np.ndarray, preprocess: Steps) -> np.ndarray | No
 
 
 def to_input(x: np.ndarray) -> np.ndarray:
-    """Preprocessed samples in the network's order: images (N, H, W, C) become (N, C, H, W), others stay."""
+    """Reorder the axes of preprocessed samples for the network: images (N, H, W, C) become (N, C, H, W)."""
     return x.transpose(0, 3, 1, 2) if x.ndim == 4 else x
 
 
 def tensor(raw: np.ndarray, preprocess: Steps, device: torch.device) -> Tensor:
-    """Raw samples, preprocessed, on `device`, in the network's order of axes."""
-    return on(device, apply(preprocess, raw))
+    """Preprocess raw samples and put them on `device`, in the network's order of axes."""
+    return to_device(device, apply(preprocess, raw))
 
 
-def on(device: torch.device, prepared: np.ndarray) -> Tensor:
-    """Preprocessed samples on `device`, in the network's order of axes."""
-    # the transposed view is what torch calls channels_last; only a read-only map that no step copied is copied here
+def to_device(device: torch.device, prepared: np.ndarray) -> Tensor:
+    """Put preprocessed samples on `device`, in the network's order of axes."""
+    # the transposed view is channels_last in torch's terms; only read-only memory maps are copied here
     return torch.from_numpy(np.require(to_input(prepared), requirements="W")).to(device)
 
 
-def scores_of(module: nn.Module, samples: Inputs, device: torch.device, batch: int) -> np.ndarray:
-    """The module's outputs (n, …) float32 for samples, without a gradient."""
+def outputs_of(module: nn.Module, samples: Inputs, device: torch.device, batch: int) -> np.ndarray:
+    """Return the module's outputs (n, …) float32 for the samples, without gradients."""
     module.eval()
-    with torch.no_grad():  # not inference_mode: what the network keeps of these calls may be trained with later
+    with torch.no_grad():  # not inference_mode, because tensors that the network stores may be used in training
         parts = [
-            joined(module(on(device, placed(samples.take(slice(start, start + batch)))))).float().cpu().numpy()
+            joined(module(to_device(device, aligned_copy(samples.take(slice(start, start + batch))))))
+            .float()
+            .cpu()
+            .numpy()
             for start in range(0, len(samples), batch)
         ]
     return np.concatenate(parts)
 
 
 def score_samples(outputs: np.ndarray, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
-    """What the outputs (n, …), in the network's own order of axes, say of its accuracy on the split."""
+    """Return the per-sample scores of outputs (n, …) on a split, in the network's order of axes."""
     kind = tasks.named(task)
     inputs = prepared_inputs(split.x, preprocess) if kind.RECONSTRUCTS else None
-    found: Answered = kind.score_samples(outputs, inputs, split.y)
-    return found
+    scores: Answered = kind.score_samples(outputs, inputs, split.y)
+    return scores
 
 
-def finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
-    """The outputs (n, …); ModelError, naming the first sample, where one is NaN or infinite: that is no answer."""
-    bad = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
-    if len(bad):
-        raise ModelError(f"{what} answers sample {bad[0]} of {len(outputs)} with NaN or infinity; {fix}")
+def check_finite(outputs: np.ndarray, what: str, fix: str) -> np.ndarray:
+    """Return the outputs (n, …). Raises ModelError, which names the first sample, if one is NaN or infinite."""
+    invalid = np.flatnonzero(~np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1))
+    if len(invalid):
+        raise ModelError(f"{what} answers sample {invalid[0]} of {len(outputs)} with NaN or infinity; {fix}")
     return outputs
 
 
-def answered(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
-    """The same of a network, on the device it is on."""
+def sample_scores(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> Answered:
+    """Return the per-sample scores of a network on a split."""
     return score_samples(logits(module, split.x, preprocess), split, preprocess, task)
 
 
 def evaluate(module: nn.Module, split: Split, preprocess: Steps, task: str = "classification") -> float:
-    """Accuracy on a split, a fraction."""
-    return tasks.accuracy(answered(module, split, preprocess, task))
+    """Return the accuracy of a network on a split, a fraction."""
+    return tasks.accuracy(sample_scores(module, split, preprocess, task))

@@ -1,8 +1,7 @@
-"""Checkpoints of unfinished stages, in `.training/` of the run's folder: a later attempt resumes from them.
+"""Checkpoints of unfinished stages in the folder `.training/` of the run, from which a later attempt resumes.
 
-The folder may be deleted at any time. Only time is lost.
-
-What belongs to a teacher alone may be kept elsewhere (`sharing`), so that runs of other students have it too.
+The folder may be deleted at any time; only time is lost. Trained teachers may be stored in another folder
+(`share_teachers`), so that several runs can use them.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ _shared: ContextVar[Path | None] = ContextVar("shared", default=None)
 
 @dataclass(frozen=True)
 class ResumeFolder:
-    """A stage's folder in `.training/`, and the key of its artifact."""
+    """The folder of a stage in `.training/`, and the cache key of its artifact."""
 
     folder: Path
     key: str
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """The checkpoint of the training called `name`."""
+        """Return the checkpoint of the training called `name`."""
         from edgekit.training.checkpoint import Checkpoint
 
         return Checkpoint(self.folder / f"{name}.safetensors", f"{self.key}/{name}")
 
     def teacher(self, name: str, key: str) -> Checkpoint:
-        """The checkpoint of a teacher's training; `key` is that of `training_key`, whatever the student is."""
+        """Return the checkpoint of a teacher. `key` is its `training_key`, which does not depend on the student."""
         from edgekit.training.checkpoint import Checkpoint
 
         shared = _shared.get()
-        place = self.folder / name if shared is None else shared / f"{name}-{key[:32]}"
-        return Checkpoint(place.with_name(f"{place.name}.safetensors"), key)
+        path = self.folder / name if shared is None else shared / f"{name}-{key[:32]}"
+        return Checkpoint(path.with_name(f"{path.name}.safetensors"), key)
 
     @property
     def teacher_cache(self) -> Path:
@@ -55,8 +54,8 @@ class ResumeFolder:
 
 
 @contextmanager
-def sharing(folder: Path) -> Iterator[None]:
-    """Meanwhile trained teachers and their logits are kept in `folder`, beside those of other runs."""
+def share_teachers(folder: Path) -> Iterator[None]:
+    """Store trained teachers and their logits in `folder`, which other runs use too, inside the `with` block."""
     token = _shared.set(folder)
     try:
         yield
@@ -65,44 +64,44 @@ def sharing(folder: Path) -> Iterator[None]:
 
 
 def is_shared() -> bool:
-    """Whether trained teachers are kept beside those of other runs."""
+    """Return whether trained teachers are stored in a folder that other runs use too."""
     return _shared.get() is not None
 
 
 @contextmanager
-def alone(checkpoint: Checkpoint, name: str, wait_s: float) -> Iterator[None]:
-    """Wait, up to `wait_s` seconds, until no other run trains this shared teacher; then nobody else begins.
+def only_trainer(checkpoint: Checkpoint, name: str, wait_s: float) -> Iterator[None]:
+    """Hold the lock on a shared teacher, waiting up to `wait_s` seconds until no other run trains it.
 
-    ResourceError where the wait is over.
+    Raises ResourceError after that time. Without a shared folder, nothing is locked.
     """
     if not is_shared():
         yield
         return
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with progress.step(f"waiting until nobody else trains teacher {name}"):
-            held.enter_context(lock.hold(checkpoint.path.with_suffix(".lock"), f"training of teacher {name}", wait_s))
+            stack.enter_context(lock.hold(checkpoint.path.with_suffix(".lock"), f"training of teacher {name}", wait_s))
         yield
 
 
-def of(
+def folder_for(
     out: Path, stage: str, source: Artifact, data_digest: str, config: dict[str, Any], libraries: Iterable[str]
 ) -> ResumeFolder:
-    """The folder for a stage that works in `out`, under the key that its artifact will have."""
+    """Return the folder of a stage that writes to `out`, with the cache key that its artifact will have."""
     key = gather(stage, config, source.digest, data_digest, libraries).key
     return ResumeFolder(out.parent / FOLDER / stage, key)
 
 
 def remove(run_folder: Path, stage: str) -> None:
-    """Remove a stage's checkpoints: it is sealed, or it starts again."""
+    """Remove a stage's checkpoints, because it is finished or starts again."""
     _remove(run_folder / FOLDER / stage)
 
 
 def remove_teacher_cache(run_folder: Path) -> None:
-    """Remove the teachers' cached logits: a stage starts again without them."""
+    """Remove the teachers' cached logits, so that a stage starts again without them."""
     _remove(run_folder / FOLDER / TEACHER_CACHE)
 
 
 def _remove(folder: Path) -> None:
-    """An error of the disk is raised although nothing is lost: the next write would fail too."""
+    """Remove a folder. Errors of the disk are raised, because the next write would fail too."""
     if folder.exists():
         shutil.rmtree(folder)

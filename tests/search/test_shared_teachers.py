@@ -36,7 +36,7 @@ def trained(folder: Path) -> dict[str, int]:
 
 def test_a_second_student_finds_the_teacher_trained_and_its_answers_kept(tmp_path: Path) -> None:
     shared = tmp_path / "teachers"
-    with resume.sharing(shared):
+    with resume.share_teachers(shared):
         first = distilled(tmp_path / "a")
         before, answers = trained(shared), sorted(shared.glob("answers/*/*"))
         second = distilled(tmp_path / "b", "distill.weight_decay=0.001")
@@ -59,7 +59,7 @@ def test_a_second_student_finds_the_teacher_trained_and_its_answers_kept(tmp_pat
 def test_what_decides_a_teachers_training_makes_it_another(
     tmp_path: Path, settings: list[str], teacher: dict[str, object]
 ) -> None:
-    with resume.sharing(tmp_path / "teachers"):
+    with resume.share_teachers(tmp_path / "teachers"):
         distilled(tmp_path / "a")
         distilled(tmp_path / "b", *settings, teacher=teacher)
     assert len(trained(tmp_path / "teachers")) == 2
@@ -67,13 +67,13 @@ def test_what_decides_a_teachers_training_makes_it_another(
 
 def test_one_trial_waits_while_another_trains_the_teacher(tmp_path: Path) -> None:
     shared = tmp_path / "teachers"
-    with resume.sharing(shared):
+    with resume.share_teachers(shared):
         distilled(tmp_path / "a")
     [name] = trained(shared)
     (shared / name).unlink()
 
     def later() -> None:
-        with resume.sharing(shared):
+        with resume.share_teachers(shared):
             distilled(tmp_path / "b", "distill.weight_decay=0.001")
 
     other = threading.Thread(target=later)

@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from edgekit.training.batches import made_in_a_thread
+from edgekit.training.batches import prepare_in_thread
 
 
 def test_items_come_in_their_order() -> None:
-    assert list(made_in_a_thread(iter(range(50)))) == list(range(50))
-    assert list(made_in_a_thread(iter([None, 0, ""]))) == [None, 0, ""]
-    assert list(made_in_a_thread(iter([]))) == []
+    assert list(prepare_in_thread(iter(range(50)))) == list(range(50))
+    assert list(prepare_in_thread(iter([None, 0, ""]))) == [None, 0, ""]
+    assert list(prepare_in_thread(iter([]))) == []
 
 
 def test_one_is_made_while_another_is_used_and_no_more() -> None:
@@ -28,14 +28,14 @@ def test_one_is_made_while_another_is_used_and_no_more() -> None:
                 asked.set()
             yield number
 
-    with closing(made_in_a_thread(items())) as coming:
+    with closing(prepare_in_thread(items())) as coming:
         assert next(coming) == 0
         assert asked.wait(60)
         assert made == [0, 1]
 
 
 def test_it_is_made_in_another_thread() -> None:
-    [name] = made_in_a_thread(iter(threading.current_thread().name for _ in range(1)))
+    [name] = prepare_in_thread(iter(threading.current_thread().name for _ in range(1)))
     assert name.startswith("batches")
 
 
@@ -44,7 +44,7 @@ def test_an_error_is_raised_in_its_place() -> None:
         yield 1
         raise ValueError("no second")
 
-    coming = made_in_a_thread(items())
+    coming = prepare_in_thread(items())
     assert next(coming) == 1
     with pytest.raises(ValueError, match="no second"):
         next(coming)
@@ -52,7 +52,7 @@ def test_an_error_is_raised_in_its_place() -> None:
 
 
 def test_who_leaves_early_leaves_no_thread() -> None:
-    with pytest.raises(RuntimeError), closing(made_in_a_thread(iter(range(100)))) as coming:
+    with pytest.raises(RuntimeError), closing(prepare_in_thread(iter(range(100)))) as coming:
         for _ in coming:
             raise RuntimeError("the loss is nan")
     assert not _threads()

@@ -14,7 +14,7 @@ from edgekit.runner.boxes import grid_centres
 from edgekit.training import task_losses
 from edgekit.training.batches import augment_boxes
 from edgekit.training.fit import fit
-from edgekit.training.predict import answered
+from edgekit.training.predict import sample_scores
 from tests.core.tasks.test_detection import CLASSES, HEIGHT, POINTS, WIDTH, labels
 from tests.data.boxed import WRITERS, scenes
 
@@ -115,4 +115,4 @@ def test_a_small_detector_learns_small_scenes(tmp_path) -> None:  # type: ignore
     steps = [{"step": "scale", "factor": 1 / 255}]
     options = TrainOptions.model_validate({"epochs": 15, "batch_size": 8, "learning_rate": 0.02, "augment": "shift"})
     fit(network, data, steps, options, seed=0, device="cpu")
-    assert tasks.accuracy(answered(network, data.test, steps, "detection")) > 0.5
+    assert tasks.accuracy(sample_scores(network, data.test, steps, "detection")) > 0.5

@@ -16,10 +16,10 @@ from edgekit.training.predict import logits
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_no_number_is_no_answer(bad: float) -> None:
     outputs = np.zeros((4, 2, 3), np.float32)
-    assert predict.finite(outputs, "net", "mend it") is outputs
+    assert predict.check_finite(outputs, "net", "mend it") is outputs
     outputs[2, 1, 0] = bad
     with pytest.raises(ModelError, match="net answers sample 2 of 4 with NaN or infinity; mend it"):
-        predict.finite(outputs, "net", "mend it")
+        predict.check_finite(outputs, "net", "mend it")
 
 
 def test_answers_do_not_depend_on_where_the_samples_lie() -> None:

@@ -21,7 +21,7 @@ def raw() -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predict, "_held", {})
+    monkeypatch.setattr(predict, "_cached", {})
 
 
 @pytest.mark.parametrize("held_bytes", [0, 1 << 20])
@@ -60,9 +60,9 @@ def test_what_does_not_fit_beside_the_others_is_not_held(raw: np.ndarray) -> Non
     one = 300 * 16 * 4
     other = raw[::-1].copy()
     Inputs(raw, STEPS, one + 1), Inputs(other, STEPS, one + 1)
-    assert [made.nbytes for _, made in predict._held.values()] == [one]
+    assert [made.nbytes for _, made in predict._cached.values()] == [one]
     Inputs(other, STEPS, 2 * one)
-    assert len(predict._held) == 2
+    assert len(predict._cached) == 2
 
 
 def test_they_go_with_their_samples(raw: np.ndarray) -> None:
@@ -70,11 +70,11 @@ def test_they_go_with_their_samples(raw: np.ndarray) -> None:
     Inputs(gone, STEPS)
     del gone
     gc.collect()
-    assert not predict._held
+    assert not predict._cached
     Inputs(raw, STEPS)
-    assert len(predict._held) == 1
+    assert len(predict._cached) == 1
 
 
 def test_without_steps_nothing_is_copied(raw: np.ndarray) -> None:
     Inputs(raw.astype(np.float32), [])
-    assert not predict._held
+    assert not predict._cached

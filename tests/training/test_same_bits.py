@@ -88,7 +88,7 @@ def plainly(module: nn.Module, data: Data, steps: list[dict], options: TrainOpti
     optimiser = torch.optim.SGD(groups, options.learning_rate, 0.9, nesterov=True)
     random, step = np.random.default_rng(SEED), 0
     hard, reconstructs = losses.hard(data.task), data.task == "anomaly"
-    total = len(batches.parts(COUNT, options.batch_size)) * options.epochs
+    total = len(batches.batch_slices(COUNT, options.batch_size)) * options.epochs
     module.to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     torch.manual_seed(SEED)
     torch.use_deterministic_algorithms(True)

@@ -40,7 +40,7 @@ from edgekit.stages.benchmark.rivals import compare_with, open_rivals
 from edgekit.stages.benchmark.rounds import Opener, measured
 from edgekit.stages.benchmark.timings import Timings
 from edgekit.training import predict
-from edgekit.training.predict import finite
+from edgekit.training.predict import check_finite
 
 EAGER, UNMODIFIED = "baseline-eager", "baseline-unmodified"
 """Names of the baseline: a PyTorch network, and a file on its own interpreter."""
@@ -233,7 +233,7 @@ def _evaluate(backend: Backend, variant: Variant, split: Split, spec: store.Mode
     outputs = [backend.run(to_layout(apply(spec.preprocess, sample[None]), layout)) for sample in split.x]
     what = f"benchmark: {variant.name}"
     fix = f"leave {variant.precision} out of convert.precisions, or normalise the input by a preprocess step"
-    return _score(finite(np.concatenate(outputs), what, fix), split, spec)
+    return _score(check_finite(np.concatenate(outputs), what, fix), split, spec)
 
 
 def _score(outputs: np.ndarray, split: Split, spec: store.ModelSpec) -> tuple[np.ndarray, Answered]:

@@ -27,7 +27,7 @@ from edgekit.stages.distill.training import LABELS_ALONE, StudentTrainer, Traine
 from edgekit.training import losses, resume, side_by_side
 from edgekit.training.fine_tuning import without_maps
 from edgekit.training.losses import LossOptions
-from edgekit.training.predict import answered
+from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.teachers.from_artifact import RECORD
 
@@ -35,10 +35,10 @@ from edgekit.training.teachers.from_artifact import RECORD
 def distill(source: Artifact, data: Data, config: DistillConfig, out: Path) -> Artifact:
     """Run the distill stage; see `edgekit.stages.distill`."""
     artifacts.begin(out)
-    resume_folder = resume.of(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
+    resume_folder = resume.folder_for(out, "distill", source, data.digest, config.model_dump(), LIBRARIES)
     baseline, baseline_spec = open_model(source)
     steps = baseline_spec.preprocess
-    baseline_scores = answered(baseline, data.validation, steps, data.task)
+    baseline_scores = sample_scores(baseline, data.validation, steps, data.task)
     recorded_choice = replay.read(source.path.parent, "distill")
     shortlist = (
         time_candidates(source.path / "model", data, steps, config, resume_folder, recorded_choice)

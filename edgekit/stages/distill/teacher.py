@@ -147,7 +147,7 @@ def _training(
 
 
 def _train_teacher(name: str, teacher_config: TeacherConfig, data: Data, training: Training) -> Teacher:
-    with resume.alone(training.checkpoint, name, TEACHER_LIMIT_S):
+    with resume.only_trainer(training.checkpoint, name, TEACHER_LIMIT_S):
         module, history = training.fit(data)
     rows = tuple(asdict(epoch) for epoch in history.epochs)
     return _evaluate_teacher(name, teacher_config, module, data, training.spec, history=rows)

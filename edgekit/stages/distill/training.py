@@ -25,7 +25,7 @@ from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import fit
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import Distillation
-from edgekit.training.predict import answered
+from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
 from edgekit.training.side_by_side import Training
 
@@ -136,11 +136,11 @@ class StudentTrainer:
                     training=self.config.training,
                     distillation=distillation,
                     resume=self._checkpoint(name, epochs),
-                    until=stop_epoch,
+                    stop_epoch=stop_epoch,
                 )
         except ModelError as error:
             raise ModelError(f"{self.title}, {name}: {error}") from error
-        scores = answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        scores = sample_scores(module, self.data.validation, self.spec.preprocess, self.data.task)
         rows = [cast("Epoch", asdict(epoch)) for epoch in history.epochs]
         return TrainedStudent(name, module, scores, rows, options.model_dump() if options else None)
 

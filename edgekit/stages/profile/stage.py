@@ -73,7 +73,7 @@ def profile(source: Artifact, data: Data, config: ProfileConfig, out: Path) -> A
         module, spec = load_model_file(source, origin, data, config, out / "model")
     else:
         spec = spec_for(data, origin["model"]["builder"], origin["model"]["kwargs"], origin["preprocess"])
-        place = resume.of(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
+        place = resume.folder_for(out, "profile", source, data.digest, config.model_dump(), LIBRARIES)
         module, history = _train_or_load(source, data, config, spec, place, origin["weights"] is not None)
         looked_at = eager_input(data.validation.x[: reparameterize.SAMPLES], spec.preprocess)
         module, spec, merged = reparameterize.merge(module.cpu(), spec, looked_at)

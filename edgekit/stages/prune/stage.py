@@ -61,7 +61,7 @@ def prune(source: Artifact, data: Data, config: PruneConfig, out: Path) -> Artif
     note(probe_result.describe() if config.enabled else f"prune: the student goes on unpruned: {OFF}")
     note(no_sparsity_reason if config.enabled else "")
     baseline, _ = open_model(source.ancestor("profile"))
-    place = resume.of(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
+    place = resume.folder_for(out, "prune", source, data.digest, config.model_dump(), LIBRARIES)
     tuning_setup = tuning(source, student, spec, place.teacher_cache, config.tune_with)
     tuner = Tuner(baseline, tuning_setup.distillation, spec, data, config, place)
     baseline_accuracy = tasks.accuracy(tuner.baseline)

@@ -21,7 +21,7 @@ from edgekit.stages.prune.config import PruneConfig
 from edgekit.stages.prune.unstructured import measured_sparsity
 from edgekit.training.fit import fit
 from edgekit.training.objective import Distillation
-from edgekit.training.predict import answered
+from edgekit.training.predict import sample_scores
 from edgekit.training.resume import ResumeFolder
 
 Step = dict[str, Any]
@@ -100,7 +100,7 @@ class Tuner:
 
     def answers(self, module: nn.Module) -> Answered:
         """Return the per-sample scores of `module` on the validation split."""
-        return answered(module, self.data.validation, self.spec.preprocess, self.data.task)
+        return sample_scores(module, self.data.validation, self.spec.preprocess, self.data.task)
 
 
 def untrained_pruned_network(spec: store.ModelSpec, pruned: nn.Module, seed: int) -> nn.Module:

@@ -122,7 +122,7 @@ def _tune(
 ) -> tuple[nn.Module, list[dict[str, Any]], dict[str, Any]]:
     """Return a network after QAT, its epochs, and the record of the loss and teacher that tuned it."""
     data, config, spec = float_network.data, float_network.config, float_network.spec
-    resume_folder = resume.of(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
+    resume_folder = resume.folder_for(out, "quantize", source, data.digest, config.model_dump(), LIBRARIES)
     tuning_setup = tuning(source.ancestor("distill"), network, spec, resume_folder.teacher_cache, config.tune_with)
     tuned, epochs = qat.tune(network, tuning_setup.distillation, data, spec.preprocess, config, resume_folder)
     return tuned, epochs, tuning_setup.row

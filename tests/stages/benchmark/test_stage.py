@@ -15,7 +15,7 @@ from edgekit.data import load as load_data
 from edgekit.models.from_artifact import open_model
 from edgekit.runner.backends import Backend
 from edgekit.runner.preprocess.transform import apply, to_layout
-from edgekit.training.predict import answered, evaluate
+from edgekit.training.predict import evaluate, sample_scores
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 
@@ -33,7 +33,7 @@ def test_every_accuracy_is_that_of_its_split(tiny_run: FinishedRun) -> None:
     convert, data = benchmark.ancestor("convert"), load_data(PLAN.data)
     rows = {row["name"]: row for row in benchmark.metrics["rows"]}
     baseline, spec = open_model(benchmark.ancestor("profile"))
-    reference = answered(baseline, data.validation, spec.preprocess)
+    reference = sample_scores(baseline, data.validation, spec.preprocess)
     for variant in read(convert):
         backend, row = open_variant(convert, variant), rows[variant.name]
         assert row["float_ops"] == list(variant.float_ops)

@@ -20,7 +20,7 @@ from edgekit.stages.prune import PruneConfig, latency
 from edgekit.stages.prune.choice import mark_selected
 from edgekit.stages.prune.stage import prune
 from edgekit.stages.prune.unstructured import measured_sparsity
-from edgekit.training.predict import answered, evaluate
+from edgekit.training.predict import evaluate, sample_scores
 from edgekit.workbook.plan import load_plan
 from tests.conftest import TINY, FinishedRun
 
@@ -102,10 +102,10 @@ def test_every_step_is_judged_against_the_baselines_answers_to_the_same_samples(
     data = load(load_plan(TINY).data)
     budget = sealed.config["budget"]
     baseline, spec = open_model(sealed.ancestor("profile"))
-    reference = answered(baseline, data.validation, spec.preprocess)
+    reference = sample_scores(baseline, data.validation, spec.preprocess)
     for way, folder in (("structured", "model"), ("unstructured", "sparse")):
         module, _ = open_model(sealed, folder)
-        right = answered(module, data.validation, spec.preprocess)
+        right = sample_scores(module, data.validation, spec.preprocess)
         kept = next(row for row in sealed.metrics[f"{way}_steps"] if row["kept"])
         assert kept["lost"] == sum(reference & ~right)
         assert kept["gained"] == sum(right & ~reference)

@@ -116,4 +116,4 @@ def right(walk: Walk) -> Callable[[Any], Any]:
 
     steps = store.read_spec(walk.source.path / "model").preprocess
     split = walk.data.validation
-    return lambda network: predict.answered(network, split, steps)
+    return lambda network: predict.sample_scores(network, split, steps)
