@@ -79,14 +79,15 @@ def client(server: Server) -> Client:
 
 
 @pytest.fixture
-def slow(start: Start, folder: Path, tmp_path: Path) -> Server:
-    """A server that has on record half a second a call, and waits a second for a batch to fill."""
+def slow(start: Start, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server whose recorded latency is half a second per call, and which waits a second for a batch to fill."""
     path = folder / "tiny-openvino-1.2.0.edge.zip"
-    start("--drain-s", 0, path, home=tmp_path).stop()
-    [record] = (tmp_path / "edgerun").glob("curve-*.json")
-    kept = json.loads(record.read_text())
-    record.write_text(json.dumps({**kept, "ms": {"1": 500.0, "16": 510.0}}))
-    return start("--drain-s", 0, "--queue-delay-ms", 1000, path, home=tmp_path)
+    home = tmp_path_factory.mktemp("slow")  # not tmp_path, which is removed before `start` reads the server's log
+    start("--drain-s", 0, path, home=home).stop()
+    [record] = (home / "edgerun").glob("curve-*.json")
+    curve = json.loads(record.read_text())
+    record.write_text(json.dumps({**curve, "ms": {"1": 500.0, "16": 510.0}}))
+    return start("--drain-s", 0, "--queue-delay-ms", 1000, path, home=home)
 
 
 def refused(call: Callable[[], Any]) -> grpc.RpcError:
