@@ -26,9 +26,9 @@ from edgekit.training.batches import prepare_in_thread
 from edgekit.training.checkpoint import Checkpoint, MovingAverage
 from edgekit.training.objective import Distillation, LabelObjective, objective
 from edgekit.training.predict import EVALUATION_BATCH, Inputs, Steps, outputs_of, pick_device, to_device, to_input
-from edgekit.training.shares.division import threads_of_a_share
-from edgekit.training.shares.sharing import check_positives, sharing
-from edgekit.training.shares.team import Team
+from edgekit.training.shares.coordinator import ShardCoordinator
+from edgekit.training.shares.data_parallel import check_positives, open_coordinator
+from edgekit.training.shares.division import threads_per_shard
 from edgekit.training.torch_settings import computing_in, reproducible
 
 if TYPE_CHECKING:
@@ -159,8 +159,10 @@ def fit(
     memory_layout.detect_for_training(module, to_device(current_device, prepared_example))
     with (
         torch_settings.keep_freed_memory(),
-        reproducible(torch_device, seed, threads_of_a_share(threads, shares) if shares > 1 else threads),
-        sharing(shares, module, distillation, data.task, prepared_example, torch_device, seed, precision) as make_team,
+        reproducible(torch_device, seed, threads_per_shard(threads, shares) if shares > 1 else threads),
+        open_coordinator(
+            shares, module, distillation, data.task, prepared_example, torch_device, seed, precision
+        ) as make_team,
         strided_pointwise_as_slices(module),
         computing_in(precision, module, torch_device),
     ):
@@ -203,7 +205,7 @@ class _Loop:
         device: torch.device,
         seed: int,
         resume: Checkpoint | None,
-        team: Team | None,
+        team: ShardCoordinator | None,
     ) -> None:
         self.module, self.data, self.preprocess, self.options = module, data, preprocess, options
         self.objective, self.device, self.resume, self.team = training_objective, device, resume, team

@@ -130,7 +130,7 @@ def _check_batches(plan: Plan, data: Data) -> None:
     A batch that is divided into shares counts by its shares. So counts the batch of a student that is trained alone,
     as each candidate is, and of a teacher that is trained as the student is.
     """
-    from edgekit.training.shares.sharing import check_positives
+    from edgekit.training.shares.data_parallel import check_positives
 
     if data.task != "embedding":
         return

@@ -1,5 +1,6 @@
-"""Training by shares: a batch is divided into S shares, and its gradient is the sum of theirs, in their order.
+"""Data-parallel training: a batch is divided into S shards, and its gradient is the sum of theirs, in a fixed order.
 
-Who computes which share changes no bit: one process computes them one after the other, P processes S/P each.
-Process 0 has the data, the optimiser and the checkpoints. The others get weights and samples and give gradients.
+The result does not depend on the number of processes: one process computes all shards one after the other, and P
+processes compute S/P each. Process 0 has the data, the optimizer and the checkpoints; the others receive weights and
+samples and return gradients.
 """

@@ -1,4 +1,4 @@
-"""Which samples are in which share, which process computes it, with how many threads and which random numbers."""
+"""Divide batches into shards, and assign processes, threads and random seeds to them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import os
 
 import numpy as np
 
-LEAST = 2
-"""Samples of a share: batch normalisation has no variance of one."""
+MIN_SHARD_SAMPLES = 2
+"""Fewest samples of a shard, because batch norms need at least two."""
 
 
-def shares_of(samples: int, shares: int) -> list[slice]:
-    """The shares of a batch, in order; their sizes differ by 1 at most, and a small batch has fewer shares."""
-    count = max(1, min(shares, samples // LEAST))
+def shard_slices(samples: int, shares: int) -> list[slice]:
+    """Return the shards of a batch in order. Their sizes differ by at most 1; a small batch has fewer shards."""
+    count = max(1, min(shares, samples // MIN_SHARD_SAMPLES))
     edges = [samples * place // count for place in range(count + 1)]
     return [slice(start, stop) for start, stop in zip(edges, edges[1:], strict=False)]
 
 
-def owners(shares: int, processes: int) -> list[int]:
-    """The process of each share: neighbours stay together, so that process 0 always has share 0."""
+def shard_owners(shares: int, processes: int) -> list[int]:
+    """Return the process of each shard. Neighbours stay together, so that process 0 always has shard 0."""
     return [share * min(shares, processes) // shares for share in range(shares)]
 
 
-def threads_of_a_share(threads: int, shares: int) -> int:
-    """A part of the training's `threads` (0: all cores): it follows from the key, not from the number of processes."""
+def threads_per_shard(threads: int, shares: int) -> int:
+    """Return the threads of a shard, which do not depend on the number of processes. `threads` of 0 means all cores."""
     return max(1, (threads or os.cpu_count() or 1) // shares)
 
 
-def seed_of(seed: int, step: int, share: int) -> int:
-    """The seed of torch's generator for one share of one step, as of dropout."""
+def shard_seed(seed: int, step: int, share: int) -> int:
+    """Return the seed of torch's generator (for example for dropout) for one shard of one step."""
     return int(np.random.SeedSequence((seed, step, share)).generate_state(1, np.uint64)[0] >> np.uint64(1))

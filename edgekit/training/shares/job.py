@@ -1,4 +1,4 @@
-"""What another process must know to compute shares of a training: the network, its teacher and the loss."""
+"""What a worker process needs to compute shards: the network, its teacher and the loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgekit.training import losses
 from edgekit.training.losses import LossOptions
 from edgekit.training.objective import FeatureObjective, LabelObjective, LogitObjective
 from edgekit.training.predict import to_input
-from edgekit.training.shares.learner import Learner
+from edgekit.training.shares.learner import ShardLearner
 from edgekit.training.teacher_cache import TeacherCache
 from edgekit.training.torch_settings import computing_in, reproducible
 
@@ -31,10 +31,10 @@ OF_MAIN = b"c__main__\n"
 
 @dataclass(frozen=True)
 class Job:
-    """All that, before any hook is in the networks. `teacher` is None without one, and where process 0 has its logits.
+    """The job of the worker processes, made before any hooks are registered in the networks.
 
-    example: one preprocessed sample, (1, *input)
-    threads: of a share
+    `teacher` is None if there is none, or if process 0 has its logits. `example` is one preprocessed sample of shape
+    (1, *input), and `threads` is the number of threads for a shard.
     """
 
     module: nn.Module
@@ -46,8 +46,8 @@ class Job:
     threads: int
     precision: str = "float32"
 
-    def written(self) -> bytes:
-        """For another process; raises whatever pickle does where a part is of no module that can be imported."""
+    def to_bytes(self) -> bytes:
+        """Return the job as bytes. Raises any exception of pickle if a class cannot be imported elsewhere."""
         trains = {name for name, each in self.module.named_parameters() if each.requires_grad}
         content = io.BytesIO()
         torch.save((replace(self, module=_parts(self.module)), trains), content)
@@ -57,7 +57,7 @@ class Job:
 
     @classmethod
     def read(cls, content: bytes) -> Job:
-        """What process 0 of this training wrote."""
+        """Read the job that process 0 wrote."""
         found, trains = torch.load(io.BytesIO(content), weights_only=False)
         module = found.module if isinstance(found.module, nn.Module) else found.module.joined()
         for name, each in module.named_parameters():
@@ -67,14 +67,14 @@ class Job:
 
 
 def _parts(module: nn.Module) -> Any:
-    """Of a quantized network its parts, of any other itself; nncf, which is large, is not imported to find out."""
+    """Return the parts of a quantized network, or the module itself. This does not import nncf, which is large."""
     quantized = sys.modules.get("edgekit.models.quantized")
     return quantized.Parts.of(module) if quantized and isinstance(module, quantized.Quantizable) else module
 
 
 @contextmanager
-def learning(job: Job, rank: int) -> Iterator[Learner]:
-    """The network as process 0 trains it: on its device, in its layout, with its objective and its threads."""
+def learning(job: Job, rank: int) -> Iterator[ShardLearner]:
+    """Prepare the network as in process 0: the same device, memory layout, objective and threads."""
     device = torch.device(job.device, rank % torch.cuda.device_count()) if job.device == "cuda" else (
         torch.device(job.device))  # fmt: skip
     networks = [job.module, *([job.teacher] if job.teacher else [])]
@@ -88,7 +88,7 @@ def learning(job: Job, rank: int) -> Iterator[Learner]:
         with _objective(job, torch.from_numpy(np.array(to_input(job.example)))) as aim:
             if aim.beside is not None:
                 aim.beside.to(device)
-            yield Learner(job.module.train(), aim, device)
+            yield ShardLearner(job.module.train(), aim, device)
 
 
 @contextmanager

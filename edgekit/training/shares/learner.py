@@ -1,4 +1,4 @@
-"""One share of a batch becomes its gradient; the same code in every process."""
+"""Compute the gradient of a shard; every process uses this code."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from edgekit.training.predict import to_input
 
 
 @dataclass(frozen=True)
-class Share:
+class Shard:
     """A part of a batch: preprocessed inputs x (n, *input), labels y (n, …), and cached logits of the teacher, if any.
 
-    `weight` is its part of the batch's samples, `seed` that of torch's generator.
+    `weight` is its fraction of the batch, `seed` the seed of torch's generator.
     """
 
     number: int
@@ -31,30 +31,30 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A share's weighted loss and gradients, None for a parameter without one; and what the teacher said, if asked."""
+class ShardGradient:
+    """The weighted loss and gradients of a shard (None for parameters without one), and computed logits, if any."""
 
     loss: Tensor
     gradients: list[Tensor | None]
     computed: np.ndarray | None
 
 
-class Learner:
+class ShardLearner:
     """A network and its objective, in training mode, on one device."""
 
-    def __init__(self, module: nn.Module, aim: LabelObjective, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, objective: LabelObjective, device: torch.device) -> None:
         self.module, self.device = module, device
-        # a copy: each share brings its own logits, while the training's objective has those of the epoch
-        self.aim = copy.copy(aim) if isinstance(aim, LogitObjective) else aim
-        trained = nn.ModuleList([module, *([aim.beside] if aim.beside else [])])
-        # by name: another process's copy may hold them in another order
+        # a copy, because each shard has its own logits, and the objective of the training those of the epoch
+        self.objective = copy.copy(objective) if isinstance(objective, LogitObjective) else objective
+        trained = nn.ModuleList([module, *([objective.beside] if objective.beside else [])])
+        # sorted by name, because the copy in another process may have another order
         parameters = [each for _, each in sorted(trained.named_parameters(), key=itemgetter(0))]
         self.parameters = [each for each in parameters if each.requires_grad]
         self.buffers = [each for _, each in sorted(trained.named_buffers(), key=itemgetter(0))]
         self.state: list[Tensor] = [*parameters, *self.buffers]
 
-    def learn(self, shares: Sequence[Share]) -> Iterator[Answer]:
-        """One answer a share; each begins with the same buffers, and those of share 0 stay, as running statistics."""
+    def learn(self, shares: Sequence[Shard]) -> Iterator[ShardGradient]:
+        """Yield the gradients of each shard. All begin with the same buffers; those of shard 0 are kept."""
         before = [each.clone() for each in self.buffers]
         after = before
         for share in shares:
@@ -66,24 +66,24 @@ class Learner:
         self._put(self.buffers, after)
 
     def follow(self, state: Sequence[Tensor]) -> None:
-        """Take over the weights and buffers of another process."""
+        """Copy the weights and buffers of another process."""
         self._put(self.state, state)
 
-    def _learn(self, share: Share) -> Answer:
+    def _learn(self, share: Shard) -> ShardGradient:
         torch.manual_seed(share.seed)
-        if isinstance(self.aim, LogitObjective):
-            self.aim.cached, self.aim.computed, self.aim.at = share.cached, [], 0
+        if isinstance(self.objective, LogitObjective):
+            self.objective.cached, self.objective.computed, self.objective.at = share.cached, [], 0
         for parameter in self.parameters:
             parameter.grad = None
         x, y = self._tensor(to_input(share.x)), self._tensor(share.y)
-        loss = self.aim.loss(self.module, x, y) * share.weight
+        loss = self.objective.loss(self.module, x, y) * share.weight
         loss.backward()
-        parts = self.aim.computed if isinstance(self.aim, LogitObjective) else []
+        parts = self.objective.computed if isinstance(self.objective, LogitObjective) else []
         computed = np.concatenate(parts) if parts else None
-        return Answer(loss.detach(), [each.grad for each in self.parameters], computed)
+        return ShardGradient(loss.detach(), [each.grad for each in self.parameters], computed)
 
     def _tensor(self, values: np.ndarray) -> Tensor:
-        """Cloned to memory of torch's own: the last bits of a product can depend on where its factors begin."""
+        """Copy values to memory of torch's own, because the last bits of a product can depend on alignment."""
         return torch.from_numpy(np.require(values, requirements="W")).clone().to(self.device)
 
     @staticmethod

@@ -17,21 +17,21 @@ import torch.distributed as dist
 
 from edgekit.core.errors import ConfigError
 from edgekit.training.shares import environment
-from edgekit.training.shares.wire import PeerLost, Wire
-from edgekit.training.shares.wire import joined as joined_by
+from edgekit.training.shares.channel import Channel, PeerLost
+from edgekit.training.shares.channel import join_group as joined_by
 
 COUNT, TRAINING, END = "edgekit/trainings", "edgekit/training/{}", "edgekit/end"
 POLL_S = 0.1
 
 
 @contextmanager
-def joined(count: int, device: torch.device) -> Iterator[Wire]:
+def join_torchrun(count: int, device: torch.device) -> Iterator[Channel]:
     """In process 0: announce a training of `count` processes, and meet them."""
     store = _store()
     number = store.add(COUNT, 1)
     store.set(TRAINING.format(number), f"{count} {device.type}")
-    with joined_by(dist.PrefixStore(str(number), store), 0, count, device) as wire:
-        yield wire
+    with joined_by(dist.PrefixStore(str(number), store), 0, count, device) as channel:
+        yield channel
 
 
 @contextmanager
@@ -58,9 +58,9 @@ def follow() -> None:
         if mine < int(count):
             with (
                 suppress(PeerLost),  # the first process failed in this training, and may begin another
-                joined_by(dist.PrefixStore(str(number), store), mine, int(count), torch.device(kind)) as wire,
+                joined_by(dist.PrefixStore(str(number), store), mine, int(count), torch.device(kind)) as channel,
             ):
-                worker.answer(wire)
+                worker.answer(channel)
 
 
 def _store() -> dist.Store:

@@ -14,7 +14,7 @@ from edgekit.training.checkpoint import Checkpoint
 from edgekit.training.fit import History, fit
 from edgekit.training.losses import hints, soft_targets
 from edgekit.training.objective import Distillation
-from edgekit.training.shares.division import owners, shares_of, threads_of_a_share
+from edgekit.training.shares.division import shard_owners, shard_slices, threads_per_shard
 from tests.training.test_checkpoint import Stopped, stop_after
 from tests.training.test_fit import SCALE, bars, blobs, data_of, options, perceptron, same
 
@@ -43,7 +43,7 @@ def trained(module: nn.Module, data, shares: int, preprocess=(), chosen: TrainOp
 @pytest.mark.parametrize("samples", [1, 2, 3, 7, 16, 17, 64])
 @pytest.mark.parametrize("shares", [1, 2, 3, 4, 8])
 def test_shares_are_the_whole_batch_in_its_order(samples: int, shares: int) -> None:
-    parts = shares_of(samples, shares)
+    parts = shard_slices(samples, shares)
     assert [place for part in parts for place in range(samples)[part]] == list(range(samples))
     sizes = [part.stop - part.start for part in parts]
     assert max(sizes) - min(sizes) <= 1
@@ -52,12 +52,12 @@ def test_shares_are_the_whole_batch_in_its_order(samples: int, shares: int) -> N
 
 
 def test_every_process_has_neighbouring_shares_and_the_first_has_share_0() -> None:
-    found = {processes: owners(4, processes) for processes in (1, 2, 3, 4, 9)}
+    found = {processes: shard_owners(4, processes) for processes in (1, 2, 3, 4, 9)}
     assert found == {1: [0, 0, 0, 0], 2: [0, 0, 1, 1], 3: [0, 0, 1, 2], 4: [0, 1, 2, 3], 9: [0, 1, 2, 3]}
 
 
 def test_the_threads_of_a_share_follow_from_the_key() -> None:
-    assert [threads_of_a_share(8, shares) for shares in (1, 2, 4, 16)] == [8, 4, 2, 1]
+    assert [threads_per_shard(8, shares) for shares in (1, 2, 4, 16)] == [8, 4, 2, 1]
 
 
 def test_one_share_is_the_training_as_it_was(images) -> None:

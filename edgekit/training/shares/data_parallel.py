@@ -1,4 +1,4 @@
-"""What the training loop calls: a team for its batches, and the team's processes while the training lasts."""
+"""The entry point of the training loop to data-parallel training."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.tasks import Task
 from edgekit.training import positives
 from edgekit.training.objective import Distillation, LabelObjective
-from edgekit.training.shares.crew import together
+from edgekit.training.shares.coordinator import ShardCoordinator
 from edgekit.training.shares.job import Job
-from edgekit.training.shares.learner import Learner
-from edgekit.training.shares.team import Team
+from edgekit.training.shares.learner import ShardLearner
+from edgekit.training.shares.worker_group import worker_processes
 
-TeamOf = Callable[[LabelObjective], Team | None]
+MakeCoordinator = Callable[[LabelObjective], ShardCoordinator | None]
 
 
 @contextmanager
-def sharing(
+def open_coordinator(
     shares: int,
     module: nn.Module,
     distillation: Distillation | None,
@@ -32,10 +32,11 @@ def sharing(
     device: torch.device,
     seed: int,
     precision: str = "float32",
-) -> Iterator[TeamOf]:
-    """Gives what makes the team from the training's objective; without shares (1) there is no team and no process.
+) -> Iterator[MakeCoordinator]:
+    """Start the worker processes and yield a function that makes the coordinator from the training's objective.
 
-    To be entered before anything hooks the networks. `example` is one preprocessed sample (1, *input).
+    With `shares` of 1, that function returns None and no process is started. Enter this context before any hooks are
+    registered in the networks. `example` is one preprocessed sample of shape (1, *input).
     """
     if shares == 1:
         yield lambda _: None
@@ -52,14 +53,14 @@ def sharing(
             device.type,
             torch.get_num_threads(),
             precision,
-        ).written()
+        ).to_bytes()
 
-    with together(job, shares, device) as wire:
-        yield lambda aim: Team(Learner(module, aim, device), aim, shares, seed, wire)
+    with worker_processes(job, shares, device) as channel:
+        yield lambda aim: ShardCoordinator(ShardLearner(module, aim, device), aim, shares, seed, channel)
 
 
 def check_positives(labels: Any, batch_size: int, shares: int) -> None:
-    """As `positives.check`, of one share: an embedding compares the samples of a share with one another."""
+    """Check a shard with `positives.check`, because an embedding only compares samples within a shard."""
     try:
         positives.check(labels, batch_size // shares)
     except ConfigError as error:

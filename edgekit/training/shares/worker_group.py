@@ -1,0 +1,148 @@
+"""The worker processes of a training, started here or by torchrun, and the errors if one of them dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from edgekit.core.errors import EdgekitError, StageError
+from edgekit.core.subprocesses import Call, ChildDied
+from edgekit.device import processes
+from edgekit.training.shares import environment, torchrun, worker
+from edgekit.training.shares.channel import Channel, PeerLost, join_group
+
+START_LIMIT_S = 300.0
+EXIT_LIMIT_S = 5.0
+"""How long to wait for the exit of a process whose connection was lost, in seconds."""
+RESUME_HINT = "finished epochs are kept: run it again to continue the training"
+
+
+@contextmanager
+def worker_processes(job: Callable[[], bytes], shares: int, device: torch.device) -> Iterator[Channel | None]:
+    """Run the worker processes inside the `with` block, and yield the channel to them, or None without any.
+
+    If the job cannot be pickled, this process computes all shards itself, with the same result, and prints why. Raises
+    StageError if a worker process dies.
+    """
+    count = min(shares, environment.processes())
+    try:
+        content = job() if count > 1 else b""
+    except Exception as error:  # pickle raises all kinds of exceptions if a class cannot be imported
+        print(f"one process trains all {shares} shares: the network cannot be sent to others ({error})")
+        count = 1
+    if count == 1:
+        yield None
+    elif environment.of_torchrun():
+        with _explain_lost_peer([]), torchrun.join_torchrun(count, device) as channel:
+            yield from _distribute_job(channel, content)
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="edgekit-shares-") as folder,
+            _start_workers(Path(folder), count, device) as peers,
+            _explain_lost_peer(peers),
+            _use_loopback(),
+            join_group(dist.FileStore(str(Path(folder) / worker.STORE), count), 0, count, device) as channel,
+        ):
+            yield from _distribute_job(channel, content)
+
+
+def _distribute_job(channel: Channel, content: bytes) -> Iterator[Channel]:
+    others = range(1, channel.processes)
+    for rank in others:
+        channel.send(content, rank)
+    yield channel
+    for rank in others:
+        channel.send(None, rank)
+
+
+@dataclass(frozen=True)
+class _WorkerProcess:
+    """A worker process: its name in messages, the file that it creates when it is ready, and its call."""
+
+    name: str
+    ready: Path
+    call: Call
+
+    def why(self) -> Exception | None:
+        """Return the error that ended the process, or None while it runs."""
+        if not self.call.has_ended:
+            return None
+        try:
+            self.call.result()
+        except ChildDied as died:
+            return StageError(f"{died.ended.cause(self.name)}; {RESUME_HINT}")
+        except EdgekitError as error:
+            return type(error)(f"{self.name}: {error}")
+        return StageError(f"{self.name} ended before the others; {RESUME_HINT}")
+
+
+@contextmanager
+def _start_workers(folder: Path, count: int, device: torch.device) -> Iterator[list[_WorkerProcess]]:
+    """Start the worker processes and wait until they are ready. They all end with this process."""
+    peers: list[_WorkerProcess] = []
+    with ExitStack() as stack:
+        for rank in range(1, count):
+            home = folder / f"process-{rank}"
+            home.mkdir()
+            job = {"folder": str(folder), "rank": rank, "processes": count, "device": device.type}
+            call = stack.enter_context(Call("edgekit.training.shares.worker:train", job, home, _LOOPBACK))
+            peers.append(
+                _WorkerProcess(f"training process {rank + 1} of {count}", folder / f"{worker.READY}-{rank}", call)
+            )
+        _wait_until_ready(peers)
+        yield peers
+
+
+def _wait_until_ready(peers: list[_WorkerProcess]) -> None:
+    """Wait until all processes have started. Raises StageError if one does not."""
+    until = time.monotonic() + START_LIMIT_S
+    for peer in peers:
+        while not peer.ready.exists():
+            if why := peer.why():
+                raise why
+            if time.monotonic() > until:
+                raise StageError(f"{peer.name}: did not start in {START_LIMIT_S:g} s")
+            time.sleep(processes.POLL_S)
+
+
+@contextmanager
+def _explain_lost_peer(peers: list[_WorkerProcess]) -> Iterator[None]:
+    """Replace a lost connection by the reason why the process at its other end died."""
+    try:
+        yield
+    except PeerLost as lost:
+        until = time.monotonic() + EXIT_LIMIT_S
+        while True:
+            for peer in peers:
+                if why := peer.why():
+                    raise why from lost
+            if time.monotonic() > until or not peers:
+                raise StageError(f"another training process is lost ({lost}); {RESUME_HINT}") from lost
+            time.sleep(processes.POLL_S)
+
+
+_LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
+"""Processes on one machine use the loopback interface, because its host name may not resolve."""
+
+
+@contextmanager
+def _use_loopback() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _LOOPBACK}
+    os.environ.update(_LOOPBACK)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
