@@ -32,7 +32,7 @@ TRAINING = (
     Seed(
         "tuned-by-a-teacher-that-did-not-pay",
         "stages/prune/stage.py",
-        "tuner = Tuner(baseline, followed.distillation, spec",
+        "tuner = Tuner(baseline, tuning_setup.distillation, spec",
         "tuner = Tuner(baseline, Distillation(baseline), spec",
         "pruning fine-tunes towards a teacher that the student had outgrown",
         ("tests/stages/test_tuning.py",),
@@ -72,16 +72,16 @@ TRAINING = (
     Seed(
         "worse-student-kept",
         "stages/distill/stage.py",
-        "reparameterize.merge(kept.module.cpu(), spec",
-        "reparameterize.merge(alone.module.cpu(), spec",
+        "reparameterize.merge(selected.module.cpu(), spec",
+        "reparameterize.merge(by_labels.module.cpu(), spec",
         "the student that ships is not the one that the decision names",
         ("tests/stages/distill/test_stage.py::test_the_best_on_validation_is_kept",),
     ),
     Seed(
         "recorded-candidates-not-followed",
         "stages/distill/shortlist.py",
-        "return Shortlist(entries, timed, lost, recorded or today, today,",
-        "return Shortlist(entries, timed, lost, today, today,",
+        "        recorded_choice or measured_choice,",
+        "        measured_choice,",
         "a bundle cannot be rebuilt where today's clock picks another student",
         ("tests/stages/distill/test_selection.py",),
     ),
@@ -96,8 +96,8 @@ TRAINING = (
     Seed(
         "worst-teacher-chosen",
         "stages/distill/teacher.py",
-        "return max(found, key=lambda each: each.accuracy)",
-        "return min(found, key=lambda each: each.accuracy)",
+        "return max(teachers, key=lambda each: each.accuracy)",
+        "return min(teachers, key=lambda each: each.accuracy)",
         "the student learns from whoever knows least",
         ("tests/stages/distill/test_stage.py::test_the_best_teacher_teaches_and_each_stands_in_the_record",),
     ),
@@ -120,7 +120,7 @@ TRAINING = (
     Seed(
         "checkpoint-of-another-training",
         "training/checkpoint.py",
-        """                if note["key"] != self.key:
+        """                if header["key"] != self.key:
                     return None
 """,
         "",
@@ -133,15 +133,15 @@ PRUNING = (
     Seed(
         "first-step-recorded-as-kept",
         "stages/prune/choice.py",
-        "last = inside[-1] if inside else 0",
-        "last = inside[0] if inside else 0",
+        "selected = inside[-1] if inside else 0",
+        "selected = inside[0] if inside else 0",
         "the record praises another network than the one that ships",
         ("tests/stages/prune/test_stage.py::test_the_last_step_inside_the_budget_is_kept_or_the_student",),
     ),
     Seed(
         "step-outside-the-budget-kept",
         "stages/prune/stage.py",
-        'store.save(out / "model", pruned[kept_step(channels)], spec)',
+        'store.save(out / "model", pruned[selected_step_number(channels)], spec)',
         'store.save(out / "model", pruned[-1], spec)',
         "the network that ships is one that lost too much",
         ("tests/stages/prune/test_stage.py::test_what_is_kept_is_what_the_record_says",),
@@ -158,7 +158,7 @@ PRUNING = (
         "layers-without-a-bound",
         "stages/prune/structured.py",
         """    if config.scope == "global":
-        bound(pruner, config)
+        limit_layer_ratio(pruner, config)
 """,
         "",
         "one step over the whole network leaves a layer with hardly a channel",
@@ -186,8 +186,8 @@ QUANTIZING = (
     Seed(
         "ptq-budget-the-wrong-way-round",
         "stages/quantize/choice.py",
-        "inside = [name for name in drops if not refused[name]]",
-        "inside = [name for name in drops if refused[name]]",
+        "inside = [name for name in drops if not refusals[name]]",
+        "inside = [name for name in drops if refusals[name]]",
         "PTQ is chosen where it misses the budget",
         ("tests/stages/quantize/test_choice.py",),
     ),
@@ -242,8 +242,8 @@ QUANTIZING = (
     Seed(
         "mixed-precision-unneeded",
         "stages/quantize/choice.py",
-        'if not (outside["ptq"] and outside.get("qat", NO_QAT)):',
-        'if not (outside["ptq"] or outside.get("qat", NO_QAT)):',
+        'if not (refusals["ptq"] and refusals.get("qat", NO_QAT)):',
+        'if not (refusals["ptq"] or refusals.get("qat", NO_QAT)):',
         "layers stay in float though tuning alone is inside the budget",
         ("tests/stages/quantize/test_choice.py",),
     ),
@@ -269,7 +269,7 @@ CONVERTING = (
     Seed(
         "tolerances-ignored",
         "stages/convert/numerics.py",
-        "    return said\n",
+        "    return messages\n",
         "    return []\n",
         "a conversion that changed the network is shipped",
         ("tests/stages/convert/test_numerics.py",),
@@ -317,8 +317,8 @@ CONVERTING = (
     Seed(
         "layers-of-one-network-kept-in-another",
         "stages/convert/plan.py",
-        "Network(name, saved, post_training)",
-        "Network(name, saved, chosen)",
+        "NetworkToConvert(name, saved, post_training)",
+        "NetworkToConvert(name, saved, chosen_quantization)",
         "networks that were never looked at keep layers in float",
         (
             "tests/stages/convert/test_stage.py::test_int8_follows_the_recipe_and_keeps_layers_of_the_tuned_network_alone",
