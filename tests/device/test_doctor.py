@@ -276,7 +276,7 @@ def test_every_code_is_seeded_and_there_are_more_than_twenty() -> None:
     words = set(re.findall(r'Finding\(\s*f?"([a-z0-9{}.()-]+)"', sources)) | {"arm-32-bit", "python-32-bit"}
     known = set()
     for word in words:
-        parts = {"{device.lower()}": ("gpu", "npu"), "{found.name}": wheels.NUMPY_2_FROM}
+        parts = {"{device.lower()}": ("gpu", "npu"), "{distribution.name}": wheels.NUMPY_2_FROM}
         wild = next((part for part in parts if part in word), None)
         known |= {word.replace(wild, each) for each in parts[wild]} if wild else {word}
     seeded = {seed.code for seed in SEEDS} | {code for code, _, _ in CASES} | {"operator-flex"}
