@@ -344,7 +344,7 @@ def test_a_public_function_documents_its_parameters(name: str) -> None:
     text = inspect.getdoc(PUBLIC[name]) or ""
     head, _, body = text.partition("\nParameters\n----------\n")
     assert head
-    described = re.findall(r"^(\w+)(?: : [^\n]+)?\n {4}\S", body.partition("\n\n")[0], re.MULTILINE)
+    described = re.findall(r"^\*{0,2}(\w+)(?: : [^\n]+)?\n {4}\S", body.partition("\n\n")[0], re.MULTILINE)
     assert described == parameters
 
 

@@ -140,7 +140,7 @@ def check_trust(
         bundle = home.release(number) / records.BUNDLE
         each.exists()
         minimum = floors if each.root == home.root else records.checked_version_floors(each)
-        trusted = trust.check(bundle, each.trust, minimum, clock_floor(each), sha256=sha256)._asdict()
+        trusted = trust.check_bundle(bundle, each.trust, minimum, clock_floor(each), sha256=sha256)._asdict()
         if name is not None:
             trust.check_name(trusted["name"], name, bundle)
         verdict = {**trusted, "signers": list(trusted["signers"])}
