@@ -33,6 +33,6 @@ def test_a_run_of_one_config_measures_on_the_lane_that_is_named_or_on_that_of_th
         raise _Heard
 
     with pytest.raises(_Heard):
-        run(load_plan(TINY), tmp_path / "out", say=say)
+        run(load_plan(TINY), tmp_path / "out", force=["profile"], say=say)  # a line before the first notebook
     assert found == [before or str(lane.machine_folder())]
     assert os.environ.get(lane.FOLDER) == before
