@@ -68,7 +68,7 @@ def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
         "baseline-eager": "baseline",
         "pruned-fp32-tflite": "ships for tflite: tie, won by fewest bytes",
         "student-fp32-onnx": "ships for onnx: fastest",
-        "student-fp32-tflite": "inside the budget: the fastest, but in a tie with one with fewer bytes",
+        "student-fp32-tflite": "inside the budget: the fastest, but in a tie with a file with fewer bytes",
         "another-fp32-tflite": "inside the budget: slower, 1.5× (1.5–1.5) the time of the fastest",
     }
 

@@ -109,8 +109,8 @@ def test_a_text_that_is_cut_is_told_on_both_streams(
     answers = [json.loads(line) for line in told.out.splitlines()]
     assert ["cut" in each for each in answers] == [False, True, True]
     assert answers[1]["cut"] == {"kept": TOKENS, "tokens": 38}
-    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, the rest was cut off; so it was"
-    assert told.err == f"{said} with 1 more\n"
+    said = f"edgerun: {files[1]}, the first 12 of 38 tokens: the bundle takes no more, the rest was cut off"
+    assert told.err == f"{said}; the same happened to 1 more\n"
     assert main(["predict", str(path), files[1], "--no-trial", *more]) == 0
     told = capsys.readouterr()
     assert told.out.startswith(f"{files[1]}, the first 12 of 38 tokens: ") and told.err.count("\n") == 1
