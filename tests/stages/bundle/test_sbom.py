@@ -24,7 +24,7 @@ from edgekit.core import artifacts
 from edgekit.core.artifacts import EVIDENCE_FILES
 from edgekit.core.errors import StageError
 from edgekit.stages.bundle import provenance
-from tests.conftest import FinishedRun
+from tests.conftest import FinishedRun, run_edgekit
 
 ROOT = Path(__file__).parents[3]
 OWN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
@@ -109,9 +109,10 @@ def test_the_bill_says_what_needs_what(bill: dict[str, Any]) -> None:
 
 def test_they_lie_beside_the_bundles_of_a_run(tiny_run: FinishedRun, beside: Path) -> None:
     sealed = artifacts.load(tiny_run.folder / "bundles")
+    details = run_edgekit("status", str(tiny_run.folder), "--all").stdout
     for name in EVIDENCE_FILES:
         assert sealed.file(name).read_bytes() == (beside / name).read_bytes(), name  # a kernel sees what a shell sees
-        assert str(tiny_run.folder / "bundles" / name) in tiny_run.stdout
+        assert str(tiny_run.folder / "bundles" / name) in details
 
 
 def test_neither_names_this_machine(beside: Path, bill: dict[str, Any]) -> None:
