@@ -77,10 +77,10 @@ def headline(result: Result) -> str:
         limits.append(f"size ≤ {relative['ratio']:g}× {relative['of']}")
     limits += ["limits of single targets"] if budget.get("targets") else []
     if not result["verdict"]["met"]:
-        outcome = "no variant meets the budget, so nothing ships"
+        ships = "no variant meets the budget, so nothing ships"
     else:
-        outcome = f"{ship} of {all_targets} {'target ships' if all_targets == 1 else 'targets ship'}"
-    return f"{result['name']} · {outcome} · budget: {', '.join(limits)}"
+        ships = f"{ship} of {all_targets} {'target ships' if all_targets == 1 else 'targets ship'}"
+    return f"{result['name']} · {ships} · budget: {', '.join(limits)}"
 
 
 def outcome(result: Result) -> str:

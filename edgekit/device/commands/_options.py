@@ -21,7 +21,7 @@ def add_home_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_validation_arguments(parser: argparse.ArgumentParser) -> None:
     """Add options for what the validation of a release may use, and how fast the release must be."""
-    group = parser.add_argument_group("the proof, in a process of its own")
+    group = parser.add_argument_group("validation, in its own process")
     group.add_argument(
         "--latency-ms",
         metavar="MS",
