@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from edgekit.models.spec import ModelSpec
 
-BEGAN = time.perf_counter_ns()
+STARTED_NS = time.perf_counter_ns()
 BARE = " bare\n"
-IMPORTED = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_litert.interpreter"}
+INTERPRETER_MODULES = {"onnx": "onnxruntime", "openvino": "openvino", "tflite": "ai_edge_litert.interpreter"}
 """By kind of file, what runs it."""
 WARM_UP_CALLS = 3
 """Calls before the process says that it is ready: the first ones allocate memory and choose kernels."""
@@ -56,7 +56,7 @@ def main(model_folder: Path, samples_path: Path) -> None:
     from edgekit.models.spec import read_spec
 
     spec = read_spec(model_folder)
-    begin = _torch if spec.is_torch else _file
+    begin = _torch_loader if spec.is_torch else _file_loader
     load = begin(spec)
     imported = clock()
     how = load(model_folder)
@@ -70,7 +70,7 @@ def main(model_folder: Path, samples_path: Path) -> None:
     with how.inside:
         for _ in range(WARM_UP_CALLS):
             how.run(how.prepare(samples[0][None]))
-        say(began=BEGAN, imported=imported, loaded=loaded, warm=clock())
+        say(began=STARTED_NS, imported=imported, loaded=loaded, warm=clock())
         for line in sys.stdin:
             if line.endswith(BARE):
                 x = how.prepare(samples[int(line.removesuffix(BARE))][None])
@@ -87,7 +87,7 @@ def main(model_folder: Path, samples_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Steps:
+class AnswerSteps:
     """The steps of an answer: raw sample (1, …) → input → scores → answer; `inside` is the context of all calls."""
 
     prepare: Callable[[Any], Any]
@@ -96,7 +96,7 @@ class Steps:
     inside: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
-def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
+def _torch_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
     """PyTorch eager on one thread, once it is imported."""
     import torch
 
@@ -107,9 +107,9 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     def read(scores: torch.Tensor, inputs: torch.Tensor) -> dict[str, object]:
         if spec.task == "detection":
-            return _boxes(joined(scores)[0].numpy(), inputs.shape[2:])
+            return _box_answer(joined(scores)[0].numpy(), inputs.shape[2:])
         if spec.task == "segmentation":
-            return _cells(scores[0].numpy())
+            return _cell_answer(scores[0].numpy())
         if spec.task == "anomaly":
             return {"score": float(torch.mean((scores - inputs) ** 2))}
         if spec.task == "regression":
@@ -121,13 +121,13 @@ def _torch(spec: ModelSpec) -> Callable[[Path], Steps]:
         probabilities = (scores if spec.gives_probabilities else torch.softmax(scores, dim=1))[0]
         return _class_answer(spec, int(probabilities.argmax()), probabilities.tolist())
 
-    def load(folder: Path) -> Steps:
-        return Steps(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
+    def load(folder: Path) -> AnswerSteps:
+        return AnswerSteps(lambda raw: eager_input(raw, spec.preprocess), store.load(folder)[0], read, torch.inference_mode())
 
     return load
 
 
-def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
+def _file_loader(spec: ModelSpec) -> Callable[[Path], AnswerSteps]:
     """A file's own interpreter on one thread; Keras is imported as it is opened."""
     import numpy as np
 
@@ -136,14 +136,14 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
 
     assert spec.source is not None
     source, prepare = spec.source, pipeline(spec.preprocess)
-    if source.kind in IMPORTED:
-        importlib.import_module(IMPORTED[source.kind])
+    if source.kind in INTERPRETER_MODULES:
+        importlib.import_module(INTERPRETER_MODULES[source.kind])
 
     def read(scores: np.ndarray, _: np.ndarray) -> dict[str, object]:
         if spec.task == "detection":
-            return _boxes(scores[0], spec.input_shape[1:])
+            return _box_answer(scores[0], spec.input_shape[1:])
         if spec.task == "segmentation":
-            return _cells(scores[0])
+            return _cell_answer(scores[0])
         if spec.task == "regression":
             return {"values": scores[0].tolist()}
         found = scores[0]
@@ -152,17 +152,17 @@ def _file(spec: ModelSpec) -> Callable[[Path], Steps]:
             found /= found.sum()
         return _class_answer(spec, int(found.argmax()), found.tolist())
 
-    def load(folder: Path) -> Steps:
+    def load(folder: Path) -> AnswerSteps:
         sample = interface.channels_last(spec.input_shape)
         needed = task_outputs.for_task(spec.task, spec.num_classes, sample)
         opened = standalone.open(folder / source.file, source.kind, sample, tensors=spec.tensors, needed=needed)
         arrange = opened.layout.arrange
-        return Steps(lambda raw: arrange(prepare(raw)), opened.run, read)
+        return AnswerSteps(lambda raw: arrange(prepare(raw)), opened.run, read)
 
     return load
 
 
-def _boxes(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
+def _box_answer(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
     """Of outputs (points, 4 + classes) for a picture of (height, width)."""
     from edgekit.runner.boxes import Decoder
 
@@ -170,7 +170,7 @@ def _boxes(rows: np.ndarray, size: Sequence[int]) -> dict[str, object]:
     return {"boxes": found.sides.tolist(), "logits": found.logits.tolist(), "classes": found.classes.tolist()}
 
 
-def _cells(grid: np.ndarray) -> dict[str, object]:
+def _cell_answer(grid: np.ndarray) -> dict[str, object]:
     """How many cells each class has, of logits (classes, rows, columns)."""
     import numpy as np
 

@@ -21,35 +21,35 @@ from time import perf_counter
 from typing import Literal, Protocol
 
 
-class Unreadable(Exception):
+class EnergyUnavailable(Exception):
     """Why there is no figure, in words that end a sentence such as "energy is unknown: …"."""
 
 
 @dataclass(frozen=True)
-class Spent:
+class EnergyUsed:
     """What a piece of work took: joules of all that the source sees, and seconds."""
 
     joules: float
     seconds: float
 
 
-class Source(Protocol):
+class EnergySource(Protocol):
     """Something that knows how much energy was spent."""
 
     @property
     def name(self) -> str:
         """What it is and what it sees, for a caption."""
 
-    def of(self, work: Callable[[], object]) -> Spent:
+    def of(self, work: Callable[[], object]) -> EnergyUsed:
         """Energy from before `work` to after it; Unreadable where there is no sound figure."""
 
 
 POWERCAP = Path("/sys/class/powercap")
-JOULE_UJ = 1e6
+MICROJOULES_PER_JOULE = 1e6
 
 
 @dataclass(frozen=True)
-class Zone:
+class RaplZone:
     """One counter; `range_uj` is the largest value that it shows."""
 
     path: Path
@@ -58,7 +58,7 @@ class Zone:
 
     def read_uj(self) -> int:
         """The counter now; Unreadable where it cannot be read."""
-        return _microjoules(self.path / "energy_uj")
+        return _read_microjoules(self.path / "energy_uj")
 
     def between_uj(self, before_uj: int, after_uj: int) -> int:
         """What was counted; the counter may have begun again once."""
@@ -66,17 +66,17 @@ class Zone:
 
 
 @dataclass(frozen=True)
-class Rapl:
+class RaplCounters:
     """The zones of one machine."""
 
-    zones: tuple[Zone, ...]
+    zones: tuple[RaplZone, ...]
 
     @property
     def name(self) -> str:
         """The zones that are counted."""
         return f"RAPL counters ({', '.join(zone.name for zone in self.zones)}) of the whole processor"
 
-    def of(self, work: Callable[[], object]) -> Spent:
+    def of(self, work: Callable[[], object]) -> EnergyUsed:
         """Energy of all zones while `work` runs. Of a work so long that a counter begins again twice it is too low."""
         began, before = perf_counter(), [zone.read_uj() for zone in self.zones]
         work()
@@ -85,55 +85,55 @@ class Rapl:
             zone.between_uj(*ends) for zone, ends in zip(self.zones, zip(before, after, strict=True), strict=True)
         ]
         if not any(each_uj):
-            raise Unreadable(f"the RAPL counters below {self.zones[0].path.parent} stand still")
-        return Spent(sum(each_uj) / JOULE_UJ, ended - began)
+            raise EnergyUnavailable(f"the RAPL counters below {self.zones[0].path.parent} stand still")
+        return EnergyUsed(sum(each_uj) / MICROJOULES_PER_JOULE, ended - began)
 
 
-def find_counters(root: Path = POWERCAP) -> Rapl:
+def find_rapl_counters(root: Path = POWERCAP) -> RaplCounters:
     """The counters of this machine; Unreadable where there are none, or where this user may not read them."""
     zones = []
     for path in sorted(root.glob("intel-rapl:*")):  # AMD's too
-        name = _text(path / "name")
+        name = _read_text(path / "name")
         if name.startswith("package") or name == "dram":
-            zones.append(Zone(path, name, _microjoules(path / "max_energy_range_uj")))
+            zones.append(RaplZone(path, name, _read_microjoules(path / "max_energy_range_uj")))
     if not zones:
-        raise Unreadable(f"this machine shows no RAPL counter of a package below {root}")
+        raise EnergyUnavailable(f"this machine shows no RAPL counter of a package below {root}")
     for zone in zones:
         zone.read_uj()
-    return Rapl(tuple(zones))
+    return RaplCounters(tuple(zones))
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except PermissionError:
-        raise Unreadable(f"{path} is readable only by root: run as root, or let this user read it") from None
+        raise EnergyUnavailable(f"{path} is readable only by root: run as root, or let this user read it") from None
     except (OSError, ValueError) as error:
-        raise Unreadable(f"{path} cannot be read ({error})") from None
+        raise EnergyUnavailable(f"{path} cannot be read ({error})") from None
 
 
-def _microjoules(path: Path) -> int:
-    text = _text(path)
+def _read_microjoules(path: Path) -> int:
+    text = _read_text(path)
     if not text.isdecimal():
-        raise Unreadable(f"{path} holds {text[:40]!r} and no number of microjoules")
+        raise EnergyUnavailable(f"{path} holds {text[:40]!r} and no number of microjoules")
     return int(text)
 
 
-Unit = Literal["watts", "joules"]
+MeterUnit = Literal["watts", "joules"]
 POLL_S = 0.05
 """Between two looks at a file of watts."""
-METER_BYTES = 64
+MAX_METER_BYTES = 64
 """Of the file: more is no number."""
-PATIENCE_S = 1.0
+METER_TIMEOUT_S = 1.0
 """A file that is being rewritten is empty or half for a moment; after so long it is a fault."""
 
 
 @dataclass(frozen=True)
-class Meter:
+class PowerMeter:
     """A meter's file. Joules are counted from any moment on; watts are summed up over the time that they are seen."""
 
     path: Path
-    unit: Unit
+    unit: MeterUnit
 
     @property
     def name(self) -> str:
@@ -142,16 +142,16 @@ class Meter:
 
     def read(self) -> float:
         """The number now; Unreadable where there is none for `PATIENCE_S`."""
-        late = perf_counter() + PATIENCE_S
+        late = perf_counter() + METER_TIMEOUT_S
         while True:
             try:
                 return self._read()
-            except Unreadable:
+            except EnergyUnavailable:
                 if perf_counter() > late:
                     raise
                 time.sleep(POLL_S / 10)
 
-    def of(self, work: Callable[[], object]) -> Spent:
+    def of(self, work: Callable[[], object]) -> EnergyUsed:
         """Energy while `work` runs; Unreadable where the counter went back, or moved not at all."""
         return self._counted(work) if self.unit == "joules" else self._summed(work)
 
@@ -159,41 +159,41 @@ class Meter:
         text = ""
         try:
             if self.path.is_fifo():  # it would keep its reader waiting
-                raise Unreadable(f"{self.path} is a pipe; a file is wanted that is rewritten")
+                raise EnergyUnavailable(f"{self.path} is a pipe; a file is wanted that is rewritten")
             with open(self.path, "rb") as stream:
-                text = stream.read(METER_BYTES).decode(errors="backslashreplace").strip()
-            if len(text) == METER_BYTES:
+                text = stream.read(MAX_METER_BYTES).decode(errors="backslashreplace").strip()
+            if len(text) == MAX_METER_BYTES:
                 raise ValueError
             value = float(text)
         except OSError as error:
-            raise Unreadable(f"{self.path} cannot be read ({error.strerror or error})") from None
+            raise EnergyUnavailable(f"{self.path} cannot be read ({error.strerror or error})") from None
         except ValueError:
-            raise Unreadable(f"{self.path} holds {text[:40]!r} and no number of {self.unit}") from None
+            raise EnergyUnavailable(f"{self.path} holds {text[:40]!r} and no number of {self.unit}") from None
         if not math.isfinite(value) or value < 0:
-            raise Unreadable(f"{self.path} holds {text[:40]!r}; a number of {self.unit} from 0 is wanted")
+            raise EnergyUnavailable(f"{self.path} holds {text[:40]!r}; a number of {self.unit} from 0 is wanted")
         return value
 
-    def _counted(self, work: Callable[[], object]) -> Spent:
+    def _counted(self, work: Callable[[], object]) -> EnergyUsed:
         began, before = perf_counter(), self.read()
         work()
         after, ended = self.read(), perf_counter()
         if after < before:
-            raise Unreadable(f"{self.path} went back from {before:g} to {after:g} joules")
+            raise EnergyUnavailable(f"{self.path} went back from {before:g} to {after:g} joules")
         if after == before:
-            raise Unreadable(
+            raise EnergyUnavailable(
                 f"{self.path} stayed at {before:g} joules for {ended - began:.2g} s; raise benchmark.cost.energy_s"
             )
-        return Spent(after - before, ended - began)
+        return EnergyUsed(after - before, ended - began)
 
-    def _summed(self, work: Callable[[], object]) -> Spent:
+    def _summed(self, work: Callable[[], object]) -> EnergyUsed:
         """The trapezoidal sum of the watts that were seen."""
-        looks, over, broken = [(perf_counter(), self.read())], threading.Event(), list[Unreadable]()
+        looks, over, broken = [(perf_counter(), self.read())], threading.Event(), list[EnergyUnavailable]()
 
         def watch() -> None:
             while not over.wait(POLL_S):
                 try:
                     looks.append((perf_counter(), self.read()))
-                except Unreadable as error:
+                except EnergyUnavailable as error:
                     broken.append(error)
                     return
 
@@ -209,4 +209,4 @@ class Meter:
         looks.append((perf_counter(), self.read()))
         steps = zip(looks, looks[1:], strict=False)
         joules = sum((later - sooner) * (watts + then) / 2 for (sooner, watts), (later, then) in steps)
-        return Spent(joules, looks[-1][0] - looks[0][0])
+        return EnergyUsed(joules, looks[-1][0] - looks[0][0])

@@ -14,7 +14,7 @@ from edgekit.core.schema.profile import ExecutionFields, PredictedSpeedup, Runti
 from edgekit.core.schema.variants import BaselineRow, VariantRow
 
 EAGER = "PyTorch eager"
-UNMODIFIED = {
+BASELINE_RUNTIMES = {
     "torch": EAGER,
     "tensorflow": "Keras (unmodified)",
     "onnxruntime": "ONNX Runtime (unmodified)",
@@ -23,7 +23,7 @@ UNMODIFIED = {
 }
 """How the baseline is run, by the first word of its `interpreter`."""
 RUNTIMES = {"onnx": "ONNX Runtime", "tflite": "LiteRT", "openvino": "OpenVINO"}
-INT8_BYTES = 0.25
+INT8_BYTES_RATIO = 0.25
 """Bytes moved in int8, of those in float32."""
 
 
@@ -48,21 +48,21 @@ class Execution:
         """How many times faster with that share of the multiply-adds and bytes, in int8 or as it is."""
         before = self.compute_ms + self.memory_ms + self.fixed_ms
         compute_ms = macs * (self.int8_compute_ms if int8 else self.compute_ms)
-        memory_ms = moved * self.memory_ms * (INT8_BYTES if int8 else 1.0)
+        memory_ms = moved * self.memory_ms * (INT8_BYTES_RATIO if int8 else 1.0)
         return before / (compute_ms + memory_ms + self.fixed_ms)
 
 
-def way_of(interpreter: str) -> str:
+def baseline_runtime(interpreter: str) -> str:
     """How a baseline is run, in words, from what the record calls its interpreter: `torch 2.13.0`."""
-    return UNMODIFIED[interpreter.partition(" ")[0]]
+    return BASELINE_RUNTIMES[interpreter.partition(" ")[0]]
 
 
-def of_whole(share: float, speedup: float) -> float:
+def amdahl_speedup(share: float, speedup: float) -> float:
     """How many times faster a whole becomes, of which `share` becomes `speedup` times faster."""
     return 1 / (1 - share + share / speedup)
 
 
-def compare(
+def compare_with_measured(
     profile: Mapping[str, Any], variants: Iterable[BaselineRow | VariantRow], costs: Mapping[str, Mapping[str, float]]
 ) -> list[PredictedSpeedup]:
     """What `profile`'s forecast says of each measured variant on its runtime, beside what was measured.
@@ -106,18 +106,18 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 1.0
 
 
-def executions(
+def runtime_forecasts(
     ways: Iterable[Way], costs: Mapping[str, float], machine: Mapping[str, float]
 ) -> dict[str, RuntimeForecast]:
     """By runtime: its speed-up over the unmodified baseline, and its `Execution`, as plain fields."""
     return {
-        row["way"]: {"ratio": row["ratio"], "execution": _fields(execution(row["p50_ms"], costs, machine))}
+        row["way"]: {"ratio": row["ratio"], "execution": _execution_fields(estimate_execution(row["p50_ms"], costs, machine))}
         for row in ways
         if row["way"] in RUNTIMES.values() and "p50_ms" in row
     }
 
 
-def _fields(one: Execution) -> ExecutionFields:
+def _execution_fields(one: Execution) -> ExecutionFields:
     return {
         "measured_ms": one.measured_ms,
         "compute_ms": one.compute_ms,
@@ -126,7 +126,7 @@ def _fields(one: Execution) -> ExecutionFields:
     }
 
 
-def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[str, float]) -> Execution:
+def estimate_execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[str, float]) -> Execution:
     """`costs` has macs and bytes moved of one call."""
     return Execution(
         measured_ms=measured_ms,
@@ -136,7 +136,7 @@ def execution(measured_ms: float, costs: Mapping[str, float], machine: Mapping[s
     )
 
 
-def stop_here(
+def early_stop_advice(
     ways: Iterable[Way],
     targets: Iterable[str],
     bytes_now: int,

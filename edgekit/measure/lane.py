@@ -23,13 +23,13 @@ from typing import Literal
 from edgekit.core import progress
 from edgekit.core.errors import ResourceError
 
-Kind = Literal["computing", "measuring"]
+HoldKind = Literal["computing", "measuring"]
 
-FOLDER = "EDGEKIT_LANE"
+FOLDER_VARIABLE = "EDGEKIT_LANE"
 """Environment variable: the folder of the lane of this machine."""
 TURNSTILE, LANE = "turnstile.lock", "lane.lock"
 JOURNAL = "lane.jsonl"
-WAITING: dict[Kind, str] = {
+WAITING_MESSAGES: dict[HoldKind, str] = {
     "computing": "waiting until nobody measures on this machine",
     "measuring": "waiting until nobody computes on this machine",
 }
@@ -43,7 +43,7 @@ class Hold:
     `ended_ns` is None while it lasts, and for ever where its process was killed.
     """
 
-    kind: Kind
+    kind: HoldKind
     process: int
     began_ns: int
     ended_ns: int | None
@@ -76,7 +76,7 @@ def measuring() -> Iterator[None]:
         yield
 
 
-def holds(folder: Path) -> list[Hold]:
+def read_holds(folder: Path) -> list[Hold]:
     """What the lane in `folder` was held for, in the order in which the holds began."""
     found: dict[tuple[int, int], Hold] = {}
     path = folder / JOURNAL
@@ -90,14 +90,14 @@ def holds(folder: Path) -> list[Hold]:
     return sorted(found.values(), key=lambda hold: hold.began_ns)
 
 
-class _Process:
+class _ProcessHold:
     """What this process holds: how deep its contexts are nested, and the open lock."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.depth: dict[Kind, int] = {"computing": 0, "measuring": 0}
+        self.depth: dict[HoldKind, int] = {"computing": 0, "measuring": 0}
         self.handle: int | None = None
-        self.hold: tuple[Path, Kind, int] | None = None
+        self.hold: tuple[Path, HoldKind, int] | None = None
 
     def forked(self) -> None:
         """In a forked child: it holds nothing, and its copy of the lock must not outlive its parent's."""
@@ -105,22 +105,22 @@ class _Process:
             os.close(self.handle)
         self.__init__()  # type: ignore[misc]
 
-    def become(self, kind: Kind | None) -> None:
+    def become(self, kind: HoldKind | None) -> None:
         """Hold the lane as `kind`, or not at all; waits for it."""
         if self.hold is not None and self.hold[1] == kind:
             return
         self._let_go()
-        where = os.environ.get(FOLDER)
+        where = os.environ.get(FOLDER_VARIABLE)
         if kind is not None and where and sys.platform != "win32":
             self._take(Path(where), kind)
 
-    def _take(self, folder: Path, kind: Kind) -> None:
+    def _take(self, folder: Path, kind: HoldKind) -> None:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             turnstile, handle = _open(folder / TURNSTILE), _open(folder / LANE)
         except OSError as error:
             raise ResourceError(
-                f"{FOLDER}={folder}: no lane there ({error.strerror}); name a folder that can be written"
+                f"{FOLDER_VARIABLE}={folder}: no lane there ({error.strerror}); name a folder that can be written"
             ) from None
         try:
             _lock(turnstile, handle, kind)
@@ -130,7 +130,7 @@ class _Process:
         finally:
             os.close(turnstile)
         self.handle, self.hold = handle, (folder, kind, time.monotonic_ns())
-        _note(*self.hold)
+        _record(*self.hold)
 
     def _let_go(self) -> None:
         if sys.platform == "win32" or self.handle is None or self.hold is None:
@@ -139,18 +139,18 @@ class _Process:
 
         handle, hold = self.handle, self.hold
         self.handle = self.hold = None
-        _note(*hold, ended_ns=time.monotonic_ns())  # before the next holder's beginning
+        _record(*hold, ended_ns=time.monotonic_ns())  # before the next holder's beginning
         fcntl.flock(handle, fcntl.LOCK_UN)  # for all copies of it, also a forked child's
         os.close(handle)
 
 
-_process = _Process()
+_process = _ProcessHold()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_process.forked)
 
 
 @contextmanager
-def _held(kind: Kind) -> Iterator[None]:
+def _held(kind: HoldKind) -> Iterator[None]:
     _enter(kind, 1)
     try:
         yield
@@ -158,11 +158,11 @@ def _held(kind: Kind) -> Iterator[None]:
         _enter(kind, -1)
 
 
-def _enter(kind: Kind, step: int) -> None:
+def _enter(kind: HoldKind, step: int) -> None:
     with _process.lock:
         depth = _process.depth
         depth[kind] = max(0, depth[kind] + step)  # a forked child leaves what its parent entered
-        wanted: Kind | None = "measuring" if depth["measuring"] else "computing" if depth["computing"] else None
+        wanted: HoldKind | None = "measuring" if depth["measuring"] else "computing" if depth["computing"] else None
         try:
             _process.become(wanted)
         except BaseException:
@@ -171,7 +171,7 @@ def _enter(kind: Kind, step: int) -> None:
             raise
 
 
-def _lock(turnstile: int, handle: int, kind: Kind) -> None:
+def _lock(turnstile: int, handle: int, kind: HoldKind) -> None:
     if sys.platform != "win32":
         import fcntl
 
@@ -180,7 +180,7 @@ def _lock(turnstile: int, handle: int, kind: Kind) -> None:
             fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(handle, operation | fcntl.LOCK_NB)
         except BlockingIOError:  # it may last as long as a training, so it is shown
-            with progress.step(WAITING[kind]):
+            with progress.step(WAITING_MESSAGES[kind]):
                 fcntl.flock(turnstile, fcntl.LOCK_EX)  # held by one who waits, so that nobody passes a measurer
                 fcntl.flock(handle, operation)
 
@@ -189,7 +189,7 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) -> None:
+def _record(folder: Path, kind: HoldKind, began_ns: int, ended_ns: int | None = None) -> None:
     row = {"kind": kind, "process": os.getpid(), "began_ns": began_ns}
     if ended_ns is not None:
         row["ended_ns"] = ended_ns
@@ -204,14 +204,14 @@ def _note(folder: Path, kind: Kind, began_ns: int, ended_ns: int | None = None) 
 
 
 @contextmanager
-def of_this_machine() -> Iterator[str]:
+def use_machine_folder() -> Iterator[str]:
     """Name a lane in the environment, unless there is one; the folder."""
-    before = os.environ.get(FOLDER)
-    where = os.environ[FOLDER] = before or str(machine_folder())
+    before = os.environ.get(FOLDER_VARIABLE)
+    where = os.environ[FOLDER_VARIABLE] = before or str(machine_folder())
     try:
         yield where
     finally:
         if before is None:
-            os.environ.pop(FOLDER, None)
+            os.environ.pop(FOLDER_VARIABLE, None)
         else:
-            os.environ[FOLDER] = before
+            os.environ[FOLDER_VARIABLE] = before

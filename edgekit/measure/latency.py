@@ -26,12 +26,12 @@ from edgekit.targets.jobs import Files, Job, Step, plain_method
 
 CALIBRATION = "calibration.npy"
 CONFIDENCE = 0.99
-PLAIN, AS_IT_IS = "fp32", "as it is"
+REFERENCE_PRECISION, UNCONVERTED = "fp32", "as it is"
 """Precision of a reference that is converted, and of a file that somebody else made."""
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedFile:
     """One network on one target in one precision; the interval is that of the median of the rounds' p50.
 
     `round_p50s_ms` (rounds,) pairs with those of every other network timed in the same call.
@@ -53,7 +53,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Lost:
+class FailedFile:
     """A file that could not be made or timed, and why."""
 
     model: str
@@ -66,14 +66,14 @@ class Lost:
         return f"{self.model}, {self.target}, {self.precision}: {self.reason}"
 
 
-class Times(NamedTuple):
+class TimingResult(NamedTuple):
     """The files that were timed, and those that could not be."""
 
-    files: list[Timed]
-    lost: list[Lost]
+    files: list[TimedFile]
+    lost: list[FailedFile]
 
 
-def measure(
+def time_models(
     models: Mapping[str, Path],
     calibration: np.ndarray,
     targets: Sequence[str],
@@ -86,7 +86,7 @@ def measure(
     threads: int = 1,
     watch: conditions.ConditionsRecorder | None = None,
     beside: References | None = None,
-) -> Times:
+) -> TimingResult:
     """Convert every saved network (`models` by name), time all of them interleaved; in the order of the arguments.
 
     `calibration` is (n, C, H, W) or (n, F) float32, and its first sample is what is timed, at batch 1. At least 10
@@ -95,11 +95,11 @@ def measure(
     """
     beside = beside or References()
     with tempfile.TemporaryDirectory(prefix="edgekit-timed-") as folder:
-        made, lost = convert_plainly(models, calibration, targets, precisions, Path(folder), timeout_s)
+        made, lost = convert_models(models, calibration, targets, precisions, Path(folder), timeout_s)
         if not made:
-            return Times([], lost)
+            return TimingResult([], lost)
         if beside.models:
-            theirs, missing = convert_plainly(beside.models, calibration, targets, (PLAIN,), Path(folder), timeout_s)
+            theirs, missing = convert_models(beside.models, calibration, targets, (REFERENCE_PRECISION,), Path(folder), timeout_s)
             made |= theirs
             lost += missing
         calls = {key: one.call(calibration[:1], threads) for key, one in made.items()}
@@ -112,18 +112,18 @@ def measure(
             on_round = progress.both(seeing.sample, shown.at)
             samples_ms = time_interleaved(calls, rounds, calls_per_round, warmup_per_round, on_round=on_round)
         files = [
-            _timed(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
+            _timed_file(samples_ms[key], rounds, (one.job.model, one.job.target, one.step.precision), one.paths)
             for key, one in made.items()
         ]
         files += [
-            _timed(samples_ms[name], rounds, (name, rival.kind, AS_IT_IS), rival.members)
+            _timed_file(samples_ms[name], rounds, (name, rival.kind, UNCONVERTED), rival.members)
             for name, rival in beside.rivals.items()
         ]
-        return Times(files, lost)
+        return TimingResult(files, lost)
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedModel:
     """A network's files on one target in one precision, in the folder `step.out`."""
 
     step: Step
@@ -153,20 +153,20 @@ class Converted:
         return timed_call(backend, inputs)
 
 
-def convert_plainly(
+def convert_models(
     models: Mapping[str, Path],
     calibration: np.ndarray,
     targets: Sequence[str],
     precisions: Sequence[str],
     scratch: Path,
     timeout_s: float,
-) -> tuple[dict[str, Converted], list[Lost]]:
+) -> tuple[dict[str, ConvertedModel], list[FailedFile]]:
     """Every saved network on every target that offers the precision, with default settings, and what failed.
 
     Files lie in `scratch`, in the folder that is the result's key: NAME-PRECISION-TARGET.
     """
     np.save(scratch / CALIBRATION, calibration, allow_pickle=False)
-    jobs = [_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
+    jobs = [_conversion_job(name, folder, target, precisions, scratch) for name, folder in models.items() for target in targets]
     jobs = [job for job in jobs if job.steps]
     found: dict[str, launch.Outcome] = {}
 
@@ -174,19 +174,19 @@ def convert_plainly(
         found.update({step.key: outcome for step, outcome in zip(job.steps, outcomes, strict=True)})
 
     launch.convert_all(jobs, scratch, timeout_s, note)
-    made: dict[str, Converted] = {}
-    lost: list[Lost] = []
+    made: dict[str, ConvertedModel] = {}
+    lost: list[FailedFile] = []
     for job in jobs:
         for step in job.steps:
             outcome = found[step.key]
             if isinstance(outcome, launch.Converted):
-                made[step.out.name] = Converted(step, job, outcome.files)
+                made[step.out.name] = ConvertedModel(step, job, outcome.files)
             else:
-                lost.append(Lost(job.model, job.target, step.precision, outcome.reason))
+                lost.append(FailedFile(job.model, job.target, step.precision, outcome.reason))
     return made, lost
 
 
-def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
+def _conversion_job(name: str, folder: Path, target: str, precisions: Sequence[str], scratch: Path) -> Job:
     wanted = [precision for precision in offered(target) if precision in precisions]
     steps = tuple(
         Step(precision, plain_method(precision), folder, scratch / f"{name}-{precision}-{target}")
@@ -195,11 +195,11 @@ def _job(name: str, folder: Path, target: str, precisions: Sequence[str], scratc
     return Job(name, target, scratch / CALIBRATION, steps)
 
 
-def _timed(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> Timed:
+def _timed_file(samples_ms: np.ndarray, rounds: int, what: tuple[str, str, str], paths: Sequence[Path]) -> TimedFile:
     """`what`: model, target and precision."""
     median = p50_interval(samples_ms, rounds, CONFIDENCE)
     model, target, precision = what
-    return Timed(
+    return TimedFile(
         model=model,
         target=target,
         precision=precision,

@@ -20,11 +20,11 @@ from edgekit.training.teachers import model_file
 if TYPE_CHECKING:
     from edgekit.data import Data
 
-ASKED_LIMIT_S = 600.0
+ANSWER_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
-class RivalFile:
+class ReferenceFile:
     """A file as it lies, its steps from a raw sample to its input, and what a call of it needs to know of the data."""
 
     path: str
@@ -55,7 +55,7 @@ class References:
     """
 
     models: Mapping[str, Path] = field(default_factory=dict)
-    rivals: Mapping[str, RivalFile] = field(default_factory=dict)
+    rivals: Mapping[str, ReferenceFile] = field(default_factory=dict)
     raw: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
@@ -64,7 +64,7 @@ class References:
         return [*self.models, *self.rivals]
 
 
-def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, RivalFile]:
+def open_reference_files(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, ReferenceFile]:
     """The files that limits of latency of these targets name, by name; ModelError for one that is gone or no model.
 
     Each answers a sample in a process of its own first, which a broken one may take with it.
@@ -75,12 +75,12 @@ def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, R
             file = model_file.open_file(
                 expand(limit.file["path"], "benchmark.rivals"), limit.file.get("preprocess") or []
             )
-            made = of_data(str(file.path), file.kind, file.preprocess, data)
+            made = reference_file(str(file.path), file.kind, file.preprocess, data)
             model_file.logits(
                 file,
                 data.calibration.x[:1],
                 classes=made.classes,
-                timeout_s=ASKED_LIMIT_S,
+                timeout_s=ANSWER_TIMEOUT_S,
                 threads=1,
                 task=made.task,
                 tensors=made.tensors,
@@ -89,12 +89,12 @@ def rivals_of(budget: Budget, targets: Sequence[str], data: Data) -> dict[str, R
     return found
 
 
-def of_data(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) -> RivalFile:
+def reference_file(path: str, kind: str, preprocess: list[dict[str, Any]], data: Data) -> ReferenceFile:
     """A file for samples of these data."""
-    return RivalFile(path, kind, preprocess, data.task, len(data.classes), data.tensors or ())
+    return ReferenceFile(path, kind, preprocess, data.task, len(data.classes), data.tensors or ())
 
 
-def of(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
+def references_for(budget: Budget, targets: Sequence[str], data: Data, baseline: Path) -> References:
     """All that limits of these targets are relative to; `baseline` is the folder of its model."""
     models = {BASELINE: baseline} if budget.counts_from_baseline(targets) else {}
-    return References(models, rivals_of(budget, targets, data), np.asarray(data.calibration.x[:1]))
+    return References(models, open_reference_files(budget, targets, data), np.asarray(data.calibration.x[:1]))

@@ -20,7 +20,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.core.schema.devices import on_deciding
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, VariantRow
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html, verdict
 from edgekit.report.formatting import byte_size, capitalised, latency, percent, speedup
 
@@ -160,7 +160,7 @@ def _notes(result: Result, drawn: bool) -> Iterator[str]:
         baseline = result["variants"][0]
         yield (
             f"{capitalised(METRICS[result['task']])} and its drop are measured on the test samples; speed-ups "
-            f"are against {way_of(baseline['interpreter'])}, which takes {latency(baseline['p50_ms'])}."
+            f"are against {baseline_runtime(baseline['interpreter'])}, which takes {latency(baseline['p50_ms'])}."
         )
     if not_kept := _not_kept(result, drawn):
         yield not_kept

@@ -15,7 +15,7 @@ from edgekit.core.config import STAGES
 from edgekit.core.run_folder import failed_notebook, notebook_name, stage_folder
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import Met
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks, html
 from edgekit.report.formatting import ends, faster, milliseconds, points
 from edgekit.report.result import RESULT
@@ -28,7 +28,7 @@ def message(result: Result) -> str:
         return checks.missed_message(result["nearest_miss"], result["budget"])
     return (
         f"{verdict['winner']} wins: p50 {_p50(verdict)}; "
-        f"{_against(verdict, 'speedup_vs_eager', way_of(result['variants'][0]['interpreter']))}; "
+        f"{_against(verdict, 'speedup_vs_eager', baseline_runtime(result['variants'][0]['interpreter']))}; "
         f"{_against(verdict, 'speedup_vs_post_training_baseline', 'the best post-training-quantized baseline')}; "
         f"drop {points(verdict['drop_validation_pp'])} pp on validation, at most "
         f"{points(verdict['bound_validation_pp'])} pp at {100 * verdict['confidence']:g} % confidence, "

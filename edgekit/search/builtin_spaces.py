@@ -18,11 +18,11 @@ FOLDER = Path(__file__).parent / "spaces"
 STAGES = "stages"
 BUILDER, KWARGS = "distill.student.builder", "distill.student.kwargs"
 STUDENT, LOSSES = "distill.student", "distill.losses"
-OF_SOFT_TARGETS = ("temperature", "alpha")
+SOFT_TARGET_OPTIONS = ("temperature", "alpha")
 """Options of the stage that soft targets alone take over."""
-FIXED = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
+FIXED_SECTIONS = ("name", "version", "task", "data", "preprocess", "budget", "targets", "benchmark", "bundle", "cell_limit_s")
 """Sections that are no option of a trial."""
-WITHOUT: dict[str, Any] = {
+SEARCH_DEFAULTS: dict[str, Any] = {
     "distill.lone_student": False,
     "prune.measure": False,
     "prune.sparsity_steps": 1,
@@ -30,28 +30,28 @@ WITHOUT: dict[str, Any] = {
 }
 
 
-def builders() -> dict[str, Path]:
+def space_files() -> dict[str, Path]:
     """The networks that a space ships for: `package.module:function` and the file."""
     found = {}
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.stem != STAGES:
-            found[str(_space(path)[BUILDER][0])] = path
+            found[str(_read_space(path)[BUILDER][0])] = path
     return found
 
 
-def for_config(plan: Plan) -> dict[str, Any]:
+def space_for_config(plan: Plan) -> dict[str, Any]:
     """The space of a config, as the values of its YAML; ConfigError where no network of the config has one."""
-    shipped, named = builders(), list(dict.fromkeys(_networks(plan)))
+    shipped, named = space_files(), list(dict.fromkeys(_config_networks(plan)))
     paths = [shipped[name] for name in named if name in shipped]
     if not paths:
         raise ConfigError(
             f"{plan.path.name}: no space ships for {' or '.join(named) or 'its networks'}; give one with --space. "
             f"Those that ship are for {', '.join(shipped)}"
         )
-    return {"space": _joined([_space(path) for path in [*paths, FOLDER / f"{STAGES}.yaml"]])}
+    return {"space": _merge_spaces([_read_space(path) for path in [*paths, FOLDER / f"{STAGES}.yaml"]])}
 
 
-def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def complete_space(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """The values of a space with the options that a trial needs, where the space does not name them.
 
     A trial trains one student, so `distill.candidates` is empty. Of losses that compete in a run a trial has one. Where
@@ -64,7 +64,7 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     if not isinstance(space, dict) or not space:
         return dict(given)  # its fault is told by whoever reads it
     for key in space:
-        if str(key).partition(".")[0] in FIXED:
+        if str(key).partition(".")[0] in FIXED_SECTIONS:
             raise ConfigError(
                 f"space.{key}: is the same for all trials, or they could not be compared; leave it out, or change the "
                 "config"
@@ -79,18 +79,18 @@ def completed(given: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
         added[KWARGS] = [{}]
     if len(options.losses) > 1 and LOSSES not in space:
         added[LOSSES] = [[section] for section in options.losses]
-        space = _where_used(space, options.losses)
-    for key, value in WITHOUT.items():
+        space = _conditional_soft_targets(space, options.losses)
+    for key, value in SEARCH_DEFAULTS.items():
         section, _, option = key.partition(".")
         if option not in plan.values.get(section, {}):
             added[key] = [value]
     return {**given, "space": {**{key: value for key, value in added.items() if key not in space}, **space}}
 
 
-def _where_used(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
+def _conditional_soft_targets(space: Mapping[str, Any], sections: list[dict[str, Any]]) -> dict[str, Any]:
     """The space in which what soft targets alone take over is an option only beside soft targets that do."""
     found = dict(space)
-    for name in OF_SOFT_TARGETS:
+    for name in SOFT_TARGET_OPTIONS:
         key = f"distill.{name}"
         entry = {"choices": found[key]} if isinstance(found.get(key), list) else found.get(key)
         if not isinstance(entry, dict) or "when" in entry or any(isinstance(each, dict) for each in found[key]):
@@ -109,7 +109,7 @@ def _choices(entry: Any) -> list[Any] | None:
     return entry if isinstance(entry, list) else None
 
 
-def _networks(plan: Plan) -> Iterable[str]:
+def _config_networks(plan: Plan) -> Iterable[str]:
     options: Any = plan.stages["distill"]
     if options.student:
         yield options.student.builder
@@ -119,11 +119,11 @@ def _networks(plan: Plan) -> Iterable[str]:
         yield plan.run.model.builder
 
 
-def _space(path: Path) -> dict[str, Any]:
+def _read_space(path: Path) -> dict[str, Any]:
     return dict(yaml_file.read(path)["space"])
 
 
-def _joined(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _merge_spaces(spaces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """One space: the networks become the choices of one key, and the entries of a key stand in a list."""
     joined: dict[str, Any] = {BUILDER: []}
     for space in spaces:

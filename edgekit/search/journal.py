@@ -20,9 +20,9 @@ from edgekit.core.schema.study import AnchorRow, BatchRow, TrialRow
 from edgekit.core.study_digest import chained
 from edgekit.runner.errors import bounded_recursion
 from edgekit.runner.files import make_folder, sync_folder
-from edgekit.search.objectives import Objective, grown, is_feasible
-from edgekit.search.space import Space, identity
-from edgekit.search.trial import Outcome, Trial
+from edgekit.search.objectives import Objective, hypervolume_by_batch, is_feasible
+from edgekit.search.space import Space, parameters_id
+from edgekit.search.trial import TrialOutcome, Trial
 
 FILE = "trials.jsonl"
 
@@ -32,19 +32,19 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        with writing(self.path):
+        with resource_errors(self.path):
             make_folder(folder)
             if not self.path.exists():
                 self.path.touch()
                 sync_folder(folder)
-            self._length = _whole(self.path)
+            self._length = _complete_length(self.path)
             if self._length < self.path.stat().st_size:
                 os.truncate(self.path, self._length)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line and make it durable; ResourceError where that fails, and then the line is not there."""
         data = canonical(dict(line)) + b"\n"
-        with writing(self.path):
+        with resource_errors(self.path):
             try:
                 with open(self.path, "ab") as stream:
                     stream.write(data)
@@ -61,7 +61,7 @@ class Journal:
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         for number, text in enumerate(self.path.read_bytes().splitlines(), 1):
-            line = _parsed(text)
+            line = _parse_line(text)
             if line is None:
                 raise TrustError(
                     f"{self.path}: line {number} is broken, and others follow; restore the file, or remove its folder"
@@ -69,19 +69,19 @@ class Journal:
             yield line
 
 
-def _whole(path: Path) -> int:
+def _complete_length(path: Path) -> int:
     """Bytes up to the end of the last whole line."""
     data = path.read_bytes()
     end = data.rfind(b"\n") + 1
-    while end and _parsed(data[data.rfind(b"\n", 0, end - 1) + 1 : end]) is None:
+    while end and _parse_line(data[data.rfind(b"\n", 0, end - 1) + 1 : end]) is None:
         begin = data.rfind(b"\n", 0, end - 1) + 1
-        if _parsed(data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : begin]) is None and begin:
+        if _parse_line(data[data.rfind(b"\n", 0, max(begin - 1, 0)) + 1 : begin]) is None and begin:
             return end  # two broken lines are no kill's work: `lines` says so
         end = begin
     return end
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parse_line(text: bytes) -> dict[str, Any] | None:
     try:
         with bounded_recursion():
             found = json.loads(text)
@@ -91,7 +91,7 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def resource_errors(path: Path) -> Iterator[None]:
     """ResourceError in one line where a file cannot be written because of the disk or of permissions."""
     try:
         yield
@@ -117,7 +117,7 @@ class History:
     baseline_accuracy: float | None = None
     disturbed: bool = False
     asked: list[Trial] = field(default_factory=list)
-    finished: dict[int, Outcome] = field(default_factory=dict)
+    finished: dict[int, TrialOutcome] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -152,10 +152,10 @@ class History:
 
     def same(self) -> dict[int, int]:
         """Numbers of asked trials whose parameters an earlier trial had, and the number of that trial."""
-        known = {identity(row["parameters"]): row["number"] for row in reversed(self.told)}
+        known = {parameters_id(row["parameters"]): row["number"] for row in reversed(self.told)}
         found = {}
         for trial in self.asked:
-            earlier = known.setdefault(identity(trial.parameters), trial.number)
+            earlier = known.setdefault(parameters_id(trial.parameters), trial.number)
             if earlier != trial.number:
                 found[trial.number] = earlier
         return found
@@ -188,7 +188,7 @@ class History:
 
     def grown(self) -> list[BatchRow]:
         """The batches with their hypervolumes, all taken from one reference point."""
-        volumes = grown(self.told, self.objectives)
+        volumes = hypervolume_by_batch(self.told, self.objectives)
         return [{**row, "hypervolume": volume} for row, volume in zip(self.batches, volumes)]
 
 

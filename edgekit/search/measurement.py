@@ -24,22 +24,22 @@ from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import AnchorRow
 from edgekit.device.measure import bench, conditions, intervals
 from edgekit.device.measure.execution import timed_call
-from edgekit.measure.references import RivalFile
+from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends import open_backend
 from edgekit.runner.native_stderr import quiet_native
-from edgekit.search.files import Content
+from edgekit.search.model_files import ModelFiles
 from edgekit.workbook.workers import Pool, Work
 
 FILE, FORMAT = "measured.json", 2
-TRIES = 3
+MAX_ROUNDS = 3
 """Rounds at most, where each is disturbed; of these the one that was least so counts."""
-DRIFT = 0.10
+DRIFT_TOLERANCE = 0.10
 """By how much the ratio of a file of the front may leave its earlier interval; beyond, the round compares nothing."""
 BASELINE = "baseline"
 
 
 @dataclass(frozen=True)
-class Protocol:
+class TimingProtocol:
     """How a round is timed, as `bench.growing`: options of the config's benchmark, and the sample's path."""
 
     input: str
@@ -52,7 +52,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Latency:
+class MeasuredLatency:
     """How many times slower than the anchor a file is, with its interval, and the anchor's first p50.
 
     `beside` has the same of rivals, by sha256.
@@ -79,7 +79,7 @@ class Latency:
         return self.low if limit.sha256 is None else self.beside[limit.sha256]["low"]
 
 
-class Measured:
+class Measurements:
     """Everything that a study has measured; `replay` is the folder of another study whose values are taken first.
 
     `beside` are the sha256 of rivals: what was not measured beside each of them is not known.
@@ -87,20 +87,20 @@ class Measured:
 
     def __init__(self, folder: Path, replay: Path | None = None, beside: Sequence[str] = ()) -> None:
         self._path, self.replay, self._beside = folder / FILE, replay, frozenset(beside)
-        self._own = _read(self._path) if self._path.is_file() else _nothing()
-        self._other = _read(replay / FILE) if replay else _nothing()
+        self._own = _read_measurements(self._path) if self._path.is_file() else _no_measurements()
+        self._other = _read_measurements(replay / FILE) if replay else _no_measurements()
 
     def anchors(self) -> list[AnchorRow]:
         """The baseline's file on each target, and its first p50."""
         rows = sorted(self._own["anchors"].items())
         return [{"name": BASELINE, "target": target, "p50_ms": p50_ms} for target, p50_ms in rows]
 
-    def of(self, content: Content) -> Latency | None:
+    def of(self, content: ModelFiles) -> MeasuredLatency | None:
         """What is known of a file."""
         found = self._own["files"].get(content.key)
-        return Latency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
+        return MeasuredLatency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
 
-    def check_anchors(self, anchors: Mapping[str, Content]) -> None:
+    def check_anchors(self, anchors: Mapping[str, ModelFiles]) -> None:
         """Ratios to another file say nothing here: ConfigError of a replayed study, TrustError of this one."""
         for target, anchor in anchors.items():
             if self._other["baselines"].get(target, anchor.sha256) != anchor.sha256:
@@ -114,9 +114,9 @@ class Measured:
                     "bytes; search in another folder"
                 )
 
-    def adopt(self, contents: Iterable[Content]) -> list[Content]:
+    def adopt(self, contents: Iterable[ModelFiles]) -> list[ModelFiles]:
         """Take what the other study knows of these files; those that neither knows, each once."""
-        unknown, before = dict[str, Content](), json.dumps(self._own)
+        unknown, before = dict[str, ModelFiles](), json.dumps(self._own)
         for content in contents:
             theirs = self._other["files"].get(content.key)
             if self._is_known(theirs) and content.target in self._other["anchors"]:
@@ -131,7 +131,7 @@ class Measured:
             write_json(self._path, self._own)
         return list(unknown.values())
 
-    def keep(self, found: Mapping[str, Any], contents: Iterable[Content], anchors: Mapping[str, Content]) -> None:
+    def keep(self, found: Mapping[str, Any], contents: Iterable[ModelFiles], anchors: Mapping[str, ModelFiles]) -> None:
         """Write down what a round found of these files beside the anchors."""
         for target, p50_ms in found["anchors"].items():
             first = self._other["anchors"].get(target, p50_ms)
@@ -150,7 +150,7 @@ class Measured:
         reasons = []
         for key, now in found["ratios"].items():
             before = self._own["files"].get(key)
-            if before and not before["low"] / (1 + DRIFT) <= now["ratio"] <= before["high"] * (1 + DRIFT):
+            if before and not before["low"] / (1 + DRIFT_TOLERANCE) <= now["ratio"] <= before["high"] * (1 + DRIFT_TOLERANCE):
                 reasons.append(f"a file of the front takes {now['ratio']:.3g} times as long as the baseline's, and "
                                f"took {before['ratio']:.3g}")  # fmt: skip
         return reasons
@@ -163,15 +163,15 @@ def check_replay(folder: Path) -> None:
             f"--replay {folder}: no study there, for it has no {FILE}; name the folder of a finished search, "
             "such as artifacts/digits-search"
         )
-    _read(folder / FILE)
+    _read_measurements(folder / FILE)
 
 
-def measure(
-    contents: Iterable[Content],
-    anchors: Mapping[str, Content],
-    front: Sequence[Content],
-    measured: Measured,
-    protocol: Protocol,
+def measure_files(
+    contents: Iterable[ModelFiles],
+    anchors: Mapping[str, ModelFiles],
+    front: Sequence[ModelFiles],
+    measured: Measurements,
+    protocol: TimingProtocol,
     pool: Pool,
     say: Callable[[str], object] = progress.say,
     beside: Mapping[str, Any] | None = None,
@@ -198,13 +198,13 @@ def measure(
     }
     work = Work(f"measuring {len(unknown)} files", "edgekit.search.measurement:time_files", arguments, "measure")
     rounds: list[tuple[list[str], Any]] = []
-    for number in range(1, TRIES + 1):
+    for number in range(1, MAX_ROUNDS + 1):
         found = pool.run([work])[0]
         reasons = [*found["disturbed"], *measured.drifted(found)]
         rounds.append((reasons, found))
         if not reasons:
             break
-        again = f"; it is measured again ({number + 1} of {TRIES})" if number < TRIES else "; it counts, and is marked"
+        again = f"; it is measured again ({number + 1} of {MAX_ROUNDS})" if number < MAX_ROUNDS else "; it counts, and is marked"
         say(f"The round was disturbed: {'; '.join(reasons)}{again}.")
     reasons, found = min(rounds, key=lambda each: len(each[0]))
     measured.keep(found, unknown, anchors)
@@ -218,15 +218,15 @@ def time_files(
     beside: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Time files, anchors and rivals in turn; {"ratios": by key, "anchors": p50 by target, "disturbed": reasons}."""
-    how = Protocol(**protocol)
-    files = [Content.from_json(each) for each in contents]
-    by_target = {target: Content.from_json(each) for target, each in anchors.items()}
+    how = TimingProtocol(**protocol)
+    files = [ModelFiles.from_json(each) for each in contents]
+    by_target = {target: ModelFiles.from_json(each) for target, each in anchors.items()}
     x = np.load(how.input, allow_pickle=False)
     every = {content.key: content for content in [*by_target.values(), *files]}
     openers: dict[str, Callable[[], Callable[[], object]]] = {
-        key: partial(_open, content, x, how.threads) for key, content in every.items()
+        key: partial(_open_timed_call, content, x, how.threads) for key, content in every.items()
     }
-    rivals = {sha256: RivalFile(**each) for sha256, each in beside["files"].items()} if beside else {}
+    rivals = {sha256: ReferenceFile(**each) for sha256, each in beside["files"].items()} if beside else {}
     raw = np.load(beside["raw"], allow_pickle=False) if beside else x
     openers |= {sha256: partial(rival.call, raw, how.threads) for sha256, rival in rivals.items()}
     with (
@@ -257,7 +257,7 @@ def time_files(
     }
 
 
-def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]:
+def _open_timed_call(content: ModelFiles, x: np.ndarray, threads: int) -> Callable[[], object]:
     bytes_by_name = {Path(path).name: Path(path).read_bytes() for path in content.paths}
     with quiet_native():
         backend = open_backend(content.target, bytes_by_name, content.inputs, content.outputs, threads)
@@ -266,11 +266,11 @@ def _open(content: Content, x: np.ndarray, threads: int) -> Callable[[], object]
     return timed_call(backend, inputs)
 
 
-def _nothing() -> dict[str, Any]:
+def _no_measurements() -> dict[str, Any]:
     return {"format": FORMAT, "anchors": {}, "baselines": {}, "files": {}}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_measurements(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         good = (

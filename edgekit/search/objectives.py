@@ -17,9 +17,9 @@ from edgekit.core.config import TARGETS, suggest, truncated
 from edgekit.core.errors import ConfigError
 from edgekit.core.schema.study import ObjectiveRow, TrialRow
 
-Name = Literal["accuracy", "p50_ms", "bytes"]
-NAMES: tuple[Name, ...] = get_args(Name)
-BEYOND = 0.1
+ObjectiveName = Literal["accuracy", "p50_ms", "bytes"]
+OBJECTIVE_NAMES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+REFERENCE_MARGIN = 0.1
 """The reference point lies this share of the range behind the worst value of a feasible trial."""
 
 
@@ -27,7 +27,7 @@ BEYOND = 0.1
 class Objective:
     """`accuracy`, a fraction; `p50_ms` or `bytes` of the file for a target."""
 
-    name: Name
+    name: ObjectiveName
     target: str | None = None
 
     @property
@@ -49,24 +49,24 @@ class Objective:
         return -loss if self.name == "accuracy" else math.exp(loss)
 
 
-def read(given: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
+def read_objectives(given: Any, plan_values: Mapping[str, Any]) -> tuple[Objective, ...]:
     """The section `objectives`; without it accuracy, and latency and bytes of the config's first target."""
     targets = plan_values.get("targets") or list(TARGETS)
     if given is None:
         return (Objective("accuracy"), Objective("p50_ms", targets[0]), Objective("bytes", targets[0]))
     if not isinstance(given, list) or not given:
         raise ConfigError(f"objectives: got {truncated(given)}; give a list such as [accuracy, {{bytes: tflite}}]")
-    found = [_objective(each, targets) for each in given]
+    found = [_read_objective(each, targets) for each in given]
     for place, each in enumerate(found):
         if each in found[:place]:
             raise ConfigError(f"objectives: {each.title} stands there twice; name each once")
     return tuple(found)
 
 
-def _objective(given: Any, targets: Sequence[str]) -> Objective:
+def _read_objective(given: Any, targets: Sequence[str]) -> Objective:
     name, target = next(iter(given.items())) if isinstance(given, dict) and len(given) == 1 else (given, None)
-    if not isinstance(name, str) or name not in NAMES:
-        raise ConfigError(f"objectives: got {truncated(given)}, {suggest(str(name), NAMES)}")
+    if not isinstance(name, str) or name not in OBJECTIVE_NAMES:
+        raise ConfigError(f"objectives: got {truncated(given)}, {suggest(str(name), OBJECTIVE_NAMES)}")
     if name == "accuracy":
         if target is not None:
             raise ConfigError(f"objectives: accuracy has no target, and got {truncated(target)}; write accuracy alone")
@@ -99,7 +99,7 @@ def losses(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> np.ndar
     return found
 
 
-def front(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[int]:
+def pareto_front(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[int]:
     """Numbers of the feasible trials that no other dominates; of several alike the first."""
     feasible = [row for row in rows if row["feasible"] and None not in row["values"]]
     return [feasible[place]["number"] for place in nondominated(losses(feasible, objectives))]
@@ -116,7 +116,7 @@ def nondominated(points: np.ndarray) -> list[int]:
     return kept
 
 
-def reference(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
+def reference_point(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float] | None:
     """Losses of the point that hypervolumes are taken from; None before any trial is feasible.
 
     It is a little worse than the worst of the feasible trials, so each of them counts. It moves while a study
@@ -127,12 +127,12 @@ def reference(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list
         return None
     found = losses(known, objectives)
     worst, best = found.max(axis=0), found.min(axis=0)
-    return [float(w + BEYOND * (w - b if w > b else 1.0)) for w, b in zip(worst, best)]
+    return [float(w + REFERENCE_MARGIN * (w - b if w > b else 1.0)) for w, b in zip(worst, best)]
 
 
-def grown(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float]:
+def hypervolume_by_batch(rows: Sequence[TrialRow], objectives: Sequence[Objective]) -> list[float]:
     """The hypervolume of the front behind each batch, all taken from the reference point of now."""
-    point = reference(rows, objectives)
+    point = reference_point(rows, objectives)
     found, known = list[float](), np.empty((0, len(objectives)))
     for batch in range(max((row["batch"] for row in rows), default=-1) + 1):
         new = losses([row for row in rows if row["batch"] == batch and row["feasible"]], objectives)

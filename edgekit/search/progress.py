@@ -16,7 +16,7 @@ from edgekit.report.search.studies import FILE, Study
 
 
 @dataclass
-class Reporter:
+class SearchProgress:
     """Of the search that goes on. Its call is what `search` takes as `on_batch`."""
 
     step: progress.Step
@@ -32,7 +32,7 @@ class Reporter:
         if self.before is None:
             self.before = sum(trial["batch"] < row["batches"][-1]["number"] for trial in row["trials"])
         self.batches += 1
-        self.step.at(done, best=best(row) or None)
+        self.step.at(done, best=best_values(row) or None)
         self.step.expect(self._left_s(done))
 
     def _left_s(self, done: int) -> float | None:
@@ -49,14 +49,14 @@ class Reporter:
 
 
 @contextmanager
-def shown(trials: int | None = None, minutes: float | None = None) -> Iterator[Reporter]:
+def show_progress(trials: int | None = None, minutes: float | None = None) -> Iterator[SearchProgress]:
     """A step of `edgekit.core.progress` for the whole search; within `Watch.during`.
 
     Whatever begins within publishes to nobody: several processes would write over one another and over this. So open
     the pool within.
     """
     with progress.step("", "trials", trials or 0) as step:
-        told = Reporter(step, trials, minutes, time.monotonic())
+        told = SearchProgress(step, trials, minutes, time.monotonic())
         if minutes is not None:
             step.expect(60 * minutes)
         before = os.environ.pop(progress.FILE, None)
@@ -67,7 +67,7 @@ def shown(trials: int | None = None, minutes: float | None = None) -> Iterator[R
                 os.environ[progress.FILE] = before
 
 
-def best(row: StudyRow) -> str:
+def best_values(row: StudyRow) -> str:
     """`98.33 %, 0.0241 ms, 8.72 kB apart, front of 5`: of each objective its best; empty without a front."""
     study = Study(Path(FILE), row)
     points = recommend.points(study)

@@ -12,18 +12,18 @@ from edgekit.core.config import Budget
 from edgekit.core.hashing import write_json
 from edgekit.core.schema.study import Rung, TrialState
 from edgekit.runner.files import make_folder
-from edgekit.search.files import Content
-from edgekit.search.measurement import Latency, Measured
+from edgekit.search.model_files import ModelFiles
+from edgekit.search.measurement import MeasuredLatency, Measurements
 from edgekit.search.objectives import Objective
-from edgekit.search.rungs import Size, Standing
-from edgekit.search.trial import Outcome
+from edgekit.search.fidelities import NetworkSize, EarlyResult
+from edgekit.search.trial import TrialOutcome
 
-KEPT = "kept.json"
+RETAINED_FILE = "kept.json"
 """In a trial's folder: what later batches want of it."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedFile:
     """A file with everything that is told of it; `interval` is that of the accuracy."""
 
     name: str
@@ -31,8 +31,8 @@ class Chosen:
     interval: list[float]
     bound_pp: float
     bytes: int
-    content: Content
-    latency: Latency
+    content: ModelFiles
+    latency: MeasuredLatency
 
 
 @dataclass
@@ -45,10 +45,10 @@ class RunningTrial:
     rung: Rung = "shape"
     state: TrialState | None = None
     reason: str = ""
-    size: Size | None = None
+    size: NetworkSize | None = None
     epochs: int = 0
-    standing: Standing | None = None
-    chosen: dict[str, Chosen] = field(default_factory=dict)
+    standing: EarlyResult | None = None
+    chosen: dict[str, SelectedFile] = field(default_factory=dict)
     constraints: dict[str, float] = field(default_factory=dict)
     took_s: dict[str, float] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class RunningTrial:
         """It goes no further."""
         self.state, self.reason = state, reason
 
-    def outcome(self, objectives: Sequence[Objective]) -> Outcome:
+    def outcome(self, objectives: Sequence[Objective]) -> TrialOutcome:
         """Its row, but for what the study adds."""
         assert self.state is not None
         done = self.state == "complete"
@@ -77,41 +77,41 @@ class RunningTrial:
         contents = [chosen.content.to_json() for chosen in self.chosen.values()]
         standing = asdict(self.standing) if self.standing else None
         make_folder(self.place)
-        write_json(self.place / KEPT, {"standing": standing, "contents": contents})
+        write_json(self.place / RETAINED_FILE, {"standing": standing, "contents": contents})
 
 
 @dataclass(frozen=True)
-class Kept:
+class RetainedTrial:
     """Of a trial of the front: how it stood after a few epochs, and its files that are still there."""
 
-    standing: Standing | None
-    contents: list[Content]
+    standing: EarlyResult | None
+    contents: list[ModelFiles]
 
     @classmethod
-    def read(cls, place: Path, number: int) -> Kept | None:
+    def read(cls, place: Path, number: int) -> RetainedTrial | None:
         """What `RunningTrial.keep` left in a trial's folder; None where there is nothing."""
         try:
-            kept = json.loads((place / KEPT).read_text(encoding="utf-8"))
+            kept = json.loads((place / RETAINED_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        standing = Standing(**{**kept["standing"], "number": number}) if kept["standing"] else None
-        contents = [Content.from_json(each) for each in kept["contents"]]
+        standing = EarlyResult(**{**kept["standing"], "number": number}) if kept["standing"] else None
+        contents = [ModelFiles.from_json(each) for each in kept["contents"]]
         return cls(standing, [content for content in contents if content.is_whole()])
 
 
-def choose(rows: Sequence[dict[str, Any]], measured: Measured) -> Chosen:
+def select_file(rows: Sequence[dict[str, Any]], measured: Measurements) -> SelectedFile:
     """The fastest of the rows of `files.evaluate`, all measured; of equals the smallest, then the first name."""
     every = []
     for row in rows:
-        content = Content.from_json(row["content"])
+        content = ModelFiles.from_json(row["content"])
         latency = measured.of(content)
         assert latency is not None
         figures = {name: row[name] for name in ("name", "accuracy", "interval", "bound_pp", "bytes")}
-        every.append(Chosen(**figures, content=content, latency=latency))
+        every.append(SelectedFile(**figures, content=content, latency=latency))
     return min(every, key=lambda each: (each.latency.ratio, each.bytes, each.name))
 
 
-def candidates(
+def candidate_rows(
     rows: Sequence[dict[str, Any]], budget: Budget, baseline: Mapping[str, int] = {}
 ) -> list[dict[str, Any]]:
     """The files that may stand for a trial, target by target: those within the budget's drop, of these the small ones.
@@ -129,7 +129,7 @@ def candidates(
     return found
 
 
-def constraints(chosen: Iterable[Chosen], budget: Budget, baseline: Mapping[str, int] = {}) -> dict[str, float]:
+def constraint_values(chosen: Iterable[SelectedFile], budget: Budget, baseline: Mapping[str, int] = {}) -> dict[str, float]:
     """By how much the worst target is over each limit of the budget; at most 0 where it is met.
 
     `latency_p50` is a ratio to the reference of a relative limit.
@@ -147,7 +147,7 @@ def constraints(chosen: Iterable[Chosen], budget: Budget, baseline: Mapping[str,
     return {name: max(by) for name, by in over.items()}
 
 
-def value(objective: Objective, chosen: Mapping[str, Chosen]) -> tuple[float, list[float]]:
+def objective_value(objective: Objective, chosen: Mapping[str, SelectedFile]) -> tuple[float, list[float]]:
     """What a trial is worth by an objective, and its interval; accuracy is that of the first target's file."""
     one = chosen[objective.target] if objective.target else next(iter(chosen.values()))
     if objective.name == "accuracy":

@@ -26,32 +26,32 @@ from edgekit.core.errors import ConfigError
 from edgekit.core.hashing import canonical, digest
 from edgekit.core.schema.study import SamplerRow, TrialRow
 from edgekit.search.objectives import Objective, losses
-from edgekit.search.space import Dimension, Space, identity
+from edgekit.search.space import Dimension, Space, parameters_id
 
 if TYPE_CHECKING:
     import optuna
 
-Name = Literal["gp", "gp+tpe", "tpe", "random"]
-MOST_GP = 150
+SamplerName = Literal["gp", "gp+tpe", "tpe", "random"]
+MAX_GP_TRIALS = 150
 """A study of up to so many trials has a Gaussian process propose all of them."""
-GP_FIRST = 40
+GP_TRIALS = 40
 """In a longer study it proposes so many, then TPE goes on; docs/results/search.md has what each finds."""
-STARTUP = 10
+STARTUP_TRIALS = 10
 """Trials drawn at random before a model is asked."""
 
 
-def choose(trials: int | None, wanted: Name | None = None) -> SamplerRow:
+def choose_sampler(trials: int | None, wanted: SamplerName | None = None) -> SamplerRow:
     """The sampler for a study of so many trials, and why; None: as many as the time allows."""
     if wanted:
         return {"name": wanted, "reason": "it was asked for"}
-    if trials is not None and trials > MOST_GP:
-        reason = f"{trials} trials: a Gaussian process finds more in the first {GP_FIRST}, TPE asks the rest sooner"
+    if trials is not None and trials > MAX_GP_TRIALS:
+        reason = f"{trials} trials: a Gaussian process finds more in the first {GP_TRIALS}, TPE asks the rest sooner"
         return {"name": "gp+tpe", "reason": reason}
     said = "no number of trials is given" if trials is None else f"{trials} trials"
-    return {"name": "gp", "reason": f"{said}: up to {MOST_GP} a Gaussian process finds more than TPE"}
+    return {"name": "gp", "reason": f"{said}: up to {MAX_GP_TRIALS} a Gaussian process finds more than TPE"}
 
 
-def ask(
+def propose(
     space: Space,
     objectives: Sequence[Objective],
     name: str,
@@ -66,42 +66,42 @@ def ask(
     """
     optuna = _optuna()
     if name == "gp+tpe":
-        name = "gp" if len(told) < GP_FIRST else "tpe"
-    with _quiet():
+        name = "gp" if len(told) < GP_TRIALS else "tpe"
+    with _without_optuna_messages():
         study = optuna.create_study(directions=["minimize"] * len(objectives))
-        study.add_trials(_frozen(space, objectives, name, told))
+        study.add_trials(_frozen_trials(space, objectives, name, told))
         proposals = list[dict[str, Any]]()
-        known = {identity(row["parameters"]) for row in told}
+        known = {parameters_id(row["parameters"]) for row in told}
         while len(proposals) < count:
             number = len(told) + len(proposals)
             if len(proposals) < len(given):
                 proposal = given[len(proposals)]
             else:
-                proposal = _asked(study, space, name, _fresh(name, seed, number))
-                if identity(proposal) in known:
-                    proposal = _asked(study, space, name, _fresh("random", seed, number))
-            known.add(identity(proposal))
+                proposal = _propose_one(study, space, name, _new_sampler(name, seed, number))
+                if parameters_id(proposal) in known:
+                    proposal = _propose_one(study, space, name, _new_sampler("random", seed, number))
+            known.add(parameters_id(proposal))
             running = optuna.trial.TrialState.RUNNING
-            study.add_trial(optuna.trial.create_trial(state=running, **_known(space, name, proposal)))
+            study.add_trial(optuna.trial.create_trial(state=running, **_optuna_parameters(space, name, proposal)))
             proposals.append(proposal)
     return proposals
 
 
-def _asked(study: optuna.Study, space: Space, name: str, fresh: optuna.samplers.BaseSampler) -> dict[str, Any]:
+def _propose_one(study: optuna.Study, space: Space, name: str, fresh: optuna.samplers.BaseSampler) -> dict[str, Any]:
     """A proposal. Its trial is ended at once: the one that runs gets the values as they were rounded."""
     study.sampler = fresh
     asked = study.ask()
     parameters, values = dict[str, Any](), dict[str, Any]()
     for each in space.dimensions:
         if name == "gp" or each.active(parameters):
-            values[each.name] = each.value(_suggested(asked, each))
+            values[each.name] = each.value(_suggest(asked, each))
         if each.active(parameters):
             parameters[each.key] = values[each.name]
     study.tell(asked, state=_optuna().trial.TrialState.FAIL)
     return parameters
 
 
-def _suggested(asked: optuna.Trial, each: Dimension) -> Any:
+def _suggest(asked: optuna.Trial, each: Dimension) -> Any:
     if each.ordered:
         return asked.suggest_int(each.name, 0, len(each.labels) - 1)
     if each.choices is not None:
@@ -122,25 +122,25 @@ def _distribution(each: Dimension) -> optuna.distributions.BaseDistribution:
     return found.FloatDistribution(each.low, each.high, each.log, each.step)
 
 
-def _known(space: Space, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _optuna_parameters(space: Space, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as Optuna keeps them; for GP those that do not exist have their first value."""
     values = space.names(parameters)
     if name == "gp":
         values = {each.name: values.get(each.name, each.corners[0]) for each in space.dimensions}
     there = [each for each in space.dimensions if each.name in values]
     return {
-        "params": {each.name: _inner(each, values[each.name]) for each in there},
+        "params": {each.name: _optuna_value(each, values[each.name]) for each in there},
         "distributions": {each.name: _distribution(each) for each in there},
     }
 
 
-def _inner(each: Dimension, value: Any) -> Any:
+def _optuna_value(each: Dimension, value: Any) -> Any:
     """A choice as its label or its place; a number as it is."""
     label = canonical(value).decode()
     return value if each.choices is None else each.labels.index(label) if each.ordered else label
 
 
-def _frozen(
+def _frozen_trials(
     space: Space, objectives: Sequence[Objective], name: str, rows: Sequence[TrialRow]
 ) -> list[optuna.trial.FrozenTrial]:
     """Trials with their losses. One that did not get to a value has the worst, and is infeasible."""
@@ -149,7 +149,7 @@ def _frozen(
         create(
             values=loss.tolist(),
             constraints=limits or None,
-            **_known(space, name, row["parameters"]),
+            **_optuna_parameters(space, name, row["parameters"]),
         )
         for row, loss, limits in zip(rows, losses(rows, objectives), _constraints(rows))
     ]
@@ -169,22 +169,22 @@ def _constraints(rows: Sequence[TrialRow]) -> list[dict[str, float]]:
     return found
 
 
-def _fresh(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
+def _new_sampler(name: str, seed: int, number: int) -> optuna.samplers.BaseSampler:
     """A sampler for one trial, which knows nothing but the study and the number."""
     samplers, own = _optuna().samplers, int(digest([seed, number])[:8], 16)
     if name == "gp":
         return samplers.GPSampler(
-            seed=own, n_startup_trials=STARTUP, deterministic_objective=True, warn_independent_sampling=False
+            seed=own, n_startup_trials=STARTUP_TRIALS, deterministic_objective=True, warn_independent_sampling=False
         )
     if name == "tpe":
         return samplers.TPESampler(
-            seed=own, n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True
+            seed=own, n_startup_trials=STARTUP_TRIALS, multivariate=True, group=True, constant_liar=True
         )
     return samplers.RandomSampler(seed=own)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _without_optuna_messages() -> Iterator[None]:
     """Without Optuna's lines about new studies and interfaces that may change."""
     logging = _optuna().logging
     before = logging.get_verbosity()

@@ -18,14 +18,14 @@ from edgekit.core.errors import MOST_FAULTS, ConfigError, Faults, with_article
 from edgekit.core.hashing import canonical
 from edgekit.core.schema.study import DimensionRow
 from edgekit.search.objectives import Objective
-from edgekit.search.objectives import read as read_objectives
+from edgekit.search.objectives import read_objectives as read_objectives
 
-KEY = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
-WORDS = ("choices", "low", "high", "step", "log", "when")
-When = tuple[tuple[str, tuple[Any, ...]], ...]
+KEY_PATTERN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+ENTRY_KEYS = ("choices", "low", "high", "step", "log", "when")
+Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
-def same(one: object, other: object) -> bool:
+def same_value(one: object, other: object) -> bool:
     """Whether two YAML values are spelled alike: 1, 1.0 and true are three values."""
     return canonical(one) == canonical(other)
 
@@ -41,7 +41,7 @@ class Dimension:
     high: float = 0
     step: float | None = None
     log: bool = False
-    when: When = ()
+    when: Conditions = ()
 
     @property
     def whole(self) -> bool:
@@ -76,16 +76,16 @@ class Dimension:
     def active(self, parameters: Mapping[str, Any]) -> bool:
         """Whether it exists beside these values."""
         return all(
-            key in parameters and any(same(parameters[key], value) for value in values) for key, values in self.when
+            key in parameters and any(same_value(parameters[key], value) for value in values) for key, values in self.when
         )
 
     def holds(self, value: object) -> bool:
         """Whether `value` is one of its values."""
         if self.choices is not None:
-            return any(same(value, choice) for choice in self.choices)
+            return any(same_value(value, choice) for choice in self.choices)
         if isinstance(value, bool) or not isinstance(value, int | float) or (self.whole and isinstance(value, float)):
             return False
-        return self.low <= value <= self.high and (not self.step or same(self.value(value), self.value(float(value))))
+        return self.low <= value <= self.high and (not self.step or same_value(self.value(value), self.value(float(value))))
 
     def value(self, proposed: Any) -> Any:
         """What a trial gets for a sampler's proposal: a choice of its label or place, an int, or a float of few digits.
@@ -123,71 +123,71 @@ class Dimension:
 
 def read_dimensions(key: str, entry: Any) -> list[Dimension]:
     """The dimensions that stand under a key of `space:`; ConfigError with one line for each fault."""
-    if not re.fullmatch(KEY, key):
+    if not re.fullmatch(KEY_PATTERN, key):
         raise ConfigError(f"space.{key}: is no dotted key; write it as after --set, for example prune.ratio")
-    entries = entry if _several(entry) else [entry]
+    entries = entry if _is_entry_list(entry) else [entry]
     faults, found = Faults(), []
     for number, each in enumerate(entries, 1):
         name = key if len(entries) == 1 else f"{key}#{number}"
-        if dimension := faults.of(lambda each=each, name=name: _one(key, name, each)):  # type: ignore[misc]
+        if dimension := faults.of(lambda each=each, name=name: _read_dimension(key, name, each)):  # type: ignore[misc]
             found.append(dimension)
     faults.raise_all()
     for one, other in ((one, other) for place, one in enumerate(found) for other in found[:place]):
-        if not _apart(one, other):
+        if not _exclude_each_other(one, other):
             raise ConfigError(
                 f"space.{key}: two of its entries can hold at once; give each a `when` with other values of one key"
             )
     return found
 
 
-def _several(entry: Any) -> bool:
+def _is_entry_list(entry: Any) -> bool:
     return isinstance(entry, list) and bool(entry) and all(_is_entry(each) for each in entry)
 
 
 def _is_entry(value: Any) -> bool:
-    return isinstance(value, dict) and bool({"choices", "low", "high"} & set(value)) and set(value) <= set(WORDS)
+    return isinstance(value, dict) and bool({"choices", "low", "high"} & set(value)) and set(value) <= set(ENTRY_KEYS)
 
 
-def _apart(one: Dimension, other: Dimension) -> bool:
+def _exclude_each_other(one: Dimension, other: Dimension) -> bool:
     """Whether some condition of the one excludes the other."""
     theirs = dict(other.when)
     return any(
-        key in theirs and not any(same(mine, value) for mine in values for value in theirs[key])
+        key in theirs and not any(same_value(mine, value) for mine in values for value in theirs[key])
         for key, values in one.when
     )
 
 
-def _one(key: str, name: str, entry: Any) -> Dimension:
+def _read_dimension(key: str, name: str, entry: Any) -> Dimension:
     if isinstance(entry, list):
-        return Dimension(key, name, choices=_choices(key, entry))
+        return Dimension(key, name, choices=_read_choices(key, entry))
     if not isinstance(entry, dict):
         raise ConfigError(
             f"space.{key}: got {truncated(entry)}; write choices as a list, or a range as {{low: 8, high: 64}}"
         )
     for word in entry:
-        if word not in WORDS:
-            raise ConfigError(f"space.{key}.{word}: unknown key, {suggest(str(word), WORDS)}")
-    when = _when(key, entry.get("when", {}))
+        if word not in ENTRY_KEYS:
+            raise ConfigError(f"space.{key}.{word}: unknown key, {suggest(str(word), ENTRY_KEYS)}")
+    when = _read_conditions(key, entry.get("when", {}))
     if "choices" not in entry:
-        return _range(key, name, entry, when)
+        return _read_range(key, name, entry, when)
     if len(entry) > 1 + ("when" in entry):
         raise ConfigError(f"space.{key}: has both choices and a range; leave one of them out")
-    return Dimension(key, name, choices=_choices(key, entry["choices"]), when=when)
+    return Dimension(key, name, choices=_read_choices(key, entry["choices"]), when=when)
 
 
-def _choices(key: str, values: Any) -> tuple[Any, ...]:
+def _read_choices(key: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, list) or not values:
         raise ConfigError(f"space.{key}: got {truncated(values)} for its choices; give a list with one value or more")
     for value in values:
-        if not _finite(value):
+        if not _is_serializable(value):
             raise ConfigError(f"space.{key}: the choice {truncated(value)} is no finite value; leave it out")
-    twice = next((one for place, one in enumerate(values) if any(same(one, each) for each in values[:place])), None)
+    twice = next((one for place, one in enumerate(values) if any(same_value(one, each) for each in values[:place])), None)
     if twice is not None or sum(value is None for value in values) > 1:
         raise ConfigError(f"space.{key}: has the choice {truncated(twice)} twice; name each once")
     return tuple(values)
 
 
-def _finite(value: Any) -> bool:
+def _is_serializable(value: Any) -> bool:
     try:
         canonical(value)
         return True
@@ -195,7 +195,7 @@ def _finite(value: Any) -> bool:
         return False
 
 
-def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimension:
+def _read_range(key: str, name: str, entry: Mapping[str, Any], when: Conditions) -> Dimension:
     for word in ("low", "high"):
         if word not in entry:
             raise ConfigError(f"space.{key}: has no {word}; a range needs low and high, choices stand in a list")
@@ -218,7 +218,7 @@ def _range(key: str, name: str, entry: Mapping[str, Any], when: When) -> Dimensi
     return Dimension(key, name, low=low, high=high, step=step, log=log, when=when)
 
 
-def _when(key: str, given: Any) -> When:
+def _read_conditions(key: str, given: Any) -> Conditions:
     if not isinstance(given, dict) or any(value == [] for value in given.values()):
         raise ConfigError(
             f"space.{key}.when: got {truncated(given)}; name another key of the space and its value, or a list of them"
@@ -226,7 +226,7 @@ def _when(key: str, given: Any) -> When:
     return tuple((other, tuple(value) if isinstance(value, list) else (value,)) for other, value in given.items())
 
 
-def in_order(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
+def sort_by_dependency(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
     """Each behind the options that its `when` names; ConfigError where conditions go in a circle."""
     needs: dict[str, set[str]] = {}
     for each in dimensions:
@@ -235,12 +235,12 @@ def in_order(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
     while waiting := [key for key in needs if key not in placed]:
         free = next((key for key in waiting if needs[key] <= set(placed)), None)
         if free is None:
-            raise ConfigError(f"space: `when` goes in a circle: {' → '.join(_circle(needs, waiting))}; leave one out")
+            raise ConfigError(f"space: `when` goes in a circle: {' → '.join(_find_cycle(needs, waiting))}; leave one out")
         placed.append(free)
     return tuple(sorted(dimensions, key=lambda each: placed.index(each.key)))
 
 
-def _circle(needs: Mapping[str, Iterable[str]], waiting: Sequence[str]) -> list[str]:
+def _find_cycle(needs: Mapping[str, Iterable[str]], waiting: Sequence[str]) -> list[str]:
     """A way through what waits, from a key back to itself."""
     walked = [waiting[0]]
     while walked[-1] not in walked[:-1]:
@@ -248,7 +248,7 @@ def _circle(needs: Mapping[str, Iterable[str]], waiting: Sequence[str]) -> list[
     return walked[walked.index(walked[-1]) :]
 
 
-def spelled(key: str, value: Any) -> str:
+def format_setting(key: str, value: Any) -> str:
     """`key=value` as `--set` takes it: plain text where YAML reads it back, else JSON in one line."""
     from edgekit.core.yaml_file import parse
 
@@ -287,7 +287,7 @@ class Space:
             if key not in ("objectives", "space"):
                 faults.add(f"{key}: unknown key, {suggest(str(key), ('objectives', 'space'))}")
         objectives = faults.of(lambda: read_objectives(given.get("objectives"), plan_values))
-        dimensions = faults.of(lambda: _dimensions(given.get("space")))
+        dimensions = faults.of(lambda: _read_space(given.get("space")))
         try:
             faults.raise_all(MOST_FAULTS)
         except ConfigError as error:
@@ -307,7 +307,7 @@ class Space:
 
     def settings(self, parameters: Mapping[str, Any]) -> list[str]:
         """The parameters as `key=value` of `--set`, a section before what stands in it."""
-        return [spelled(key, parameters[key]) for key in sorted(parameters, key=lambda key: (key.count("."), key))]
+        return [format_setting(key, parameters[key]) for key in sorted(parameters, key=lambda key: (key.count("."), key))]
 
     def existing(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters out of values for every dimension's name, of which only those that exist are kept."""
@@ -330,7 +330,7 @@ class Space:
         parameters: dict[str, Any] = {}
         for each in self.dimensions:
             if each.active(parameters):
-                found, value = _at(values, each.key)
+                found, value = _lookup(values, each.key)
                 if not found or not each.holds(value):
                     return None
                 parameters[each.key] = value
@@ -377,20 +377,20 @@ class Space:
             key, values = waiting.pop()
             entries = [each for each in self.dimensions if each.key == key]
             each, value = next((each, value) for value in values for each in entries if each.holds(value))
-            if each.name in needed and not same(needed[each.name], value):
-                raise _never(self.path, wanted)
+            if each.name in needed and not same_value(needed[each.name], value):
+                raise _unsatisfiable(self.path, wanted)
             needed[each.name] = value
             waiting += each.when
         if not wanted.active(self.existing(needed)):
-            raise _never(self.path, wanted)
+            raise _unsatisfiable(self.path, wanted)
         return needed
 
 
-def _never(path: Path, wanted: Dimension) -> ConfigError:
+def _unsatisfiable(path: Path, wanted: Dimension) -> ConfigError:
     return ConfigError(f"{path.name}: space.{wanted.key}: its `when` can never hold; correct it, or leave the key out")
 
 
-def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
+def _lookup(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
     found: Any = values
     for part in key.split("."):
         if not isinstance(found, Mapping) or part not in found:
@@ -399,7 +399,7 @@ def _at(values: Mapping[str, Any], key: str) -> tuple[bool, Any]:
     return True, found
 
 
-def _dimensions(given: Any) -> tuple[Dimension, ...]:
+def _read_space(given: Any) -> tuple[Dimension, ...]:
     if not isinstance(given, dict) or not given:
         got = "nothing" if not given else with_article(type(given).__name__)
         raise ConfigError(f"space: got {got}; name one key of the config or more, each with its values")
@@ -409,12 +409,12 @@ def _dimensions(given: Any) -> tuple[Dimension, ...]:
         dimensions += faults.of(partial(read_dimensions, str(key), entry)) or []
     faults.raise_all()
     for each in dimensions:
-        faults.of(partial(_check_when, each, dimensions))
+        faults.of(partial(_check_conditions, each, dimensions))
     faults.raise_all()
-    return in_order(dimensions)
+    return sort_by_dependency(dimensions)
 
 
-def _check_when(wanted: Dimension, dimensions: Sequence[Dimension]) -> None:
+def _check_conditions(wanted: Dimension, dimensions: Sequence[Dimension]) -> None:
     """Each condition names another option and values that it has."""
     for key, values in wanted.when:
         entries = [each for each in dimensions if each.key == key]
@@ -428,6 +428,6 @@ def _check_when(wanted: Dimension, dimensions: Sequence[Dimension]) -> None:
                 )
 
 
-def identity(parameters: Mapping[str, Any]) -> bytes:
+def parameters_id(parameters: Mapping[str, Any]) -> bytes:
     """The same for the same parameters, whatever their order."""
     return canonical(dict(parameters))

@@ -21,10 +21,10 @@ from edgekit.core.hashing import canonical, digest, write_json
 from edgekit.core.schema.study import SamplerRow, StudyRow
 from edgekit.runner.files import make_folder
 from edgekit.search import sampler
-from edgekit.search.journal import History, Journal, writing
-from edgekit.search.objectives import Objective, front, reference
-from edgekit.search.space import Space, identity
-from edgekit.search.trial import Context, Evaluate, Outcome, checked
+from edgekit.search.journal import History, Journal, resource_errors
+from edgekit.search.objectives import Objective, pareto_front, reference_point
+from edgekit.search.space import Space, parameters_id
+from edgekit.search.trial import BatchContext, Evaluate, TrialOutcome, check_outcome
 
 FORMAT, JOURNAL_FORMAT = 1, 2
 """Of study.json, and of the journal: 2 since what is timed is `execute` alone, so that no study mixes the two."""
@@ -32,7 +32,7 @@ OnBatch = Callable[[StudyRow], None]
 
 
 @dataclass(frozen=True)
-class Subject:
+class SearchedConfig:
     """What is searched: name, path, values and budget of the config, as study.json records them."""
 
     name: str
@@ -42,7 +42,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyState:
     """A study up to its last whole batch; `row` is what study.json holds."""
 
     row: StudyRow
@@ -59,16 +59,16 @@ def search(
     objectives: Sequence[Objective],
     evaluate: Evaluate,
     *,
-    subject: Subject,
+    subject: SearchedConfig,
     folder: Path,
     seed: int = 0,
     batch: int = 8,
     trials: int | None = None,
     minutes: float | None = None,
     first: Sequence[Mapping[str, Any]] = (),
-    wanted: sampler.Name | None = None,
+    wanted: sampler.SamplerName | None = None,
     on_batch: OnBatch | None = None,
-) -> Study:
+) -> StudyState:
     """Search, or go on with the search in `folder`.
 
     Parameters
@@ -108,7 +108,7 @@ def search(
             raise ConfigError(f"{name}: got {value}; give a finite number above 0")
     if trials is None and minutes is None:
         raise ConfigError("trials and minutes: neither is given, so the search would never end; give one of them")
-    parts = as_json(
+    parts = normalize_json(
         {
             "config": subject.config,
             "space": space.rows(),
@@ -119,10 +119,10 @@ def search(
             "edgekit": edgekit.__version__,
         }
     )
-    with writing(folder):
+    with resource_errors(folder):
         make_folder(folder)
     with lock.hold(folder / "study.lock", "edgekit search"):
-        coordinator = _Coordinator(space, objectives, subject, parts, folder, sampler.choose(trials, wanted), wanted)
+        coordinator = _Coordinator(space, objectives, subject, parts, folder, sampler.choose_sampler(trials, wanted), wanted)
         return coordinator.run(evaluate, trials, minutes, on_batch)
 
 
@@ -133,11 +133,11 @@ class _Coordinator:
         self,
         space: Space,
         objectives: Sequence[Objective],
-        subject: Subject,
+        subject: SearchedConfig,
         parts: dict[str, Any],
         folder: Path,
         chosen: SamplerRow,
-        wanted: sampler.Name | None,
+        wanted: sampler.SamplerName | None,
     ) -> None:
         self.space, self.objectives, self.subject, self.parts, self.folder = space, objectives, subject, parts, folder
         self.journal = Journal(folder)
@@ -146,7 +146,7 @@ class _Coordinator:
         begun, *lines = self.journal.lines()
         self._compare(begun, wanted)
         self.sampler: SamplerRow = begun["sampler"]
-        self.history = History(space, objectives, key({**parts, "sampler": self.sampler["name"]}))
+        self.history = History(space, objectives, study_key({**parts, "sampler": self.sampler["name"]}))
         for number, line in enumerate(lines, 2):
             try:
                 self.history.replay(line)
@@ -155,12 +155,12 @@ class _Coordinator:
                     f"{self.journal.path}: line {number} {error}; restore the file, or remove its folder"
                 ) from None
 
-    def _compare(self, begun: Mapping[str, Any], wanted: sampler.Name | None) -> None:
+    def _compare(self, begun: Mapping[str, Any], wanted: sampler.SamplerName | None) -> None:
         if begun.get("format") != JOURNAL_FORMAT or "parts" not in begun:
             raise ConfigError(
                 f"{self.journal.path}: is no journal of a study that this version can read; choose another folder"
             )
-        others = differing(begun["parts"], self.parts)
+        others = differing_names(begun["parts"], self.parts)
         if wanted and begun["sampler"]["name"] != wanted:
             others.append("sampler")
         if others:
@@ -169,7 +169,7 @@ class _Coordinator:
                 "remove it"
             )
 
-    def run(self, evaluate: Evaluate, trials: int | None, minutes: float | None, on_batch: OnBatch | None) -> Study:
+    def run(self, evaluate: Evaluate, trials: int | None, minutes: float | None, on_batch: OnBatch | None) -> StudyState:
         """Batches until one of the ends is there; the last study.json says which."""
         began, ran = time.monotonic(), 0
         try:
@@ -182,7 +182,7 @@ class _Coordinator:
         except KeyboardInterrupt:
             self._write("interrupted")
             raise
-        return Study(self._write(ended), self.folder)
+        return StudyState(self._write(ended), self.folder)
 
     def _ended(self, trials: int | None, minutes: float | None, elapsed_s: float, ran: int) -> str:
         told = self.history.told
@@ -190,7 +190,7 @@ class _Coordinator:
             return "trials"
         if minutes is not None and ran and elapsed_s >= minutes * 60:
             return "minutes"
-        if len({identity(row["parameters"]) for row in told}) >= self.space.count:
+        if len({parameters_id(row["parameters"]) for row in told}) >= self.space.count:
             return "every point"
         return ""
 
@@ -212,21 +212,21 @@ class _Coordinator:
         told = self.history.told
         given = self.parts["first"][len(told) : len(told) + self.parts["batch"]]
         name, seed, batch = self.sampler["name"], self.parts["seed"], self.parts["batch"]
-        return sampler.ask(self.space, self.objectives, name, seed, told, batch, given)
+        return sampler.propose(self.space, self.objectives, name, seed, told, batch, given)
 
-    def _context(self) -> Context:
+    def _context(self) -> BatchContext:
         history = self.history
 
-        def finished(number: int, outcome: Outcome) -> None:
-            good = checked(outcome, self.objectives)
+        def finished(number: int, outcome: TrialOutcome) -> None:
+            good = check_outcome(outcome, self.objectives)
             beside = {"anchors": list(context.anchors), "baseline_accuracy": context.baseline_accuracy}
             self._note({"trial": number, "outcome": good, **beside, "disturbed": context.disturbed})
 
-        best = set(front(history.told, self.objectives))
+        best = set(pareto_front(history.told, self.objectives))
         shown = [row for row in history.told if row["number"] in best]
         number = len(history.batches)
         known = list(history.anchors), history.baseline_accuracy
-        context = Context(self.folder, number, tuple(history.told), shown, finished, *known)
+        context = BatchContext(self.folder, number, tuple(history.told), shown, finished, *known)
         return context
 
     def _note(self, line: Mapping[str, Any]) -> None:
@@ -237,7 +237,7 @@ class _Coordinator:
     def _write(self, ended: str) -> StudyRow:
         """study.json, whole or not at all."""
         history = self.history
-        point = reference(history.told, self.objectives) or []
+        point = reference_point(history.told, self.objectives) or []
         row: StudyRow = {
             "format": FORMAT,
             "edgekit": edgekit.__version__,
@@ -255,28 +255,28 @@ class _Coordinator:
             "anchors": history.anchors,
             "trials": history.told,
             "batches": history.grown(),
-            "front": front(history.told, self.objectives),
+            "front": pareto_front(history.told, self.objectives),
             "ended": ended,
         }
         if history.baseline_accuracy is not None:
             row["baseline_accuracy"] = history.baseline_accuracy
         path = self.folder / "study.json"
-        with writing(path):
+        with resource_errors(path):
             write_json(path, row)
         return row
 
 
-def key(parts: Mapping[str, Any]) -> str:
+def study_key(parts: Mapping[str, Any]) -> str:
     """The key of a study: hex sha256 of all that decides which trials it asks. Its digests begin from it."""
     return digest(dict(parts))
 
 
-def as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_json(parts: Mapping[str, Any]) -> dict[str, Any]:
     """The parts, written as JSON and read again, so that those of a journal can be compared with them."""
     found: dict[str, Any] = json.loads(canonical(dict(parts)))
     return found
 
 
-def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differing_names(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Names of the parts in which two keys differ."""
     return [name for name in {**before, **now} if before.get(name) != now.get(name)]

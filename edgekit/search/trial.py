@@ -23,7 +23,7 @@ class Trial:
     settings: tuple[str, ...]
 
 
-class Outcome(TypedDict):
+class TrialOutcome(TypedDict):
     """What an evaluation says of a trial; a TrialRow less what the study adds. `values` follow the objectives."""
 
     state: TrialState
@@ -37,7 +37,7 @@ class Outcome(TypedDict):
 
 
 @dataclass
-class Context:
+class BatchContext:
     """What an evaluation knows besides its trials, and what it may tell beside its outcomes.
 
     Parameters
@@ -65,17 +65,17 @@ class Context:
     batch: int
     told: Sequence[TrialRow]
     front: Sequence[TrialRow]
-    finished: Callable[[int, Outcome], None]
+    finished: Callable[[int, TrialOutcome], None]
     anchors: list[AnchorRow] = field(default_factory=list)
     baseline_accuracy: float | None = None
     disturbed: bool = False
 
 
-Evaluate = Callable[[Sequence[Trial], Context], Sequence[Outcome]]
+Evaluate = Callable[[Sequence[Trial], BatchContext], Sequence[TrialOutcome]]
 """Outcomes of the trials of a batch, in their order; trials that are finished or asked twice are left out."""
 
 
-def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
+def check_outcome(outcome: TrialOutcome, objectives: Sequence[Objective]) -> TrialOutcome:
     """The outcome; as failed, with the reason, where a value is no finite number. StageError for one of another form.
 
     A complete trial has all values.
@@ -90,9 +90,9 @@ def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
     wrong = [
         f"{each.title}: got {value}"
         for each, value in zip(objectives, outcome["values"])
-        if (value is None and outcome["state"] == "complete") or (value is not None and not _sound(each, value))
+        if (value is None and outcome["state"] == "complete") or (value is not None and not _is_valid(each, value))
     ]
-    wrong += [f"constraint {name}: got {value}" for name, value in outcome["constraints"].items() if not _finite(value)]
+    wrong += [f"constraint {name}: got {value}" for name, value in outcome["constraints"].items() if not _is_finite(value)]
     if not wrong:
         return outcome
     return {
@@ -105,9 +105,9 @@ def checked(outcome: Outcome, objectives: Sequence[Objective]) -> Outcome:
     }
 
 
-def _finite(value: object) -> bool:
+def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _sound(objective: Objective, value: float) -> bool:
-    return _finite(value) and (objective.name == "accuracy" or value > 0)
+def _is_valid(objective: Objective, value: float) -> bool:
+    return _is_finite(value) and (objective.name == "accuracy" or value > 0)

@@ -83,7 +83,7 @@ def run(plan: Plan, out: Path, *, force: Collection[str] = (), caches: Sequence[
     with (
         lack_of_resources(folder),
         lock.hold(folder / RUN_LOCK, f"edgekit run {plan.path.name}"),
-        lane.of_this_machine(),
+        lane.use_machine_folder(),
         sigterm_as_interrupt(),
     ):
         tidy(folder)

@@ -33,10 +33,10 @@ def linear(path: Path, *shape: int) -> Path:
     return path
 
 
-def rivals_of(path: Path) -> dict[str, references.RivalFile]:
+def rivals_of(path: Path) -> dict[str, references.ReferenceFile]:
     plan = load_plan(TINY, [f"benchmark.rivals=[{{path: {path}}}]", LIMIT])
     budget: Budget = plan.run.budget
-    return references.rivals_of(budget, ["onnx"], load(plan.data).withhold_test())
+    return references.open_reference_files(budget, ["onnx"], load(plan.data).withhold_test())
 
 
 def test_a_rival_is_opened_as_its_limit_names_it(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from edgekit.search import sampler
 from edgekit.search.journal import FILE
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.trial import BatchContext, TrialOutcome, Trial
 from tests.search import studies
 
 LONGEST_S = 0.2
 """The first child lives no longer. One that leaves nothing new in the journal gives the next more time."""
 
 
-def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """Trials that take a moment, finish in an order of chance, and in half of the batches one by one."""
     found = {}
     for trial in random.sample(list(trials), len(trials)):
@@ -61,7 +61,7 @@ def main() -> None:
     """As many studies as it takes."""
     home, wanted = Path(sys.argv[1]), int(sys.argv[2])
     warm = studies.space(home)
-    sampler.ask(warm, warm.objectives, "tpe", 0, [], 1)
+    sampler.propose(warm, warm.objectives, "tpe", 0, [], 1)
     killed, digests = 0, []
     while killed < wanted:
         folder = home / str(len(digests))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.search.space import Space
-from edgekit.search.study import Study, Subject, search
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.study import StudyState, SearchedConfig, search
+from edgekit.search.trial import BatchContext, TrialOutcome, Trial
 
 SPACE = """
 space:
@@ -31,7 +31,7 @@ space:
   prune.ratio: {low: 0.0, high: 0.5, step: 0.1}
 """
 CONFIG: dict[str, Any] = {"name": "formula", "targets": ["tflite"]}
-SUBJECT = Subject("formula", "formula.yaml", CONFIG, {})
+SUBJECT = SearchedConfig("formula", "formula.yaml", CONFIG, {})
 
 
 def space(folder: Path, text: str = SPACE) -> Space:
@@ -41,7 +41,7 @@ def space(folder: Path, text: str = SPACE) -> Space:
     return Space.load(path, CONFIG)
 
 
-def outcome(parameters: dict[str, Any]) -> Outcome:
+def outcome(parameters: dict[str, Any]) -> TrialOutcome:
     """By a formula: wide networks are good, slow and large; some trials are infeasible, stopped, or fail."""
     width, ratio = parameters["model.kwargs.width"], parameters["prune.ratio"]
     work = width * width * parameters.get("model.kwargs.expand", 9) * (1 - ratio)
@@ -57,7 +57,7 @@ def outcome(parameters: dict[str, Any]) -> Outcome:
     return _outcome("complete", values, limits)
 
 
-def _outcome(state: Any, values: list[float | None], constraints: dict[str, float], reason: str = "") -> Outcome:
+def _outcome(state: Any, values: list[float | None], constraints: dict[str, float], reason: str = "") -> TrialOutcome:
     intervals = [None if value is None else [value, value] for value in values]
     return {
         "state": state,
@@ -71,14 +71,14 @@ def _outcome(state: Any, values: list[float | None], constraints: dict[str, floa
     }
 
 
-def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """All trials of a batch, at once."""
     context.anchors = context.anchors or [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
     context.baseline_accuracy = 0.95
     return [outcome(trial.parameters) for trial in trials]
 
 
-def two_objectives(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+def two_objectives(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """The same for a study of accuracy and bytes alone."""
     found = evaluate(trials, context)
     for each in found:
@@ -86,7 +86,7 @@ def two_objectives(trials: Sequence[Trial], context: Context) -> list[Outcome]:
     return found
 
 
-def run(folder: Path, where: Path, **options: Any) -> Study:
+def run(folder: Path, where: Path, **options: Any) -> StudyState:
     """A study in `folder`, of the space in `where`."""
     made = space(where, options.pop("text", SPACE))
     options = {"seed": 1, "batch": 4, "trials": 16, "evaluate": evaluate, "subject": SUBJECT, **options}
@@ -98,7 +98,7 @@ def main() -> None:
     folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
     moment_s = options.pop("moment_s", 0.0)
 
-    def slowly(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+    def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
         found = {}
         for trial in random.sample(list(trials), len(trials)):
             time.sleep(moment_s * random.random())

@@ -10,13 +10,13 @@ import pytest
 
 from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.runner.bundle.manifest import TensorSpec
-from edgekit.search.anchors import rivals
-from edgekit.search.evaluate import Evaluator, trial_folder
-from edgekit.search.files import Content
+from edgekit.search.baseline_files import relative_limits
+from edgekit.search.evaluator import Evaluator, trial_folder
+from edgekit.search.model_files import ModelFiles
 from edgekit.search.objectives import Objective
 from edgekit.search.space import Space
-from edgekit.search.study import Study, Subject, search
-from edgekit.search.trial import Context, Trial
+from edgekit.search.study import StudyState, SearchedConfig, search
+from edgekit.search.trial import BatchContext, Trial
 from edgekit.workbook.plan import Plan, load_plan
 from edgekit.workbook.workers.work import WorkLost
 from tests.search.pools import ScriptedPool
@@ -47,11 +47,11 @@ class World:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-        return Content.of("tflite", [path], X, X).to_json()
+        return ModelFiles.of("tflite", [path], X, X).to_json()
 
     def baseline(self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> Any:
         self.content("input.npy")
-        found = rivals(load_plan(Path(config), settings, known=True), targets)
+        found = relative_limits(load_plan(Path(config), settings, known=True), targets)
         sha256s = {sha256: {"path": limit.file["path"]} for sha256, limit in found.items()}
         beside = {"raw": str(self.folder / "input.npy"), "files": sha256s}
         return {
@@ -109,7 +109,7 @@ class World:
         """A rival takes four times as long as the anchor."""
         next(self.rounds)
         ratios: dict[str, Any] = {}
-        for each in map(Content.from_json, contents):
+        for each in map(ModelFiles.from_json, contents):
             _, precision, width = f"x-{Path(each.paths[0]).name}".rsplit("-", 2)
             ratio = self.slow * int(width) * (0.25 if precision == "int8" else 0.5)
             ratios[each.key] = {"ratio": ratio, "low": ratio * 0.95, "high": ratio * 1.05}
@@ -126,9 +126,9 @@ def a_trial(number: int, width: int, *settings: str) -> Trial:
     return Trial(number, 0, {}, (f"distill.student.kwargs.width={width}", *settings))
 
 
-def batch(world: World, folder: Path, trials: list[Trial], *settings: str) -> tuple[dict[int, Any], Evaluator, Context]:
+def batch(world: World, folder: Path, trials: list[Trial], *settings: str) -> tuple[dict[int, Any], Evaluator, BatchContext]:
     evaluator = Evaluator(plan(*settings), folder, OBJECTIVES, world.pool)
-    context = Context(folder, 0, (), (), lambda number, outcome: None)
+    context = BatchContext(folder, 0, (), (), lambda number, outcome: None)
     outcomes = evaluator(trials, context)
     return {trial.number: each for trial, each in zip(trials, outcomes, strict=True)}, evaluator, context
 
@@ -182,7 +182,7 @@ def test_a_cache_is_the_same_folder_for_workers_that_stand_elsewhere(tmp_path: P
     world.pool.script["few_epochs"] = lambda caches, **others: given.extend(caches) or few_epochs(caches=[], **others)
     caches = ["shared", "file://mine", "s3://bucket/prefix", "/mnt/ours"]
     evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool, caches)
-    evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+    evaluator([a_trial(0, 8)], BatchContext(tmp_path / "s", 0, (), (), lambda number, outcome: None))
     here = Path.cwd()
     assert given == [
         str(tmp_path / "s" / "cache"), str(here / "shared"), str(here / "mine"), "s3://bucket/prefix", "/mnt/ours"
@@ -234,7 +234,7 @@ def test_a_limit_beside_a_rival_is_held_in_the_rounds_that_time_it_too(tmp_path:
     assert found[0]["constraints"]["latency_p50"] == pytest.approx(1 / 4 * 0.95 - 0.5)
     busy = World(tmp_path / "w", slow=1.7)
     again = Evaluator(plan(*settings, limit), tmp_path / "t", OBJECTIVES, busy.pool, replay=tmp_path / "s")
-    outcomes = again([a_trial(0, 4), a_trial(1, 16)], Context(tmp_path / "t", 0, (), (), lambda *_: None))
+    outcomes = again([a_trial(0, 4), a_trial(1, 16)], BatchContext(tmp_path / "t", 0, (), (), lambda *_: None))
     assert [each["constraints"] for each in outcomes] == [found[0]["constraints"], found[1]["constraints"]]
     assert next(busy.rounds) == 1, "what was measured beside the rival is taken from there"
 
@@ -245,7 +245,7 @@ def test_a_study_that_was_not_measured_beside_the_rival_is_measured_again(tmp_pa
     world = World(tmp_path / "w")
     limited = plan(*settings, "budget.latency_p50={ratio: 0.5, of: theirs.tflite}")
     evaluator = Evaluator(limited, tmp_path / "t", OBJECTIVES, world.pool, replay=tmp_path / "s")
-    [outcome] = evaluator([a_trial(0, 4)], Context(tmp_path / "t", 0, (), (), lambda *_: None))
+    [outcome] = evaluator([a_trial(0, 4)], BatchContext(tmp_path / "t", 0, (), (), lambda *_: None))
     assert "latency_p50" in outcome["constraints"] and next(world.rounds) > 1
 
 
@@ -315,11 +315,11 @@ def test_the_profile_and_the_anchors_are_made_once_for_a_study(tmp_path: Path) -
     world = World(tmp_path / "w")
     batch(world, tmp_path / "s", [a_trial(0, 8)])
     evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool)
-    evaluator([a_trial(1, 9)], Context(tmp_path / "s", 1, (), (), lambda number, outcome: None))
+    evaluator([a_trial(1, 9)], BatchContext(tmp_path / "s", 1, (), (), lambda number, outcome: None))
     assert world.pool.did.count("baseline") == 1
     (world.folder / "anchor").write_text("another")
     evaluator = Evaluator(plan(), tmp_path / "s", OBJECTIVES, world.pool)
-    evaluator([a_trial(2, 10)], Context(tmp_path / "s", 2, (), (), lambda number, outcome: None))
+    evaluator([a_trial(2, 10)], BatchContext(tmp_path / "s", 2, (), (), lambda number, outcome: None))
     assert world.pool.did.count("baseline") == 2
 
 
@@ -329,16 +329,16 @@ def test_a_config_that_is_edited_meanwhile_ends_the_search_and_mixes_nothing(tmp
     evaluator = Evaluator(load_plan(config, known=True), tmp_path / "s", OBJECTIVES, world.pool)
     config.write_text(TINY.read_text().replace("epochs: 12", "epochs: 13"))
     with pytest.raises(ConfigError, match=r"edited during its search"):
-        evaluator([a_trial(0, 8)], Context(tmp_path / "s", 0, (), (), lambda number, outcome: None))
+        evaluator([a_trial(0, 8)], BatchContext(tmp_path / "s", 0, (), (), lambda number, outcome: None))
     assert world.pool.did == []
 
 
-def study_of(world: World, folder: Path, replay: Path | None = None, trials: int = 6) -> Study:
+def study_of(world: World, folder: Path, replay: Path | None = None, trials: int = 6) -> StudyState:
     space_file = folder.parent / "space.yaml"
     space_file.write_text("space: {distill.student.kwargs.width: {low: 4, high: 40}}\n")
     opened = plan()
     space = Space.load(space_file, opened.values)
-    subject = Subject(opened.run.name, str(opened.path), opened.values, opened.run.budget.model_dump())
+    subject = SearchedConfig(opened.run.name, str(opened.path), opened.values, opened.run.budget.model_dump())
     evaluator = Evaluator(opened, folder, space.objectives, world.pool, replay=replay)
     return search(space, space.objectives, evaluator, subject=subject, folder=folder, batch=2, trials=trials)
 

@@ -35,7 +35,7 @@ def after(batches: int) -> Any:
 
 
 def test_trials_are_counted_and_the_best_of_each_objective_is_shown(file: Path) -> None:
-    with search_progress.shown(trials=40) as told:
+    with search_progress.show_progress(trials=40) as told:
         told(after(1))
         told(after(5))
         state = progress.read(file)
@@ -48,7 +48,7 @@ def test_trials_are_counted_and_the_best_of_each_objective_is_shown(file: Path) 
 
 def test_time_left_is_that_of_this_commands_pace(file: Path) -> None:
     """Twenty trials were there before: four in a moment leave sixteen of the same pace, not of none."""
-    with search_progress.shown(trials=40) as told:
+    with search_progress.show_progress(trials=40) as told:
         began = told.began
         told.began = began - 100.0  # as if the batch had taken so long
         told(after(6))
@@ -57,7 +57,7 @@ def test_time_left_is_that_of_this_commands_pace(file: Path) -> None:
 
 
 def test_minutes_bound_the_time_left_and_the_last_batch_comes_to_its_end(file: Path) -> None:
-    with search_progress.shown(minutes=10) as told:
+    with search_progress.show_progress(minutes=10) as told:
         first = progress.read(file)
         assert first is not None and first.left_s == pytest.approx(600, rel=0.05)
         told.began -= 240.0
@@ -72,13 +72,13 @@ def test_minutes_bound_the_time_left_and_the_last_batch_comes_to_its_end(file: P
 
 
 def test_what_begins_within_a_search_publishes_to_nobody(file: Path) -> None:
-    with search_progress.shown(trials=4):
+    with search_progress.show_progress(trials=4):
         assert progress.FILE not in os.environ
     assert os.environ[progress.FILE] == str(file)
 
 
 def test_a_study_without_a_front_shows_no_best() -> None:
-    assert search_progress.best(example.study(trials=4, budget={"latency_p50_ms": 0.001})) == ""  # type: ignore[arg-type]
+    assert search_progress.best_values(example.study(trials=4, budget={"latency_p50_ms": 0.001})) == ""  # type: ignore[arg-type]
 
 
 def test_an_expectation_ends_and_the_pace_takes_over_again(file: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from edgekit.core.artifacts import load
-from edgekit.search.evaluate import trial_folder
+from edgekit.search.evaluator import trial_folder
 from tests.conftest import ROOT, TINY, run_edgekit
 
 pytestmark = pytest.mark.long

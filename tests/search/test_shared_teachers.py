@@ -10,7 +10,7 @@ import pytest
 
 from edgekit.core import lock
 from edgekit.core.artifacts import Artifact
-from edgekit.search import work
+from edgekit.search import jobs
 from edgekit.training import resume
 from tests.conftest import TINY
 
@@ -25,7 +25,7 @@ TEACHER = {
 
 def distilled(out: Path, *settings: str, teacher: dict[str, object] = TEACHER) -> Artifact:
     """The distill stage of a trial with these settings."""
-    _, made, _ = work.make_stages(str(TINY), [f"distill.teachers={json.dumps([teacher])}", *settings], out, "distill")
+    _, made, _ = jobs.run_stages(str(TINY), [f"distill.teachers={json.dumps([teacher])}", *settings], out, "distill")
     return made
 
 

@@ -18,8 +18,8 @@ import pytest
 from edgekit.core.errors import ConfigError, ResourceError, StageError, TrustError
 from edgekit.core.schema.study import StudyRow
 from edgekit.search.journal import FILE
-from edgekit.search.study import Subject
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.study import SearchedConfig
+from edgekit.search.trial import BatchContext, TrialOutcome, Trial
 from tests.search import studies
 
 ROOT = Path(__file__).parents[2]
@@ -47,9 +47,9 @@ class TestDigest:
     def test_any_order_of_completion(self, whole: Path, tmp_path: Path, order: str) -> None:
         gate = threading.Lock()
 
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             context.anchors = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
-            found: dict[int, Outcome] = {}
+            found: dict[int, TrialOutcome] = {}
 
             def one(trial: Trial) -> None:
                 found[trial.number] = studies.outcome(trial.parameters)
@@ -81,7 +81,7 @@ class TestDigest:
         assert found.stdout.split()[-1] == digests(whole)[-1]
 
     def test_another_value_another_digest(self, whole: Path, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             found = [studies.outcome(trial.parameters) for trial in trials]
             if context.batch == 1:
                 found[0]["values"] = [value and value * 1.0000001 for value in found[0]["values"]]
@@ -113,7 +113,7 @@ class TestJournal:
             (folder / FILE).write_bytes(data[:length])
             evaluated: list[int] = []
 
-            def evaluate(trials: Sequence[Trial], context: Context, seen: list[int] = evaluated) -> list[Outcome]:
+            def evaluate(trials: Sequence[Trial], context: BatchContext, seen: list[int] = evaluated) -> list[TrialOutcome]:
                 seen += [trial.number for trial in trials]
                 return studies.evaluate(trials, context)
 
@@ -125,7 +125,7 @@ class TestJournal:
         shutil.copytree(whole, tmp_path / "study")
         (tmp_path / "study" / "study.json").unlink()
 
-        def never(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def never(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             raise AssertionError(trials)
 
         assert studies.run(tmp_path / "study", tmp_path, evaluate=never).row == read(whole)
@@ -152,7 +152,7 @@ class TestOtherKey:
         [
             ({"seed": 2}, "another seed;"),
             ({"batch": 8}, "another batch;"),
-            ({"subject": Subject("formula", "", {"name": "other"}, {})}, "another config;"),
+            ({"subject": SearchedConfig("formula", "", {"name": "other"}, {})}, "another config;"),
             ({"text": studies.SPACE.replace("high: 64", "high: 60")}, "another space;"),
             ({"text": "objectives: [accuracy]\n" + studies.SPACE}, "another objectives;"),
             ({"first": [{"model.kwargs.width": 8}]}, "another first;"),
@@ -205,7 +205,7 @@ class TestRow:
     def test_a_point_that_is_asked_twice_is_told_again_and_not_evaluated(self, tmp_path: Path) -> None:
         evaluated: list[int] = []
 
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             evaluated.extend(trial.number for trial in trials)
             return studies.evaluate(trials, context)
 
@@ -218,7 +218,7 @@ class TestRow:
         assert row["trials"][4]["took_s"] == {} != row["trials"][0]["took_s"]
 
     def test_what_is_no_number_is_a_failed_trial_with_its_reason(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             found = studies.evaluate(trials, context)
             found[0].update({"state": "complete", "values": [float("nan"), 1.0, 2.0]})
             found[1].update({"state": "complete", "values": [0.5, 0.0, None]})
@@ -230,7 +230,7 @@ class TestRow:
         assert row["trials"][1]["reason"] == "p50_ms of tflite: got 0.0; bytes of tflite: got None"
 
     def test_an_evaluation_of_another_form_is_an_error(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             return [{**found, "values": [1.0]} for found in studies.evaluate(trials, context)]
 
         with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values and intervals for 3 objectives"):
@@ -239,7 +239,7 @@ class TestRow:
 
 class TestEnd:
     def test_after_an_interruption_the_front_so_far_is_there(self, whole: Path, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             if context.batch == 2:
                 context.finished(trials[1].number, studies.outcome(trials[1].parameters))
                 raise KeyboardInterrupt
@@ -272,7 +272,7 @@ class TestEnd:
         assert not (tmp_path / "study").exists()
 
     def test_two_at_once_do_not_share_a_folder(self, tmp_path: Path) -> None:
-        def evaluate(trials: Sequence[Trial], context: Context) -> list[Outcome]:
+        def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             with pytest.raises(ResourceError, match="in use by `edgekit search`"):
                 studies.run(tmp_path / "study", tmp_path, wanted="random")
             return studies.evaluate(trials, context)

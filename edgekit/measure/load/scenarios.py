@@ -21,17 +21,17 @@ P99_BOUND_MS = 10.0
 
 
 @dataclass(frozen=True)
-class Minimum:
+class LoadMinimum:
     """The least that a result must rest on; one that rests on less is marked short."""
 
     seconds: float
     queries: int
 
 
-MINIMUM: dict[Scenario, Minimum] = {
-    "single_stream": Minimum(600.0, 100),
-    "server": Minimum(600.0, 100),
-    "offline": Minimum(600.0, 24_576),
+MLPERF_MINIMUMS: dict[Scenario, LoadMinimum] = {
+    "single_stream": LoadMinimum(600.0, 100),
+    "server": LoadMinimum(600.0, 100),
+    "offline": LoadMinimum(600.0, 24_576),
 }
 """MLPerf's, as the mlperf.conf inside LoadGen 6.0.17 has them; for `offline`, samples of the one query."""
 
@@ -45,7 +45,7 @@ class Load:
     queries: int = 1
     rate_per_s: float | None = None
     p99_bound_ms: float = P99_BOUND_MS
-    minimum: Minimum | None = None
+    minimum: LoadMinimum | None = None
     confidence: float = 0.95
     seed: int = 0
 
@@ -61,9 +61,9 @@ class Load:
             raise ConfigError(f"rate: got {self.rate_per_s:g} for {self.scenario}; only server has a rate")
 
     @property
-    def least(self) -> Minimum:
+    def least(self) -> LoadMinimum:
         """What the result must rest on."""
-        return self.minimum or MINIMUM[self.scenario]
+        return self.minimum or MLPERF_MINIMUMS[self.scenario]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,7 +71,7 @@ class Load:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Load:
         least = fields["minimum"]
-        return cls(**{**fields, "minimum": Minimum(**least) if least else None})
+        return cls(**{**fields, "minimum": LoadMinimum(**least) if least else None})
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Percentile:
 
 
 @dataclass(frozen=True)
-class Result:
+class LoadResult:
     """What one run of LoadGen gave. A latency runs from the intended start: in `server` from the scheduled arrival.
 
     In `offline` it runs from the start of the one query, so there `throughput_per_s` and `service_p50_ms` tell more.
@@ -120,7 +120,7 @@ class Result:
         return {**asdict(self), "error_rate": self.error_rate}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Result:
+    def from_json(cls, fields: dict[str, Any]) -> LoadResult:
         kept = {name: value for name, value in fields.items() if name != "error_rate"}
         latency = {name: Percentile(**each) for name, each in fields["latency"].items()}
         return cls(**{**kept, "latency": latency, "seen": Conditions(**fields["seen"])})

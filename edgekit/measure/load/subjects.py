@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
 
 
 @dataclass(frozen=True)
@@ -26,23 +26,23 @@ class SubjectSpec:
         return opened
 
 
-def bundle(path: str, threads: int = 1) -> Subject:
+def open_bundle(path: str, threads: int = 1) -> Subject:
     """A bundle as a device opens it, with its own golden inputs and without the autotune trial."""
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.loader import load
 
     model = load(path, threads=threads, trial=False)
     return Subject(model.predict, list(model.golden()[0]))
 
 
-def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
+def open_convert_variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
     """A variant of the artifact in the folder `convert`, on the interpreter of the device.
 
     `samples` is an .npy file of raw samples (n, …).
     """
     from edgekit.core import artifacts
     from edgekit.core.variants import open_variant, read
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
@@ -55,12 +55,12 @@ def variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
-def baseline(profile: str, samples: str, threads: int = 1) -> Subject:
+def open_baseline(profile: str, samples: str, threads: int = 1) -> Subject:
     """The unmodified baseline, from the profile artifact in a folder; preprocessed by the same numpy code."""
     import torch
 
     from edgekit.core import artifacts
-    from edgekit.measure.load.drive import Subject
+    from edgekit.measure.load.loadgen_run import Subject
     from edgekit.models.eager import eager_input
     from edgekit.models.files import interface, standalone, task_outputs
     from edgekit.models.from_artifact import open_model

@@ -11,7 +11,7 @@ from edgekit.core.config import TARGETS
 from edgekit.core.schema.limits import Limits as Recorded
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import Met, VariantRow
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report import checks
 from edgekit.report.formatting import (
     capitalised,
@@ -38,7 +38,7 @@ def headline(result: Result) -> tuple[str, str]:
     ships, asked = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
-        f"against {way_of(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
+        f"against {baseline_runtime(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "
@@ -86,7 +86,7 @@ def facts(result: Result) -> list[tuple[str, str, str]]:
     rows = {row["name"]: row for row in result["variants"]}
     baseline, winner = result["variants"][0], rows[verdict["winner"]]
     metric = tasks.named(result["task"]).METRIC
-    before = f"{way_of(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
+    before = f"{baseline_runtime(baseline['interpreter'])}: {milliseconds(baseline['p50_ms'])} ms"
     what = "latency, p50 of one call"
     p50_ms: float | None = verdict["p50_ms"]
     if there := verdict.get("device"):

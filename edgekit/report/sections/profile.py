@@ -112,7 +112,7 @@ def predicted_rows(benchmark: Artifact) -> list[PredictedSpeedup]:
         name: {"macs": cost["macs"], "moved": cost["weight_bytes"] + cost["activation_bytes"]}
         for name, cost in costs.items()
     }
-    return forecast.compare(profile, benchmark.metrics["rows"], moved)
+    return forecast.compare_with_measured(profile, benchmark.metrics["rows"], moved)
 
 
 def section(profile: Mapping[str, Any], result: Result, predicted: Sequence[PredictedSpeedup]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from edgekit.core.schema.devices import DeviceClass
 from edgekit.core.schema.limits import Limits
 from edgekit.core.schema.result import Result
 from edgekit.core.schema.variants import BaselineRow, Rival, SecondAccuracy, VariantRow
-from edgekit.measure.forecast import way_of
+from edgekit.measure.forecast import baseline_runtime
 from edgekit.report.figures import COLOUR, FILL, MARKER, STYLE, Look, Picture, done, lowest, picture
 from edgekit.report.formatting import (
     at_most,
@@ -313,7 +313,7 @@ def _name_points(axes: Axes, rows: Sequence[BaselineRow | VariantRow], winners: 
     axes.text(0.015, 0.975, text, transform=axes.transAxes, va="top", fontsize=8.5, linespacing=1.4)
     baseline = rows[0]
     axes.annotate(
-        f"{way_of(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
+        f"{baseline_runtime(baseline['interpreter'])}, {baseline['p50_ms']:.3g} ms",
         (baseline["p50_ms"], baseline["accuracy_validation"]),
         xytext=(0, 9),
         textcoords="offset points",

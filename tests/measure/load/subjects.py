@@ -7,7 +7,7 @@ import signal
 import time
 from itertools import count
 
-from edgekit.measure.load.drive import Subject
+from edgekit.measure.load.loadgen_run import Subject
 
 
 def sleeping(seconds: float) -> Subject:

@@ -15,8 +15,8 @@ import pytest
 from edgekit.cli.load import TRIAL_S, Request
 from edgekit.core.errors import ConfigError
 from edgekit.device.measure.conditions import MAX_OTHERS_SHARE
-from edgekit.measure.load.rate import TRIAL_QUERIES
-from edgekit.measure.load.scenarios import MINIMUM, SCENARIOS
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
+from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, SCENARIOS
 from edgekit.runner import bundle
 from tests.conftest import run_edgekit
 from tests.runner.conftest import NCHW, SCORES, Made, manifest_for, members_for, onnx_model, reference, samples
@@ -48,7 +48,7 @@ def test_the_highest_rate_as_json(path: Path) -> None:
     assert told["runs"] == [] and told["failed"] is None
     assert told["sha256"] == bundle.read(path).sha256
     assert told["rate"]["rate_per_s"] > 0 and told["rate"]["p99_bound_ms"] == 2000
-    assert all(trial["queries"] >= TRIAL_QUERIES for trial in told["rate"]["trials"])
+    assert all(trial["queries"] >= MIN_TRIAL_QUERIES for trial in told["rate"]["trials"])
     assert told["rate"]["short"] and told["rate"]["why_short"].startswith("0.1 of 600 s")
     assert all(trial["short"] and trial["seen"]["pace_ms"] > 0 for trial in told["rate"]["trials"])
 
@@ -108,9 +108,9 @@ def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
     for load in Request(NOWHERE).job().loads:
-        assert (load.seconds, load.queries) == (MINIMUM[load.scenario].seconds, MINIMUM[load.scenario].queries)
+        assert (load.seconds, load.queries) == (MLPERF_MINIMUMS[load.scenario].seconds, MLPERF_MINIMUMS[load.scenario].queries)
     search = Request(NOWHERE, max_rate=True).job().search
-    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, TRIAL_QUERIES)
+    assert search is not None and (search.seconds, search.queries) == (TRIAL_S, MIN_TRIAL_QUERIES)
 
 
 def test_what_is_no_bundle_is_told_as_such(tmp_path: Path) -> None:

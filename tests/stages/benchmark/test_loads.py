@@ -14,7 +14,7 @@ from rich.console import Console
 
 from edgekit.core.artifacts import Artifact
 from edgekit.data import load as load_data
-from edgekit.measure.load.rate import TRIAL_QUERIES
+from edgekit.measure.load.rate_search import MIN_TRIAL_QUERIES
 from edgekit.measure.load.scenarios import SCENARIOS
 from edgekit.report.console import show
 from edgekit.report.result import RESULT
@@ -66,7 +66,7 @@ def test_the_baseline_and_each_winner_are_driven_in_every_scenario(benchmark: Ar
         assert (row["rate_per_s"] is not None) == (row["meets"] is not None) == (row["scenario"] == "server")
     assert {row["name"] for row in loads["rates"]} == {BASELINE, benchmark.metrics["winner"]}
     for row in loads["rates"]:
-        assert row["trials"] and all(trial["queries"] >= TRIAL_QUERIES for trial in row["trials"])
+        assert row["trials"] and all(trial["queries"] >= MIN_TRIAL_QUERIES for trial in row["trials"])
         assert all(trial["short"] and trial["seen"] for trial in row["trials"])
         assert row["short"] and row["why_short"].startswith(("0.2 of 600 s", "0.05 of 600 s"))
 

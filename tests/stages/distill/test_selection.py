@@ -16,7 +16,7 @@ from edgekit.core import artifacts, replay
 from edgekit.core.artifacts import Artifact
 from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
-from edgekit.measure.latency import Timed, Times, convert_plainly
+from edgekit.measure.latency import TimedFile, TimingResult, convert_models
 from edgekit.models.from_artifact import open_model
 from edgekit.report import rejected
 from edgekit.report.sections import distillation
@@ -109,14 +109,14 @@ def clock(free: Artifact, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], 
     evidence = json.loads(free.file("evidence/candidates.json").read_text())["timed"]
 
     def set_to(factor: float) -> None:
-        def measure(models: dict[str, Path], *_: Any, **__: Any) -> Times:
+        def measure(models: dict[str, Path], *_: Any, **__: Any) -> TimingResult:
             rows = [
-                Timed(**{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}})
+                TimedFile(**{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}})
                 for name in models
                 for row in evidence
                 if name.startswith(row["model"] + " ")
             ]
-            return Times(rows, [])
+            return TimingResult(rows, [])
 
         monkeypatch.setattr(shortlist, "measure", measure)
 
@@ -221,7 +221,7 @@ def test_candidates_are_timed_beside_a_rival_and_the_baseline(home: Path, tmp_pa
     plan = plan_in(tmp_path)
     data, steps = load(plan.data).withhold_test(), plan.run.preprocess
     inputs = evaluate.network_inputs(data.calibration.x[:4], steps)
-    made, _ = convert_plainly({"theirs": home / "profile/model"}, inputs, ["onnx"], ["fp32"], tmp_path, 240.0)
+    made, _ = convert_models({"theirs": home / "profile/model"}, inputs, ["onnx"], ["fp32"], tmp_path, 240.0)
     theirs = shutil.copy(made["theirs-fp32-onnx"].paths[0], tmp_path / "theirs.onnx")
     rival = f"benchmark.rivals=[{{path: {theirs}, preprocess: [{{step: scale, factor: 0.004}}]}}]"
     place = ResumeFolder(tmp_path / "place", "key")

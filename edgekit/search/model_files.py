@@ -23,13 +23,13 @@ from edgekit.runner.bundle.manifest import TensorSpec
 from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.training import predict
 
-OF_TRIAL = ("student", "pruned", "sparse")
+TRIAL_MODELS = ("student", "pruned", "sparse")
 """Networks of a trial. The baseline is none: it is the anchor."""
-DRAWS = 400
+BOOTSTRAP_DRAWS = 400
 
 
 @dataclass(frozen=True)
-class Content:
+class ModelFiles:
     """Files that one interpreter opens: where they lie, their tensors, and the digest of their names and bytes."""
 
     target: str
@@ -51,7 +51,7 @@ class Content:
     @classmethod
     def of(
         cls, target: str, paths: Sequence[Path], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
-    ) -> Content:
+    ) -> ModelFiles:
         """Of files that lie there now."""
         sha256 = digest([[path.name, sha256_file(path)] for path in sorted(paths)])
         return cls(target, tuple(map(str, paths)), tuple(inputs), tuple(outputs), sha256)
@@ -59,7 +59,7 @@ class Content:
     def is_whole(self) -> bool:
         """Whether the files are there, with the bytes they had."""
         paths = [Path(path) for path in self.paths]
-        return all(path.is_file() for path in paths) and self == Content.of(
+        return all(path.is_file() for path in paths) and self == ModelFiles.of(
             self.target, paths, self.inputs, self.outputs
         )
 
@@ -68,33 +68,33 @@ class Content:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Content:
+    def from_json(cls, fields: dict[str, Any]) -> ModelFiles:
         """The opposite."""
         tensors = {name: tuple(TensorSpec(**each) for each in fields[name]) for name in ("inputs", "outputs")}
         return cls(fields["target"], tuple(fields["paths"]), sha256=fields["sha256"], **tensors)
 
 
-def evaluate(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
+def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
     """A row for each file of the trial on `targets`: accuracy on validation with its interval, drop, bytes, content.
 
     `confidence` is that of the drop's bound and of the interval.
     """
-    reference, spec = _baseline(convert.ancestor("profile"), data)
-    wanted = [each for each in read(convert) if each.target in targets and each.model in OF_TRIAL]
-    return [_row(convert, variant, data, spec, reference, confidence) for variant in wanted]
+    reference, spec = _baseline_scores(convert.ancestor("profile"), data)
+    wanted = [each for each in read(convert) if each.target in targets and each.model in TRIAL_MODELS]
+    return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in wanted]
 
 
 def baseline_accuracy(profile: Artifact, data: Data) -> float:
     """The baseline's on validation, which every drop is counted from."""
-    return round(tasks.accuracy(_baseline(profile, data)[0]), 6)
+    return round(tasks.accuracy(_baseline_scores(profile, data)[0]), 6)
 
 
-def _baseline(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
+def _baseline_scores(profile: Artifact, data: Data) -> tuple[Answered, ModelSpec]:
     model, spec = open_model(profile)
     return _score(predict.logits(model, data.validation.x, spec.preprocess), data, spec), spec
 
 
-def _row(
+def _variant_row(
     convert: Artifact, variant: Variant, data: Data, spec: ModelSpec, reference: Answered, confidence: float
 ) -> dict[str, Any]:
     backend, layout = open_variant(convert, variant), variant.input.layout
@@ -104,14 +104,14 @@ def _row(
         raise StageError(f"{variant.name}: NaN or infinite outputs on validation")
     found = _score(answers, data, spec)
     drop = tasks.drop(reference, found, confidence)
-    content = Content.of(
+    content = ModelFiles.of(
         variant.target, [convert.path / name for name in variant.files], variant.inputs, variant.outputs
     )
     return {
         "name": variant.name,
         "target": variant.target,
         "accuracy": round(tasks.accuracy(found), 6),
-        "interval": interval(found, confidence),
+        "interval": accuracy_interval(found, confidence),
         "drop_pp": drop.drop_pp,
         "bound_pp": drop.bound_pp,
         "bytes": variant.bytes,
@@ -125,7 +125,7 @@ def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> Answered:
     return scored
 
 
-def interval(answered: Answered, confidence: float) -> list[float]:
+def accuracy_interval(answered: Answered, confidence: float) -> list[float]:
     """Both ends for the accuracy, fractions: Wilson's (1927) for right and wrong answers, else of a bootstrap."""
     if not isinstance(answered, Marks):
         right, n = float(np.mean(answered)), len(answered)
@@ -134,6 +134,6 @@ def interval(answered: Answered, confidence: float) -> list[float]:
         ends = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
     else:
         random, n = np.random.default_rng(0), len(answered)
-        drawn = (Marks(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(DRAWS))
+        drawn = (Marks(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(BOOTSTRAP_DRAWS))
         ends = list(np.quantile([tasks.accuracy(each) for each in drawn], ((1 - confidence) / 2, (1 + confidence) / 2)))
     return [round(float(end), 6) for end in ends]

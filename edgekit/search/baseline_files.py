@@ -11,25 +11,25 @@ from typing import Any
 from edgekit.core.budget import RelativeLatency
 from edgekit.core.hashing import write_json
 from edgekit.runner.files import make_folder
-from edgekit.search.files import Content
-from edgekit.search.measurement import Protocol
+from edgekit.search.model_files import ModelFiles
+from edgekit.search.measurement import TimingProtocol
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
 
-BASELINE, FILE = "baseline", "anchors.json"
+BASELINE_FOLDER, FILE = "baseline", "anchors.json"
 
 
 @dataclass(frozen=True)
-class Anchors:
+class BaselineFiles:
     """Contents by target, the baseline's accuracy on validation, and how rounds are timed.
 
     `beside` are the rivals of relative limits, timed in each round too: {"raw": path of a sample, "files": by sha256}.
     """
 
-    contents: dict[str, Content]
+    contents: dict[str, ModelFiles]
     accuracy: float
-    protocol: Protocol
+    protocol: TimingProtocol
     beside: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -38,10 +38,10 @@ class Anchors:
         return {target: content.bytes for target, content in self.contents.items()}
 
 
-def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[str], pool: Pool) -> Anchors:
+def prepare_baseline(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[str], pool: Pool) -> BaselineFiles:
     """Profile the baseline and convert it, once for a study; again where a file of them is gone or was changed."""
-    place = folder / BASELINE
-    known, wanted = _read(place / FILE), rivals(plan, targets)
+    place = folder / BASELINE_FOLDER
+    known, wanted = _read_stored(place / FILE), relative_limits(plan, targets)
     if known is None or not set(wanted) <= set(known.get("beside", {}).get("files", {})):
         arguments = {
             "config": str(plan.path),
@@ -50,22 +50,22 @@ def prepare(plan: Plan, folder: Path, targets: Sequence[str], caches: Sequence[s
             "targets": list(targets),
             "caches": list(caches),
         }
-        known = pool.run([Work("baseline", "edgekit.search.work:baseline", arguments)])[0]
+        known = pool.run([Work("baseline", "edgekit.search.jobs:prepare_baseline", arguments)])[0]
         make_folder(place)
         write_json(place / FILE, known)
-    contents = {target: Content.from_json(each) for target, each in known["anchors"].items()}
-    return Anchors(contents, known["accuracy"], _protocol(plan, known["input"]), known.get("beside", {}))
+    contents = {target: ModelFiles.from_json(each) for target, each in known["anchors"].items()}
+    return BaselineFiles(contents, known["accuracy"], _timing_protocol(plan, known["input"]), known.get("beside", {}))
 
 
-def rivals(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatency]:
+def relative_limits(plan: Plan, targets: Sequence[str]) -> dict[str, RelativeLatency]:
     """Limits of these targets that are relative to a rival, by its sha256."""
     limits = plan.run.budget.timed_beside(targets).values()
     return {limit.sha256: limit for limit in limits if limit.sha256 is not None}
 
 
-def _protocol(plan: Plan, sample: str) -> Protocol:
+def _timing_protocol(plan: Plan, sample: str) -> TimingProtocol:
     options: Any = plan.stages["benchmark"]
-    return Protocol(
+    return TimingProtocol(
         input=sample,
         rounds=options.rounds,
         calls_per_round=options.calls_per_round,
@@ -76,10 +76,10 @@ def _protocol(plan: Plan, sample: str) -> Protocol:
     )
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_stored(path: Path) -> dict[str, Any] | None:
     try:
         known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        contents = [Content.from_json(each) for each in known["anchors"].values()]
+        contents = [ModelFiles.from_json(each) for each in known["anchors"].values()]
         known["accuracy"] = float(known["accuracy"])
         needed = [known["input"]]
         if beside := known.get("beside"):

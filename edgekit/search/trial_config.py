@@ -17,20 +17,20 @@ from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import recommend, tables
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
-from edgekit.search.study import as_json, differing
+from edgekit.search.study import normalize_json, differing_names
 from edgekit.workbook import config_file
 from edgekit.workbook.config_file import RunConfig, beside
 from edgekit.workbook.plan import Plan, load_plan
 
-CACHE = "cache"
+CACHE_FOLDER = "cache"
 """Beside study.json: where the trials' stages lie by their keys, so that a run of a taken config computes none anew."""
-PATHS = ("weights", "source")
+MODEL_PATHS = ("weights", "source")
 """Of the section `model`; those of other sections are the ones that `beside` knows."""
-MOST_NAMED = 8
-THERE = "{}: is there already and stays; name another file, or move it away"
+MAX_LISTED = 8
+EXISTS_MESSAGE = "{}: is there already and stays; name another file, or move it away"
 
 
-def take(study: Study, number: int, out: Path | None = None) -> Path:
+def write_trial_config(study: Study, number: int, out: Path | None = None) -> Path:
     """Write the config of a trial, and say where.
 
     Parameters
@@ -49,42 +49,42 @@ def take(study: Study, number: int, out: Path | None = None) -> Path:
         In one line: no such trial, one that is not inside the budget, a file that is there already, or a config that
         this edgekit does not load.
     """
-    trial = _trial(study, number)
+    trial = _feasible_trial(study, number)
     origin = Path(study.row["config_path"])
     out = out or origin.with_name(f"{origin.stem}-trial-{number}.yaml")
     if out.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"{out}: a config ends in .yaml; name such a file")
     if os.path.lexists(out):
-        raise ConfigError(THERE.format(out))
+        raise ConfigError(EXISTS_MESSAGE.format(out))
     values = copy.deepcopy(study.row["config"])
     for setting in trial["settings"]:
         config_file.override(values, setting)
     if out.resolve().parent != origin.resolve().parent:
-        values = _placed(origin, values)
-    _create(out, f"{_comments(study, trial, out)}\n{_dumped(values)}".encode(), f"trial {number}")
+        values = _with_absolute_paths(origin, values)
+    _write_new(out, f"{_header_comments(study, trial, out)}\n{_dump_yaml(values)}".encode(), f"trial {number}")
     return out
 
 
-def command(path: Path, number: int, out: Path | None, say: Callable[[str], object], plan: Plan | None = None) -> None:
+def run_take(path: Path, number: int, out: Path | None, say: Callable[[str], object], plan: Plan | None = None) -> None:
     """What `--take` does: `path` is study.json or its folder. Reads, writes, and says what to do next.
 
     `plan` is that of the config which the command names: ConfigError where the study is of another one.
     """
     study = read(path)
     if plan is not None:
-        _compare(study, plan, say)
-    written = take(study, number, out)
-    trial = _trial(study, number)
+        _check_same_config(study, plan, say)
+    written = write_trial_config(study, number, out)
+    trial = _feasible_trial(study, number)
     figures = ", ".join(f"{each.title} {shown(trial, each)}" for each in study.objectives)
     say(f"trial       {number}: {figures}")
     say(f"options     {recommend.options(study, trial)}")
     say(f"wrote       {written}")
-    say(f"next        {_run(study, written)}")
+    say(f"next        {_run_command(study, written)}")
 
 
-def _compare(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
+def _check_same_config(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
     """The study is that of the plan, or of an earlier text of its config."""
-    now, then = as_json(plan.values), as_json(study.row["config"])
+    now, then = normalize_json(plan.values), normalize_json(study.row["config"])
     if now == then:
         return
     if Path(study.row["config_path"]).resolve() != plan.path:
@@ -92,15 +92,15 @@ def _compare(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
             f"{study.path}: is the study of {study.config_path}, not of {plan.path.name}; name that config, or the "
             "folder of the right study with --out"
         )
-    changed = ", ".join(differing(then, now))
+    changed = ", ".join(differing_names(then, now))
     say(f"note        the config or --set has changed since ({changed}); what is written is what was searched")
 
 
-def _trial(study: Study, number: int) -> TrialRow:
+def _feasible_trial(study: Study, number: int) -> TrialRow:
     trial = study.trial(number)
-    front = _named([each["number"] for each in study.front])
+    front = _list_numbers([each["number"] for each in study.front])
     if trial is None:
-        there = _range(study)
+        there = _number_range(study)
         raise ConfigError(f"--take {number}: the study has no such trial, only {there}; the front: {front}")
     if trial["state"] != "complete" or not trial["feasible"]:
         why = tables.why(trial) or "no reason given"
@@ -108,29 +108,29 @@ def _trial(study: Study, number: int) -> TrialRow:
     return trial
 
 
-def _range(study: Study) -> str:
+def _number_range(study: Study) -> str:
     return f"{study.trials[0]['number']} to {study.trials[-1]['number']}" if study.trials else "none at all"
 
 
-def _named(numbers: list[int]) -> str:
+def _list_numbers(numbers: list[int]) -> str:
     if not numbers:
         return "it is empty, for no trial is inside the budget"
-    rest = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
-    return ", ".join(map(str, numbers[:MOST_NAMED])) + rest
+    rest = f" and {len(numbers) - MAX_LISTED} more" if len(numbers) > MAX_LISTED else ""
+    return ", ".join(map(str, numbers[:MAX_LISTED])) + rest
 
 
-def _placed(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
+def _with_absolute_paths(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Relative paths as absolute ones, as a plan takes them: from the folder of the config that was searched from."""
     found = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
     model = found.get("model")
     if isinstance(model, dict):
-        for key in PATHS:
+        for key in MODEL_PATHS:
             if isinstance(model.get(key), str) and model[key] and model[key][0] not in "/~$":
                 model[key] = str(origin.resolve().parent / model[key])
     return found
 
 
-def _comments(study: Study, trial: TrialRow, out: Path) -> str:
+def _header_comments(study: Study, trial: TrialRow, out: Path) -> str:
     """Where the file comes from, what was measured, and how to run it."""
     row = study.row
     figures = [f"{each.title} {shown(trial, each)}" for each in study.objectives]
@@ -141,7 +141,7 @@ def _comments(study: Study, trial: TrialRow, out: Path) -> str:
         f"Measured by the search: {'; '.join(figures)}.",
         f"Set by the trial: {', '.join(trial['settings'])}.",
         f"Digest of the study after its batch: {digest}.",
-        f"Run it: {_run(study, out)}",
+        f"Run it: {_run_command(study, out)}",
     ]
     if row["ended"]:
         lines.insert(1, f"The study ended: {row['ended']}.")
@@ -149,8 +149,8 @@ def _comments(study: Study, trial: TrialRow, out: Path) -> str:
     return "\n".join(f"# {line}" for line in printable)
 
 
-def _run(study: Study, out: Path) -> str:
-    cache = study.path.parent / CACHE
+def _run_command(study: Study, out: Path) -> str:
+    cache = study.path.parent / CACHE_FOLDER
     return shlex.join(["edgekit", "run", str(out), *(["--cache", str(cache)] if cache.is_dir() else [])])
 
 
@@ -164,7 +164,7 @@ _Dumper.yaml_implicit_resolvers = {
 }
 
 
-def _dumped(values: dict[str, Any]) -> str:
+def _dump_yaml(values: dict[str, Any]) -> str:
     """In the order in which people write a config; what `parse` does not read as it was is an error."""
     order = [key for key in RunConfig.model_fields if key in values]
     ordered = {key: values[key] for key in [*order, *values]}
@@ -174,7 +174,7 @@ def _dumped(values: dict[str, Any]) -> str:
     return text
 
 
-def _create(out: Path, data: bytes, whose: str) -> None:
+def _write_new(out: Path, data: bytes, whose: str) -> None:
     """The file, checked before it has its name, and never in place of another, whoever writes that meanwhile."""
     working = temporary_path(out)
     try:
@@ -184,8 +184,8 @@ def _create(out: Path, data: bytes, whose: str) -> None:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            _check(working, out, whose)
-            _name(working, out)
+            _check_loads(working, out, whose)
+            _link_new(working, out)
         finally:
             remove_quietly(working)
         sync_folder(out.parent)
@@ -193,14 +193,14 @@ def _create(out: Path, data: bytes, whose: str) -> None:
         raise ResourceError(f"{out}: cannot be written: {error.strerror or error}; name another file") from None
 
 
-def _name(working: Path, out: Path) -> None:
+def _link_new(working: Path, out: Path) -> None:
     try:
         os.link(working, out)
     except FileExistsError:
-        raise ConfigError(THERE.format(out)) from None
+        raise ConfigError(EXISTS_MESSAGE.format(out)) from None
 
 
-def _check(working: Path, out: Path, whose: str) -> None:
+def _check_loads(working: Path, out: Path, whose: str) -> None:
     try:
         load_plan(working)
     except EdgekitError as error:

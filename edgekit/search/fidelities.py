@@ -18,19 +18,19 @@ from edgekit.core.budget import Limits
 from edgekit.core.config import Budget
 from edgekit.core.schema.study import Rung
 
-RUNGS: tuple[Rung, ...] = ("shape", "untrained", "few_epochs", "all")
-SHARE = 4
+FIDELITIES: tuple[Rung, ...] = ("shape", "untrained", "few_epochs", "all")
+EPOCH_DIVISOR = 4
 """A quarter of the epochs, rounded up."""
-LEAST_EPOCHS = 2
+MIN_EPOCHS = 2
 """Of which a quarter says something."""
-MARGIN = 0.03
+STOP_MARGIN = 0.03
 """Of accuracy, a fraction: what a trial must lag behind to be stopped. Few epochs rank networks only roughly."""
-WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "w8": 1, "dynamic": 1, "int4": 0.5, "int4_dense": 0.5, "int16x8": 1}
+MIN_WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1, "w8": 1, "dynamic": 1, "int4": 0.5, "int4_dense": 0.5, "int16x8": 1}
 """Of one weight in a file, at least; biases and the graph come on top."""
 
 
 @dataclass(frozen=True)
-class Size:
+class NetworkSize:
     """What a network is without any training: parameters and multiply-adds of the student and of its pruned form."""
 
     parameters: int
@@ -40,7 +40,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Standing:
+class EarlyResult:
     """A trial after a few epochs: its accuracy with both ends (fractions), and what its pruned form needs."""
 
     number: int
@@ -52,7 +52,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class File:
+class UntrainedFile:
     """A file of an untrained network: the lower end of its p50, and of its ratio to each reference of a limit."""
 
     target: str
@@ -61,35 +61,35 @@ class File:
     ratio_lows: Mapping[str, float] = field(default_factory=dict)
 
 
-def few_epochs(epochs: int) -> int:
+def reduced_epochs(epochs: int) -> int:
     """The epochs of the third rung; 0 where they would be too few to say anything."""
-    few = -(-epochs // SHARE)
-    return few if few >= LEAST_EPOCHS and few < epochs else 0
+    few = -(-epochs // EPOCH_DIVISOR)
+    return few if few >= MIN_EPOCHS and few < epochs else 0
 
 
-def least_bytes(size: Size, precisions: Iterable[str]) -> int:
+def min_file_bytes(size: NetworkSize, precisions: Iterable[str]) -> int:
     """The fewest bytes that a file of the network can have: one weight each, in the smallest precision."""
-    return int(min(size.parameters, size.pruned_parameters) * min(WEIGHT_BYTES[name] for name in precisions))
+    return int(min(size.parameters, size.pruned_parameters) * min(MIN_WEIGHT_BYTES[name] for name in precisions))
 
 
-def over_size(
-    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
+def size_violation(
+    size: NetworkSize, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
 ) -> str:
     """Why the first rung refuses it; empty where it does not. `baseline`: bytes of its float file, by target."""
-    over = _most_over(size, precisions, budget, targets, baseline)
+    over = _largest_excess(size, precisions, budget, targets, baseline)
     return over[1] if over else ""
 
 
-def size_excess(
-    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
+def size_excess_bytes(
+    size: NetworkSize, precisions: Sequence[str], budget: Budget, targets: Sequence[str] = (), baseline: Mapping[str, int] = {}
 ) -> int:
     """By how many bytes its weights alone are over; 0 where they are not."""
-    over = _most_over(size, precisions, budget, targets, baseline)
+    over = _largest_excess(size, precisions, budget, targets, baseline)
     return over[0] if over else 0
 
 
-def over_limits(
-    files: Sequence[File], targets: Sequence[str], budget: Budget, baseline: Mapping[str, int] = {}
+def limit_violations(
+    files: Sequence[UntrainedFile], targets: Sequence[str], budget: Budget, baseline: Mapping[str, int] = {}
 ) -> tuple[str, dict[str, float]]:
     """Why the second rung refuses it, and by how much it is over; empty where each target has a file within limits.
 
@@ -110,18 +110,18 @@ def over_limits(
             words = limits.size_words(baseline.get(target), unit="")
             reasons.append(f"its smallest {target} file has {least:,} bytes, over {words}")
             continue
-        if found := _too_slow(small, limits):
+        if found := _latency_violation(small, limits):
             name, by, reason = found
             over[name] = max(over.get(name, 0.0), by)
             reasons.append(f"untrained, its p50 on {target} is at least {reason}")
     return "; ".join(reasons), over
 
 
-def _most_over(
-    size: Size, precisions: Sequence[str], budget: Budget, targets: Sequence[str], baseline: Mapping[str, int]
+def _largest_excess(
+    size: NetworkSize, precisions: Sequence[str], budget: Budget, targets: Sequence[str], baseline: Mapping[str, int]
 ) -> tuple[int, str] | None:
     """The excess of the tightest limit among the targets, with its words."""
-    least, found = least_bytes(size, precisions), list[tuple[int, str]]()
+    least, found = min_file_bytes(size, precisions), list[tuple[int, str]]()
     for target in targets or ("",):
         limits = budget.limits(target)
         most = limits.most_bytes(baseline.get(target))
@@ -132,7 +132,7 @@ def _most_over(
     return max(found, default=None)
 
 
-def _too_slow(files: Sequence[File], limits: Limits) -> tuple[str, float, str] | None:
+def _latency_violation(files: Sequence[UntrainedFile], limits: Limits) -> tuple[str, float, str] | None:
     """The constraint that the fastest of these files breaks for sure, by how much, and in words."""
     if limits.latency_p50 is not None:
         of, most = limits.latency_p50.of, limits.latency_p50.ratio
@@ -146,7 +146,7 @@ def _too_slow(files: Sequence[File], limits: Limits) -> tuple[str, float, str] |
     return None
 
 
-def dominated_by(one: Standing, others: Iterable[Standing]) -> Standing | None:
+def dominated_by(one: EarlyResult, others: Iterable[EarlyResult]) -> EarlyResult | None:
     """The trial that stops it: more accurate for sure, with no more parameters and multiply-adds.
 
     For sure: by more than `MARGIN`, and the whole interval of its accuracy is above that of the other. Of several that
@@ -156,7 +156,7 @@ def dominated_by(one: Standing, others: Iterable[Standing]) -> Standing | None:
         other
         for other in others
         if other.number != one.number
-        and other.accuracy > one.accuracy + MARGIN
+        and other.accuracy > one.accuracy + STOP_MARGIN
         and other.low > one.high
         and other.parameters <= one.parameters
         and other.macs <= one.macs
@@ -164,7 +164,7 @@ def dominated_by(one: Standing, others: Iterable[Standing]) -> Standing | None:
     return min(better, key=lambda other: (-other.accuracy, other.number)) if better else None
 
 
-def stopped(one: Standing, by: Standing, epochs: int) -> str:
+def stop_reason(one: EarlyResult, by: EarlyResult, epochs: int) -> str:
     """The reason of a trial that the third rung stops."""
     return (
         f"after {epochs} epochs trial {by.number} has {by.accuracy:.1%} and this one {one.accuracy:.1%}, "

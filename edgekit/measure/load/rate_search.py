@@ -15,26 +15,26 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from edgekit.device.measure.conditions import Conditions
-from edgekit.measure.load.scenarios import Result
+from edgekit.measure.load.scenarios import LoadResult
 
-PRECISION = 0.05
+RATE_PRECISION = 0.05
 CONFIRMATIONS = 3
-MOST_TRIALS = 24
-TRIAL_QUERIES = 100
+MAX_TRIALS = 24
+MIN_TRIAL_QUERIES = 100
 """At least: of fewer, a p99 is only the slowest."""
-SEARCH_SHARE = 0.25
+SEARCH_SECONDS_SHARE = 0.25
 """How long a trial lasts that only finds a candidate, as a share of one that confirms it."""
-LOWEST_SHARE = 0.1
+LOWEST_RATE_SHARE = 0.1
 """Share of the closed-loop throughput: the lowest rate that is tried. A hundred arrivals take long there, and a p99 is
 down to twice what an answer takes alone (the wait in an M/D/1 queue), which no lower rate would halve."""
 TRIALS_BEFORE_GIVING_UP = 4
 """After so many trials in which the answers alone took longer than the bound, a lower rate cannot help."""
 
-Reason = Literal["search", "again", "confirm"]
+TrialReason = Literal["search", "again", "confirm"]
 
 
 @dataclass(frozen=True)
-class Trial:
+class RateTrial:
     """One run of the server scenario and why it was made."""
 
     rate_per_s: float
@@ -42,14 +42,14 @@ class Trial:
     service_p99_ms: float  # what an answer itself takes, at any rate
     queries: int
     meets: bool
-    reason: Reason
+    reason: TrialReason
     short: bool
     why_short: str
     seen: Conditions
     disturbed: list[str]
 
     @classmethod
-    def of(cls, result: Result, rate_per_s: float, reason: Reason) -> Trial:
+    def of(cls, result: LoadResult, rate_per_s: float, reason: TrialReason) -> RateTrial:
         return cls(
             rate_per_s=rate_per_s,
             p99_ms=result.latency["p99"].value_ms,
@@ -67,7 +67,7 @@ class Trial:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Trial:
+    def from_json(cls, fields: dict[str, Any]) -> RateTrial:
         return cls(**{**fields, "seen": Conditions(**fields["seen"])})
 
 
@@ -78,7 +78,7 @@ class RateSearch:
     p99_bound_ms: float
     rate_per_s: float | None
     why: str
-    trials: tuple[Trial, ...]
+    trials: tuple[RateTrial, ...]
 
     @property
     def short(self) -> bool:
@@ -102,36 +102,36 @@ class RateSearch:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> RateSearch:
-        trials = tuple(Trial.from_json(each) for each in fields["trials"])
+        trials = tuple(RateTrial.from_json(each) for each in fields["trials"])
         return cls(fields["p99_bound_ms"], fields["rate_per_s"], fields["why"], trials)
 
     @property
-    def _rests_on(self) -> tuple[Trial, ...]:
+    def _rests_on(self) -> tuple[RateTrial, ...]:
         """The trials that confirm the rate; where there is none, the last, after which the search gave up."""
         if self.rate_per_s is None:
             return self.trials[-1:]
         return tuple(each for each in self.trials if (each.reason, each.rate_per_s) == ("confirm", self.rate_per_s))
 
 
-Attempt = Callable[[float, Reason, int], Trial]
+RunTrial = Callable[[float, TrialReason, int], RateTrial]
 """Makes one trial of a rate; the number, from 0, makes its arrivals others than those before."""
 
 
-def find(
-    attempt: Attempt,
+def find_highest_rate(
+    attempt: RunTrial,
     most_per_s: float,
     p99_bound_ms: float,
-    precision: float = PRECISION,
+    precision: float = RATE_PRECISION,
     confirmations: int = CONFIRMATIONS,
-    most_trials: int = MOST_TRIALS,
+    most_trials: int = MAX_TRIALS,
 ) -> RateSearch:
     """Search below `most_per_s`, what a closed loop is answered: no open one can be answered more often for long.
 
     Where answers alone take longer than the bound, no rate is tried, or no lower one.
     """
-    trials: list[Trial] = []
+    trials: list[RateTrial] = []
 
-    def meets(rate_per_s: float, reason: Reason) -> bool:
+    def meets(rate_per_s: float, reason: TrialReason) -> bool:
         trials.append(attempt(rate_per_s, reason, len(trials)))
         return trials[-1].meets
 
@@ -144,13 +144,13 @@ def find(
     low, high = 0.0, most_per_s
     while high - low > precision * high and len(trials) + 1 < most_trials - confirmations:
         middle = (low + high) / 2
-        if middle < LOWEST_SHARE * most_per_s:
+        if middle < LOWEST_RATE_SHARE * most_per_s:
             break
         if meets(middle, "search") or meets(middle, "again"):
             low = middle
         else:
             high = middle
-        if low == 0.0 and len(trials) >= TRIALS_BEFORE_GIVING_UP and (least_ms := _alone_ms(trials)) > p99_bound_ms:
+        if low == 0.0 and len(trials) >= TRIALS_BEFORE_GIVING_UP and (least_ms := _service_p99_ms(trials)) > p99_bound_ms:
             why = f"one answer in a hundred takes {least_ms:.4g} ms by itself, the bound is {p99_bound_ms:g} ms"
             return done(None, why)
     if low == 0.0:
@@ -158,25 +158,25 @@ def find(
     step = precision
     while len(trials) + confirmations <= most_trials:
         if all(meets(low, "confirm") for _ in range(confirmations)):
-            return done(low, f"met in {confirmations} further trials; {_nearest(low, most_per_s, trials)}")
+            return done(low, f"met in {confirmations} further trials; {_next_higher_rate(low, most_per_s, trials)}")
         low *= 1 - step
         step = min(2 * step, 0.5)
     return done(None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for so short ones")
 
 
-def cut_off(p99_bound_ms: float, trials: tuple[Trial, ...]) -> RateSearch:
+def interrupted_search(p99_bound_ms: float, trials: tuple[RateTrial, ...]) -> RateSearch:
     """What is left of a search whose process died after these trials; nothing was confirmed."""
     met = [trial.rate_per_s for trial in trials if trial.meets]
     so_far = f"up to {max(met):.4g} per s met the bound" if met else "none met the bound"
     return RateSearch(p99_bound_ms, None, f"the search was cut off after trial {len(trials)}; so far {so_far}", trials)
 
 
-def _alone_ms(trials: list[Trial]) -> float:
+def _service_p99_ms(trials: list[RateTrial]) -> float:
     """The p99 of the answers themselves, milliseconds: of the last trials the least, for noise only adds to it."""
     return min(trial.service_p99_ms for trial in trials[-TRIALS_BEFORE_GIVING_UP:])
 
 
-def _nearest(low: float, most_per_s: float, trials: list[Trial]) -> str:
+def _next_higher_rate(low: float, most_per_s: float, trials: list[RateTrial]) -> str:
     above = [trial.rate_per_s for trial in trials if not trial.meets and trial.rate_per_s > low]
     if not above:
         return f"a closed loop is answered {most_per_s:.4g} per s"

@@ -22,19 +22,19 @@ import numpy as np
 
 from edgekit.device.hardware import health
 from edgekit.device.measure import conditions, soak
-from edgekit.measure.load import trace
+from edgekit.measure.load import loadgen_logs
 from edgekit.measure.load.percentiles import noise, percentiles
-from edgekit.measure.load.scenarios import Load, Result
+from edgekit.measure.load.scenarios import Load, LoadResult
 
-SHARE = 0.5
+DEFAULT_RATE_SHARE = 0.5
 """Share of the closed-loop throughput that is the default rate of `server`."""
-SLACK = 1.5
+EXPECTED_RATE_SLACK = 1.5
 """How many times faster than the closed loop a run may be before LoadGen runs out of queries."""
 QUERY_BYTES = 800
 """Memory that LoadGen needs for each prepared query, and we for its stamps; 720 and 16 were measured."""
-LATE = 2.0
+OVERLOAD_TIMEOUT = 2.0
 """An overloaded server is stopped after so many times its seconds, because it would never catch up."""
-PATIENCE = 4.0
+LOAD_TIMEOUT = 4.0
 """A load may take so many times what is foreseen: twice that of an overloaded server."""
 
 
@@ -58,17 +58,17 @@ class Subject:
         return soak.measure_capacity(call, seconds)
 
 
-def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Result:
+def run_load(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> LoadResult:
     """Run LoadGen once; its logs stay in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     rate_per_s = _rate_per_s(load, capacity_per_s)
-    asked, load = load, fitting(load, rate_per_s or SLACK * capacity_per_s, health.memory_bytes()[1])
+    asked, load = load, fit_to_memory(load, rate_per_s or EXPECTED_RATE_SLACK * capacity_per_s, health.memory_bytes()[1])
     settings = loadgen_settings(load, rate_per_s, capacity_per_s)
-    meter = _Meter(subject)
+    meter = _QueryRecorder(subject)
     sut = loadgen.ConstructSUT(meter.issue, meter.flush)
-    qsl = loadgen.ConstructQSL(len(subject.samples), len(subject.samples), _nothing, _nothing)
+    qsl = loadgen.ConstructQSL(len(subject.samples), len(subject.samples), _no_op, _no_op)
     gc.collect()
-    _forget_peak()
+    _reset_peak_memory()
     before = health.resident_bytes()
     try:
         with conditions.ConditionsRecorder() as watch:
@@ -83,13 +83,13 @@ def run(load: Load, subject: Subject, capacity_per_s: float, folder: Path) -> Re
     return _result(load, rate_per_s, meter, watch, before, folder, cut)
 
 
-def longest_s(load: Load, capacity_per_s: float) -> float:
+def timeout_s(load: Load, capacity_per_s: float) -> float:
     """Seconds after which no end of a load is to be expected: it lasts for its seconds and for its queries."""
     per_s = _rate_per_s(load, capacity_per_s) or capacity_per_s
-    return PATIENCE * max(load.seconds, load.queries / per_s) + 10.0
+    return LOAD_TIMEOUT * max(load.seconds, load.queries / per_s) + 10.0
 
 
-class _Meter:
+class _QueryRecorder:
     """Answers queries and stamps each with its begin and end, nanoseconds."""
 
     def __init__(self, subject: Subject) -> None:
@@ -127,7 +127,7 @@ class _Meter:
 
 def _rate_per_s(load: Load, capacity_per_s: float) -> float | None:
     """Of the arrivals; None where they follow the answers."""
-    return (load.rate_per_s or SHARE * capacity_per_s) if load.scenario == "server" else None
+    return (load.rate_per_s or DEFAULT_RATE_SHARE * capacity_per_s) if load.scenario == "server" else None
 
 
 def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float) -> Any:
@@ -137,7 +137,7 @@ def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float
     settings.min_duration_ms = max(1, round(load.seconds * 1000))
     settings.min_query_count = load.queries
     settings.qsl_rng_seed = settings.sample_index_rng_seed = settings.schedule_rng_seed = load.seed
-    expected_per_s = rate_per_s or SLACK * capacity_per_s
+    expected_per_s = rate_per_s or EXPECTED_RATE_SLACK * capacity_per_s
     if load.scenario == "single_stream":
         settings.scenario = loadgen.TestScenario.SingleStream
         settings.single_stream_expected_latency_ns = 1e9 / expected_per_s
@@ -146,7 +146,7 @@ def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float
         settings.server_target_qps = rate_per_s
         settings.server_target_latency_ns = round(load.p99_bound_ms * 1e6)
         settings.server_target_latency_percentile = 0.99
-        longest_s = LATE * max(load.seconds, load.queries / expected_per_s) + 1
+        longest_s = OVERLOAD_TIMEOUT * max(load.seconds, load.queries / expected_per_s) + 1
         settings.max_duration_ms = round(longest_s * 1000)
     else:
         expected_per_s = capacity_per_s
@@ -155,7 +155,7 @@ def loadgen_settings(load: Load, rate_per_s: float | None, capacity_per_s: float
     return settings
 
 
-def fitting(load: Load, expected_per_s: float, available_bytes: int | None) -> Load:
+def fit_to_memory(load: Load, expected_per_s: float, available_bytes: int | None) -> Load:
     """The load, cut to what LoadGen can prepare in half of the memory that is free; then it is short, and says so."""
     if available_bytes is None:
         return load
@@ -177,28 +177,28 @@ def log_settings(load: Load, folder: Path) -> Any:
 def _result(
     load: Load,
     rate_per_s: float | None,
-    meter: _Meter,
+    meter: _QueryRecorder,
     watch: conditions.ConditionsRecorder,
     before: int | None,
     folder: Path,
     cut: list[str],
-) -> Result:
+) -> LoadResult:
     begun, ended = np.array(meter.begun, dtype=np.int64), np.array(meter.ended, dtype=np.int64)
     service_ms = (ended - begun) / 1e6
-    said = trace.detail(folder)
+    said = loadgen_logs.read_detail(folder)
     if load.scenario == "server":
-        latencies_ms = trace.latencies_ms(folder)
+        latencies_ms = loadgen_logs.read_latencies_ms(folder)
     else:
         latencies_ms = service_ms if load.scenario == "single_stream" else (ended - begun[0]) / 1e6
     latency = percentiles(latencies_ms, load.confidence)
     server = load.scenario == "server"
     meets = latency["p99"].value_ms <= load.p99_bound_ms and not meter.errors if server else None
     sure = bool(meets and said["early_stopping_met"]) if server else None
-    why = [*_why_short(load, len(begun), meter.seconds, said, bool(meets) and not sure), *cut]
+    why = [*_shortfalls(load, len(begun), meter.seconds, said, bool(meets) and not sure), *cut]
     # in server an answer after a pause takes longer than one after another: a spread that is no noise
     seen = watch.result(None if server else noise(service_ms))
     p50_ms, p99_ms = np.percentile(service_ms, (50, 99)).tolist()
-    return Result(
+    return LoadResult(
         scenario=load.scenario,
         seconds=meter.seconds,
         queries=len(begun),
@@ -223,7 +223,7 @@ def _result(
     )
 
 
-def _why_short(load: Load, queries: int, seconds: float, said: dict[str, Any], unsure: bool) -> list[str]:
+def _shortfalls(load: Load, queries: int, seconds: float, said: dict[str, Any], unsure: bool) -> list[str]:
     least = load.least
     why = []
     if load.seconds < least.seconds:
@@ -237,7 +237,7 @@ def _why_short(load: Load, queries: int, seconds: float, said: dict[str, Any], u
     return why
 
 
-def _forget_peak() -> None:
+def _reset_peak_memory() -> None:
     """Let the kernel's high-water mark of resident memory begin anew; where it will not, the earlier one stays in."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
@@ -253,5 +253,5 @@ def _peak_bytes() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-def _nothing(_: Sequence[int]) -> None:
+def _no_op(_: Sequence[int]) -> None:
     """Samples are in memory already."""

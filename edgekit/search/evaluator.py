@@ -19,20 +19,20 @@ from edgekit.core.errors import ConfigError, EdgekitError
 from edgekit.core.hashing import digest, write_json
 from edgekit.core.schema.study import TrialRow
 from edgekit.runner.files import make_folder
-from edgekit.search import anchors, rungs
-from edgekit.search.files import Content
-from edgekit.search.measurement import Measured, measure
+from edgekit.search import baseline_files, fidelities
+from edgekit.search.model_files import ModelFiles
+from edgekit.search.measurement import Measurements, measure_files
 from edgekit.search.objectives import Objective
-from edgekit.search.rungs import Size, Standing
-from edgekit.search.running_trial import Kept, RunningTrial, candidates, choose, constraints
-from edgekit.search.trial import Context, Outcome, Trial
+from edgekit.search.fidelities import NetworkSize, EarlyResult
+from edgekit.search.running_trial import RetainedTrial, RunningTrial, candidate_rows, select_file, constraint_values
+from edgekit.search.trial import BatchContext, TrialOutcome, Trial
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
 from edgekit.workbook.workers.work import WorkLost
 
-TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, KEPT = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
-WORK = "edgekit.search.work"
+TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, RETAINED_FILE = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
+JOBS = "edgekit.search.jobs"
 
 
 def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
@@ -76,21 +76,21 @@ class Evaluator:
     ) -> None:
         self.plan, self.objectives, self.pool = plan, objectives, pool
         self.folder = folder.absolute()  # workers of other machines stand elsewhere
-        self.caches = [str(self.folder / CACHE), *map(_absolute, caches)]
+        self.caches = [str(self.folder / CACHE), *map(_absolute_cache, caches)]
         self._shared = {"caches": self.caches, "teachers": str(self.folder / TEACHERS)}
         self.targets = measured_targets(objectives, plan)
-        self.measured = Measured(folder, replay, list(anchors.rivals(plan, self.targets)))
+        self.measured = Measurements(folder, replay, list(baseline_files.relative_limits(plan, self.targets)))
         self.disturbed = False
         self._settings = split_settings(plan.settings)
         self._config = plan.path.read_bytes()
-        self._anchors: anchors.Anchors | None = None
+        self._anchors: baseline_files.BaselineFiles | None = None
 
     @property
     def budget(self) -> Budget:
         """The config's."""
         return self.plan.run.budget
 
-    def __call__(self, trials: Sequence[Trial], context: Context) -> list[Outcome]:
+    def __call__(self, trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
         """The outcomes of a batch, in its order.
 
         They are written down together before any is told. So a batch that was killed while it was being told is not
@@ -98,7 +98,7 @@ class Evaluator:
         count.
         """
         place = self.folder / BATCHES / f"{context.batch}.json"
-        stored = _stored(place, trials)
+        stored = _read_batch(place, trials)
         if stored is None:
             if self.plan.path.read_bytes() != self._config:
                 raise ConfigError(
@@ -119,13 +119,13 @@ class Evaluator:
         context.disturbed = stored["disturbed"]
         return [stored["trials"][str(trial.number)]["outcome"] for trial in trials]
 
-    def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, Outcome]:
+    def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, TrialOutcome]:
         every = [self._trial(trial.number, trial.settings) for trial in trials]
         before = [
-            kept for row in front if (kept := Kept.read(trial_folder(self.folder, row["settings"]), row["number"]))
+            kept for row in front if (kept := RetainedTrial.read(trial_folder(self.folder, row["settings"]), row["number"]))
         ]
         if self._anchors is None:  # before trials want the baseline side by side
-            self._anchors = anchors.prepare(self.plan, self.folder, self.targets, self.caches, self.pool)
+            self._anchors = baseline_files.prepare_baseline(self.plan, self.folder, self.targets, self.caches, self.pool)
         for rung in (self._shape, self._untrained, self._few_epochs, self._everything):
             if going := [trial for trial in every if trial.state is None]:
                 rung(going, before)
@@ -138,13 +138,13 @@ class Evaluator:
         found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
         for trial in self._passed(trials, found):
             shape = found[trial.number]
-            trial.size, trial.epochs = Size(**shape["size"]), shape["epochs"]
+            trial.size, trial.epochs = NetworkSize(**shape["size"]), shape["epochs"]
             held = (trial.size, shape["precisions"], self.budget, self.targets, self._baseline_bytes)
-            if reason := rungs.over_size(*held):
-                trial.constraints = {"size_bytes": float(rungs.size_excess(*held))}
+            if reason := fidelities.size_violation(*held):
+                trial.constraints = {"size_bytes": float(fidelities.size_excess_bytes(*held))}
                 trial.end("infeasible", reason)
 
-    def _untrained(self, trials: list[RunningTrial], before: list[Kept]) -> None:
+    def _untrained(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
         budget = self.budget
         if not budget.words(self.targets):
             return
@@ -154,23 +154,23 @@ class Evaluator:
         found = self._one("untrained files of the batch", "untrained", trials, config=str(self.plan.path),
                           folder=place, targets=self.targets)  # fmt: skip
         going = self._passed(trials, found)
-        contents = {trial.number: list(map(Content.from_json, found[trial.number]["files"])) for trial in going}
+        contents = {trial.number: list(map(ModelFiles.from_json, found[trial.number]["files"])) for trial in going}
         timed = [each for every in contents.values() for each in every if self._small(each)]
         if any(budget.limits(target).on_latency for target in self.targets):
             self._measure(timed, before)
         for trial in going:
             files = [self._file(each) for each in contents[trial.number]]
-            reason, over = rungs.over_limits(files, self.targets, budget, self._baseline_bytes)
+            reason, over = fidelities.limit_violations(files, self.targets, budget, self._baseline_bytes)
             if reason:
                 trial.constraints = over
                 trial.end("infeasible" if over else "failed", reason)
 
-    def _few_epochs(self, trials: list[RunningTrial], before: list[Kept]) -> None:
-        going = [(trial, epochs) for trial in trials if (epochs := rungs.few_epochs(trial.epochs))]
+    def _few_epochs(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
+        going = [(trial, epochs) for trial in trials if (epochs := fidelities.reduced_epochs(trial.epochs))]
         for trial, _ in going:
             trial.rung = "few_epochs"
         works = {
-            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{WORK}:few_epochs",
+            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:few_epochs",
                                {"config": str(self.plan.path), "settings": trial.settings,
                                 "out": str(trial.place / "few"), "epochs": epochs, **self._shared})
             for trial, epochs in going
@@ -181,19 +181,19 @@ class Evaluator:
             assert trial.size is not None
             (low, high), accuracy = found[trial.number]["interval"], found[trial.number]["accuracy"]
             needs = trial.size.pruned_parameters, trial.size.pruned_macs
-            trial.standing = Standing(trial.number, accuracy, low, high, *needs)
+            trial.standing = EarlyResult(trial.number, accuracy, low, high, *needs)
         others = [*(kept.standing for kept in before if kept.standing),
                   *(trial.standing for trial in passed if trial.standing)]  # fmt: skip
         for trial, epochs in going:
-            by = rungs.dominated_by(trial.standing, others) if trial.standing else None
+            by = fidelities.dominated_by(trial.standing, others) if trial.standing else None
             if trial.standing and by:
-                trial.end("stopped", rungs.stopped(trial.standing, by, epochs))
+                trial.end("stopped", fidelities.stop_reason(trial.standing, by, epochs))
 
-    def _everything(self, trials: list[RunningTrial], before: list[Kept]) -> None:
+    def _everything(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
         for trial in trials:
             trial.rung = "all"
         works = {
-            trial.number: Work(f"trial {trial.number}", f"{WORK}:everything",
+            trial.number: Work(f"trial {trial.number}", f"{JOBS}:everything",
                                {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
                                 "targets": self.targets, **self._shared})
             for trial in trials
@@ -201,15 +201,15 @@ class Evaluator:
         found = self._each(works, "training in full")
         going = self._passed(trials, found)
         rows = {
-            trial.number: candidates(found[trial.number]["rows"], self.budget, self._baseline_bytes) for trial in going
+            trial.number: candidate_rows(found[trial.number]["rows"], self.budget, self._baseline_bytes) for trial in going
         }
         began = time.monotonic()
-        self._measure([Content.from_json(row["content"]) for each in rows.values() for row in each], before)
+        self._measure([ModelFiles.from_json(row["content"]) for each in rows.values() for row in each], before)
         took_s = (time.monotonic() - began) / max(1, len(going))
         for trial in going:
-            trial.chosen = {target: choose([row for row in rows[trial.number] if row["target"] == target],
+            trial.chosen = {target: select_file([row for row in rows[trial.number] if row["target"] == target],
                                            self.measured) for target in self.targets}  # fmt: skip
-            trial.constraints = constraints(trial.chosen.values(), self.budget, self._baseline_bytes)
+            trial.constraints = constraint_values(trial.chosen.values(), self.budget, self._baseline_bytes)
             trial.took_s["measuring"] = round(took_s, 3)
             trial.state = "complete"
             trial.keep()
@@ -227,7 +227,7 @@ class Evaluator:
     def _one(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
         """One work for the whole batch: what it does of a trial is short beside the start of a process."""
         settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
-        found = self.pool.run([Work(name, f"{WORK}:{function}", {**arguments, "trials": settings})])[0]
+        found = self.pool.run([Work(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
         took_s = {"each": (time.monotonic() - began) / len(trials)}
         return {int(number): {**result, "took_s": took_s} for number, result in found.items()}
 
@@ -243,11 +243,11 @@ class Evaluator:
             found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
         return found
 
-    def _measure(self, contents: Sequence[Content], before: list[Kept]) -> None:
+    def _measure(self, contents: Sequence[ModelFiles], before: list[RetainedTrial]) -> None:
         assert self._anchors is not None
         front = [content for kept in before for content in kept.contents]
         known = self._anchors
-        reasons = measure(
+        reasons = measure_files(
             contents, known.contents, front, self.measured, known.protocol, self.pool, beside=known.beside
         )
         self.disturbed = self.disturbed or bool(reasons)
@@ -257,19 +257,19 @@ class Evaluator:
         assert self._anchors is not None
         return self._anchors.bytes
 
-    def _small(self, content: Content) -> bool:
+    def _small(self, content: ModelFiles) -> bool:
         most = self.budget.limits(content.target).most_bytes(self._baseline_bytes[content.target])
         return most is None or content.bytes <= most
 
-    def _file(self, content: Content) -> rungs.File:
+    def _file(self, content: ModelFiles) -> fidelities.UntrainedFile:
         found, limit = self.measured.of(content), self.budget.limits(content.target).latency_p50
         low_ms = found.interval_ms[0] if found else None
-        return rungs.File(
+        return fidelities.UntrainedFile(
             content.target, content.bytes, low_ms, {limit.of: found.ratio_low(limit)} if found and limit else {}
         )
 
 
-def _absolute(url: str) -> str:
+def _absolute_cache(url: str) -> str:
     """The URL of a cache for a process that stands in another folder."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme != "file":
@@ -277,7 +277,7 @@ def _absolute(url: str) -> str:
     return str(Path(rest if separator else url).expanduser().absolute())
 
 
-def _stored(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
+def _read_batch(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
     """What was written of a batch that was evaluated whole; None where that is not of these trials."""
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.core import progress, subprocesses
-from edgekit.measure.load.rate import RateSearch, Trial, cut_off
-from edgekit.measure.load.scenarios import Load, Result
+from edgekit.measure.load.rate_search import RateSearch, RateTrial, interrupted_search
+from edgekit.measure.load.scenarios import Load, LoadResult
 from edgekit.measure.load.subjects import SubjectSpec
 
-OPENING_S = 120.0
+START_TIMEOUT_S = 120.0
 """For the start of the child, of its interpreter and for warming up, at most; from then on the child says it itself."""
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadJob:
     """The loads of one process, in turn. `search` is a server load whose highest rate is searched for."""
 
     subject: SubjectSpec
@@ -33,7 +33,7 @@ class Job:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Job:
+    def from_json(cls, fields: dict[str, Any]) -> LoadJob:
         return cls(
             subject=SubjectSpec(**fields["subject"]),
             loads=tuple(Load.from_json(each) for each in fields["loads"]),
@@ -42,15 +42,15 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LoadOutcome:
     """The result of a job; `failed` says in one line why the rest is missing. `search` may be half done then."""
 
-    results: list[Result] = field(default_factory=list)
+    results: list[LoadResult] = field(default_factory=list)
     search: RateSearch | None = None
     failed: str | None = None
 
 
-def unavailable() -> str:
+def why_unavailable() -> str:
     """Why no load can be driven here; empty where LoadGen is installed."""
     if importlib.util.find_spec("mlperf_loadgen"):
         return ""
@@ -58,21 +58,21 @@ def unavailable() -> str:
     return f"LoadGen is not installed; {wheels}, elsewhere: pip install mlcommons-loadgen"
 
 
-def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> Outcome:
+def run_loads(job: LoadJob, limit_s: float = math.inf, started: Callable[[int], object] | None = None) -> LoadOutcome:
     """Run the job in a fresh process that ends with this one; raises nothing of what happens there.
 
     It ends as well after `limit_s`, or when one step takes longer than expected. `started` gets its process id.
     """
-    if reason := unavailable():
-        return Outcome(failed=reason)
+    if reason := why_unavailable():
+        return LoadOutcome(failed=reason)
     with tempfile.TemporaryDirectory(prefix="edgekit-load-") as folder:
         path = Path(folder) / "job.json"
         path.write_text(json.dumps(job.to_json()), encoding="utf-8")
         log = path.with_suffix(".log")
         with progress.step("opening it") as shown:
-            step = _Step(path.with_suffix(".journal"), shown)
+            step = _WorkerStep(path.with_suffix(".journal"), shown)
             ended = subprocesses.run(
-                "edgekit.measure.load.worker:drive_all", [str(path)], log, limit_s, started=started, look=step.is_late
+                "edgekit.measure.load.worker:run_job", [str(path)], log, limit_s, started=started, look=step.is_late
             )
         if ended.code and (ended.late or step.late):
             died: str | None = f"no end within {limit_s if ended.late else step.within_s:,.0f} s"
@@ -81,14 +81,14 @@ def drive(job: Job, limit_s: float = math.inf, started: Callable[[int], object] 
         notes = subprocesses.notes(path.with_suffix(".journal"))
     failed = next((note["failed"] for note in notes if "failed" in note), died)
     begun = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
-    return Outcome(
-        results=[Result.from_json(note["result"]) for note in notes if "result" in note],
+    return LoadOutcome(
+        results=[LoadResult.from_json(note["result"]) for note in notes if "result" in note],
         search=_search_result(job, notes),
         failed=f"{begun}: {' '.join(failed.split())}" if failed else None,
     )
 
 
-class _Step:
+class _WorkerStep:
     """The current step of the worker by its journal, and whether it takes longer than the worker announced.
 
     Only the worker knows how fast the answers come, and so how long a step takes.
@@ -96,7 +96,7 @@ class _Step:
 
     def __init__(self, journal: Path, shown: progress.Step | None = None) -> None:
         self._journal, self._shown, self._read, self._begun = journal, shown, 0, time.monotonic()
-        self.within_s, self.late = OPENING_S, False
+        self.within_s, self.late = START_TIMEOUT_S, False
 
     def is_late(self) -> bool:
         """Called often by `subprocesses.run`."""
@@ -107,13 +107,13 @@ class _Step:
             begun = [note["begins"] for note in notes if "begins" in note]
             if self._shown is not None and begun:
                 self._shown.at(0, name=begun[-1].replace("_", " "))
-            self._read, self._begun, self.within_s = written, time.monotonic(), (limits or [OPENING_S])[-1]
+            self._read, self._begun, self.within_s = written, time.monotonic(), (limits or [START_TIMEOUT_S])[-1]
         self.late = time.monotonic() - self._begun > self.within_s
         return self.late
 
 
-def _search_result(job: Job, notes: list[dict[str, Any]]) -> RateSearch | None:
+def _search_result(job: LoadJob, notes: list[dict[str, Any]]) -> RateSearch | None:
     """The result of the search, or what a crash left of it."""
     finished = next((RateSearch.from_json(note["found"]) for note in notes if "found" in note), None)
-    trials = tuple(Trial.from_json(note["trial"]) for note in notes if "trial" in note)
-    return cut_off(job.search.p99_bound_ms, trials) if finished is None and trials and job.search else finished
+    trials = tuple(RateTrial.from_json(note["trial"]) for note in notes if "trial" in note)
+    return interrupted_search(job.search.p99_bound_ms, trials) if finished is None and trials and job.search else finished
