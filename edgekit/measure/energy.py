@@ -1,12 +1,13 @@
-"""Energy of a piece of work: from the processor's own counters, or from a file that a power meter writes.
+"""Energy used by a piece of work, from the processor's own counters or from a file that a power meter writes.
 
-Linux shows the processor's RAPL counters (running average power limit) below /sys/class/powercap. Each zone counts
-microjoules in `energy_uj`, from 0 again after `max_energy_range_uj` (docs.kernel.org/power/powercap/powercap.html).
-Packages are counted, and memory where it has a zone of its own, which no package holds. `psys` is the whole board and
-`intel-rapl-mmio` the same package again, so both stay out. Kernels since 5.10 let only root read: the counters tell
-what a neighbour computes (CVE-2020-8694).
+Linux shows the RAPL counters of the processor (running average power limit) below /sys/class/powercap. Each zone
+counts microjoules in `energy_uj` and starts again from 0 after `max_energy_range_uj`
+(docs.kernel.org/power/powercap/powercap.html). edgekit counts the packages, and memory where it has a zone of its own,
+because no package includes that. It ignores `psys`, which is the whole board, and `intel-rapl-mmio`, which is the same
+package again. Since Linux 5.10 only root may read the counters, because they reveal what other users compute
+(CVE-2020-8694).
 
-A power meter is a file that another program rewrites with one number, watts or joules.
+A power meter is a file that another program keeps rewriting with a single number, in watts or joules.
 """
 
 from __future__ import annotations
@@ -22,26 +23,32 @@ from typing import Literal, Protocol
 
 
 class EnergyUnavailable(Exception):
-    """Why there is no figure, in words that end a sentence such as "energy is unknown: …"."""
+    """The energy cannot be measured. The message ends a sentence such as "energy is unknown: …"."""
 
 
 @dataclass(frozen=True)
 class EnergyUsed:
-    """What a piece of work took: joules of all that the source sees, and seconds."""
+    """The energy that a piece of work used, as far as the source can see it, and how long the work took."""
 
     joules: float
     seconds: float
 
 
 class EnergySource(Protocol):
-    """Something that knows how much energy was spent."""
+    """Anything that measures the energy of a piece of work."""
 
     @property
     def name(self) -> str:
-        """What it is and what it sees, for a caption."""
+        """What the source is and what it measures, for a caption."""
 
-    def of(self, work: Callable[[], object]) -> EnergyUsed:
-        """Energy from before `work` to after it; Unreadable where there is no sound figure."""
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Run `work` and return the energy used meanwhile.
+
+        Raises
+        ------
+        EnergyUnavailable
+            The source cannot give a valid figure.
+        """
 
 
 POWERCAP = Path("/sys/class/powercap")
@@ -50,49 +57,56 @@ MICROJOULES_PER_JOULE = 1e6
 
 @dataclass(frozen=True)
 class RaplZone:
-    """One counter; `range_uj` is the largest value that it shows."""
+    """One counter; `max_uj` is the value after which it starts again from 0."""
 
     path: Path
     name: str
-    range_uj: int
+    max_uj: int
 
     def read_uj(self) -> int:
-        """The counter now; Unreadable where it cannot be read."""
+        """Read the counter. Raises `EnergyUnavailable` if that is impossible."""
         return _read_microjoules(self.path / "energy_uj")
 
-    def between_uj(self, before_uj: int, after_uj: int) -> int:
-        """What was counted; the counter may have begun again once."""
-        return after_uj - before_uj if after_uj >= before_uj else self.range_uj - before_uj + after_uj
+    def used_uj(self, before_uj: int, after_uj: int) -> int:
+        """The microjoules between two readings. The counter may have started again from 0 once."""
+        return after_uj - before_uj if after_uj >= before_uj else self.max_uj - before_uj + after_uj
 
 
 @dataclass(frozen=True)
 class RaplCounters:
-    """The zones of one machine."""
+    """The counters of one machine."""
 
     zones: tuple[RaplZone, ...]
 
     @property
     def name(self) -> str:
-        """The zones that are counted."""
+        """The names of the counted zones, for a caption."""
         return f"RAPL counters ({', '.join(zone.name for zone in self.zones)}) of the whole processor"
 
-    def of(self, work: Callable[[], object]) -> EnergyUsed:
-        """Energy of all zones while `work` runs. Of a work so long that a counter begins again twice it is too low."""
-        began, before = perf_counter(), [zone.read_uj() for zone in self.zones]
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Energy of all zones while `work` runs. It is too low if a counter starts again from 0 twice meanwhile."""
+        started, before_uj = perf_counter(), [zone.read_uj() for zone in self.zones]
         work()
-        after, ended = [zone.read_uj() for zone in self.zones], perf_counter()
-        each_uj = [
-            zone.between_uj(*ends) for zone, ends in zip(self.zones, zip(before, after, strict=True), strict=True)
+        after_uj, ended = [zone.read_uj() for zone in self.zones], perf_counter()
+        used_uj = [
+            zone.used_uj(*readings)
+            for zone, readings in zip(self.zones, zip(before_uj, after_uj, strict=True), strict=True)
         ]
-        if not any(each_uj):
+        if not any(used_uj):
             raise EnergyUnavailable(f"the RAPL counters below {self.zones[0].path.parent} stand still")
-        return EnergyUsed(sum(each_uj) / MICROJOULES_PER_JOULE, ended - began)
+        return EnergyUsed(sum(used_uj) / MICROJOULES_PER_JOULE, ended - started)
 
 
 def find_rapl_counters(root: Path = POWERCAP) -> RaplCounters:
-    """The counters of this machine; Unreadable where there are none, or where this user may not read them."""
+    """Find the counters of this machine.
+
+    Raises
+    ------
+    EnergyUnavailable
+        The machine has no counters, or this user may not read them.
+    """
     zones = []
-    for path in sorted(root.glob("intel-rapl:*")):  # AMD's too
+    for path in sorted(root.glob("intel-rapl:*")):  # AMD processors use this name too
         name = _read_text(path / "name")
         if name.startswith("package") or name == "dram":
             zones.append(RaplZone(path, name, _read_microjoules(path / "max_energy_range_uj")))
@@ -121,44 +135,44 @@ def _read_microjoules(path: Path) -> int:
 
 MeterUnit = Literal["watts", "joules"]
 POLL_S = 0.05
-"""Between two looks at a file of watts."""
+"""Seconds between two readings of a file in watts."""
 MAX_METER_BYTES = 64
-"""Of the file: more is no number."""
+"""Bytes read from the file; anything longer is not a number."""
 METER_TIMEOUT_S = 1.0
-"""A file that is being rewritten is empty or half for a moment; after so long it is a fault."""
+"""A file that is being rewritten can be empty or incomplete for a moment. After this time it counts as faulty."""
 
 
 @dataclass(frozen=True)
 class PowerMeter:
-    """A meter's file. Joules are counted from any moment on; watts are summed up over the time that they are seen."""
+    """The file of a power meter. Joules are a counter with any start; watts are integrated over time."""
 
     path: Path
     unit: MeterUnit
 
     @property
     def name(self) -> str:
-        """The file and its unit."""
+        """The file and its unit, for a caption."""
         return f"power meter ({self.unit} in {self.path.name}) of all that it feeds"
 
     def read(self) -> float:
-        """The number now; Unreadable where there is none for `PATIENCE_S`."""
-        late = perf_counter() + METER_TIMEOUT_S
+        """Read the number. Raises `EnergyUnavailable` if there is none for `METER_TIMEOUT_S`."""
+        deadline = perf_counter() + METER_TIMEOUT_S
         while True:
             try:
                 return self._read()
             except EnergyUnavailable:
-                if perf_counter() > late:
+                if perf_counter() > deadline:
                     raise
                 time.sleep(POLL_S / 10)
 
-    def of(self, work: Callable[[], object]) -> EnergyUsed:
-        """Energy while `work` runs; Unreadable where the counter went back, or moved not at all."""
-        return self._counted(work) if self.unit == "joules" else self._summed(work)
+    def measure(self, work: Callable[[], object]) -> EnergyUsed:
+        """Energy while `work` runs. Raises `EnergyUnavailable` if the counter went backwards or did not move."""
+        return self._measure_joules(work) if self.unit == "joules" else self._integrate_watts(work)
 
     def _read(self) -> float:
         text = ""
         try:
-            if self.path.is_fifo():  # it would keep its reader waiting
+            if self.path.is_fifo():  # opening a pipe would block
                 raise EnergyUnavailable(f"{self.path} is a pipe; a file is wanted that is rewritten")
             with open(self.path, "rb") as stream:
                 text = stream.read(MAX_METER_BYTES).decode(errors="backslashreplace").strip()
@@ -173,40 +187,40 @@ class PowerMeter:
             raise EnergyUnavailable(f"{self.path} holds {text[:40]!r}; a number of {self.unit} from 0 is wanted")
         return value
 
-    def _counted(self, work: Callable[[], object]) -> EnergyUsed:
-        began, before = perf_counter(), self.read()
+    def _measure_joules(self, work: Callable[[], object]) -> EnergyUsed:
+        started, before = perf_counter(), self.read()
         work()
         after, ended = self.read(), perf_counter()
         if after < before:
             raise EnergyUnavailable(f"{self.path} went back from {before:g} to {after:g} joules")
         if after == before:
             raise EnergyUnavailable(
-                f"{self.path} stayed at {before:g} joules for {ended - began:.2g} s; raise benchmark.cost.energy_s"
+                f"{self.path} stayed at {before:g} joules for {ended - started:.2g} s; raise benchmark.cost.energy_s"
             )
-        return EnergyUsed(after - before, ended - began)
+        return EnergyUsed(after - before, ended - started)
 
-    def _summed(self, work: Callable[[], object]) -> EnergyUsed:
-        """The trapezoidal sum of the watts that were seen."""
-        looks, over, broken = [(perf_counter(), self.read())], threading.Event(), list[EnergyUnavailable]()
+    def _integrate_watts(self, work: Callable[[], object]) -> EnergyUsed:
+        """Integrate the readings in watts by the trapezoidal rule."""
+        readings, finished, errors = [(perf_counter(), self.read())], threading.Event(), list[EnergyUnavailable]()
 
-        def watch() -> None:
-            while not over.wait(POLL_S):
+        def poll() -> None:
+            while not finished.wait(POLL_S):
                 try:
-                    looks.append((perf_counter(), self.read()))
+                    readings.append((perf_counter(), self.read()))
                 except EnergyUnavailable as error:
-                    broken.append(error)
+                    errors.append(error)
                     return
 
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
+        thread = threading.Thread(target=poll, daemon=True)
+        thread.start()
         try:
             work()
         finally:
-            over.set()
-            watcher.join()
-        if broken:
-            raise broken[0]
-        looks.append((perf_counter(), self.read()))
-        steps = zip(looks, looks[1:], strict=False)
-        joules = sum((later - sooner) * (watts + then) / 2 for (sooner, watts), (later, then) in steps)
-        return EnergyUsed(joules, looks[-1][0] - looks[0][0])
+            finished.set()
+            thread.join()
+        if errors:
+            raise errors[0]
+        readings.append((perf_counter(), self.read()))
+        intervals = zip(readings, readings[1:], strict=False)
+        joules = sum((later - earlier) * (watts + then) / 2 for (earlier, watts), (later, then) in intervals)
+        return EnergyUsed(joules, readings[-1][0] - readings[0][0])

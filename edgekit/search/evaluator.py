@@ -1,7 +1,8 @@
-"""A batch of trials, evaluated: rung by rung, cheap to dear, then one round of measuring for all that are left.
+"""Evaluate a batch of trials, one fidelity after the other from cheap to expensive, and measure the remaining files.
 
-Trainings and conversions run in the pool, in any order; each trial's outcome depends on its settings alone. What the
-third rung compares are the trials of the batch and the front before it. So the outcome is the same for any pool.
+Trainings and conversions run in the worker pool in any order, and the outcome of a trial depends on its settings
+alone. The third fidelity compares the trials of the batch with each other and with the front of the earlier batches.
+So the outcome is the same for any pool.
 """
 
 from __future__ import annotations
@@ -20,49 +21,56 @@ from edgekit.core.hashing import digest, write_json
 from edgekit.core.schema.study import TrialRow
 from edgekit.runner.files import make_folder
 from edgekit.search import baseline_files, fidelities
-from edgekit.search.model_files import ModelFiles
+from edgekit.search.fidelities import EarlyResult, NetworkSize
 from edgekit.search.measurement import Measurements, measure_files
+from edgekit.search.model_files import ModelFiles
 from edgekit.search.objectives import Objective
-from edgekit.search.fidelities import NetworkSize, EarlyResult
-from edgekit.search.running_trial import RetainedTrial, RunningTrial, candidate_rows, select_file, constraint_values
-from edgekit.search.trial import BatchContext, TrialOutcome, Trial
+from edgekit.search.running_trial import RetainedTrial, RunningTrial, candidate_rows, constraint_values, select_file
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from edgekit.workbook.config_file import split_settings
 from edgekit.workbook.plan import Plan
 from edgekit.workbook.workers import Pool, Work
 from edgekit.workbook.workers.work import WorkLost
 
-TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, RETAINED_FILE = "trials", "batches", "cache", "teachers", "baseline", "kept.json"
+TRIALS, BATCHES, CACHE, TEACHERS, BASELINE, RETAINED_FILE = (
+    "trials",
+    "batches",
+    "cache",
+    "teachers",
+    "baseline",
+    "kept.json",
+)
 JOBS = "edgekit.search.jobs"
 
 
 def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
-    """Where the run of a trial with these settings lies, below a study's folder; in it the run has its name."""
+    """The folder of the run of a trial with these settings, below the folder of its study."""
     return folder / TRIALS / digest(list(settings))[:16]
 
 
 def measured_targets(objectives: Sequence[Objective], plan: Plan) -> list[str]:
-    """The targets whose files stand for a trial: those of the objectives, or the config's first."""
+    """The targets whose files represent a trial: those of the objectives, or the first target of the config."""
     named = [objective.target for objective in objectives if objective.target]
     return list(dict.fromkeys(named)) or [plan.run.targets[0]]
 
 
 class Evaluator:
-    """Evaluates batches of one study.
+    """Evaluates the batches of one study.
 
     Parameters
     ----------
     plan
-        The config without any trial's settings.
+        The config without the settings of any trial.
     folder
-        The study's folder.
+        The folder of the study.
     objectives
-        What the values of an outcome are.
+        What the values of an outcome mean.
     pool
-        Where works run.
+        Runs the jobs.
     caches
-        Shared caches beside the study's own.
+        Shared caches besides the study's own.
     replay
-        Folder of a study whose measured values are taken.
+        Folder of another study whose measurements are reused.
     """
 
     def __init__(
@@ -75,202 +83,218 @@ class Evaluator:
         replay: Path | None = None,
     ) -> None:
         self.plan, self.objectives, self.pool = plan, objectives, pool
-        self.folder = folder.absolute()  # workers of other machines stand elsewhere
+        self.folder = folder.absolute()  # workers on other machines have another working directory
         self.caches = [str(self.folder / CACHE), *map(_absolute_cache, caches)]
         self._shared = {"caches": self.caches, "teachers": str(self.folder / TEACHERS)}
         self.targets = measured_targets(objectives, plan)
-        self.measured = Measurements(folder, replay, list(baseline_files.relative_limits(plan, self.targets)))
-        self.disturbed = False
+        self.measurements = Measurements(folder, replay, list(baseline_files.relative_limits(plan, self.targets)))
+        self.is_noisy = False
         self._settings = split_settings(plan.settings)
         self._config = plan.path.read_bytes()
-        self._anchors: baseline_files.BaselineFiles | None = None
+        self._baseline: baseline_files.BaselineFiles | None = None
 
     @property
     def budget(self) -> Budget:
-        """The config's."""
+        """The budget of the config."""
         return self.plan.run.budget
 
     def __call__(self, trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-        """The outcomes of a batch, in its order.
+        """Evaluate the trials of a batch and return their outcomes in the same order.
 
-        They are written down together before any is told. So a batch that was killed while it was being told is not
-        evaluated again, with fewer trials to compare. Outcomes of other settings, such as another study's, do not
-        count.
+        All outcomes are written to a file before any is reported. So if the search is killed while reporting them, the
+        batch
+        is not evaluated again with fewer trials to compare. Stored outcomes of other settings, such as those of another
+        study,
+        are ignored.
         """
-        place = self.folder / BATCHES / f"{context.batch}.json"
-        stored = _read_batch(place, trials)
+        path = self.folder / BATCHES / f"{context.batch}.json"
+        stored = _read_batch(path, trials)
         if stored is None:
             if self.plan.path.read_bytes() != self._config:
                 raise ConfigError(
-                    f"{self.plan.path}: edited during its search; put it back, or search in another folder"
+                    f"{self.plan.path}: edited while it was being searched; restore it, or search in another folder"
                 )
-            self.disturbed = False
+            self.is_noisy = False
             outcomes = self._batch(trials, context.front)
             rows = {
                 str(trial.number): {"settings": list(trial.settings), "outcome": outcomes[trial.number]}
                 for trial in trials
             }
-            assert self._anchors is not None
-            stored = {"trials": rows, "disturbed": self.disturbed, "baseline_accuracy": self._anchors.accuracy}
-            make_folder(place.parent)
-            write_json(place, stored)
-        context.anchors[:] = self.measured.anchors()
+            assert self._baseline is not None
+            stored = {"trials": rows, "disturbed": self.is_noisy, "baseline_accuracy": self._baseline.accuracy}
+            make_folder(path.parent)
+            write_json(path, stored)
+        context.baselines[:] = self.measurements.baseline_rows()
         context.baseline_accuracy = stored["baseline_accuracy"]
-        context.disturbed = stored["disturbed"]
+        context.is_noisy = stored["disturbed"]
         return [stored["trials"][str(trial.number)]["outcome"] for trial in trials]
 
     def _batch(self, trials: Sequence[Trial], front: Sequence[TrialRow]) -> dict[int, TrialOutcome]:
-        every = [self._trial(trial.number, trial.settings) for trial in trials]
-        before = [
-            kept for row in front if (kept := RetainedTrial.read(trial_folder(self.folder, row["settings"]), row["number"]))
+        running = [self._trial(trial.number, trial.settings) for trial in trials]
+        retained = [
+            record
+            for row in front
+            if (record := RetainedTrial.read(trial_folder(self.folder, row["settings"]), row["number"]))
         ]
-        if self._anchors is None:  # before trials want the baseline side by side
-            self._anchors = baseline_files.prepare_baseline(self.plan, self.folder, self.targets, self.caches, self.pool)
-        for rung in (self._shape, self._untrained, self._few_epochs, self._everything):
-            if going := [trial for trial in every if trial.state is None]:
-                rung(going, before)
-        return {trial.number: trial.outcome(self.objectives) for trial in every}
+        if self._baseline is None:  # once, before parallel trials need the baseline
+            self._baseline = baseline_files.prepare_baseline(
+                self.plan, self.folder, self.targets, self.caches, self.pool
+            )
+        for evaluate in (self._shape, self._untrained, self._few_epochs, self._all_epochs):
+            if unfinished := [trial for trial in running if trial.state is None]:
+                evaluate(unfinished, retained)
+        return {trial.number: trial.outcome(self.objectives) for trial in running}
 
     def _trial(self, number: int, settings: Sequence[str]) -> RunningTrial:
         return RunningTrial(number, [*self._settings, *settings], trial_folder(self.folder, settings))
 
     def _shape(self, trials: list[RunningTrial], _: object) -> None:
-        found = self._one("shapes of the batch", "shapes", trials, config=str(self.plan.path))
-        for trial in self._passed(trials, found):
-            shape = found[trial.number]
+        results = self._run_batch_job("shapes of the batch", "measure_shapes", trials, config=str(self.plan.path))
+        for trial in self._without_failed(trials, results):
+            shape = results[trial.number]
             trial.size, trial.epochs = NetworkSize(**shape["size"]), shape["epochs"]
-            held = (trial.size, shape["precisions"], self.budget, self.targets, self._baseline_bytes)
-            if reason := fidelities.size_violation(*held):
-                trial.constraints = {"size_bytes": float(fidelities.size_excess_bytes(*held))}
-                trial.end("infeasible", reason)
+            arguments = (trial.size, shape["precisions"], self.budget, self.targets, self._baseline_bytes)
+            if reason := fidelities.size_violation(*arguments):
+                trial.constraints = {"size_bytes": float(fidelities.size_excess_bytes(*arguments))}
+                trial.finish("infeasible", reason)
 
-    def _untrained(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
+    def _untrained(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         budget = self.budget
         if not budget.words(self.targets):
             return
-        place = str(self.folder / "untrained")
+        folder = str(self.folder / "untrained")
         for trial in trials:
-            trial.rung = "untrained"
-        found = self._one("untrained files of the batch", "untrained", trials, config=str(self.plan.path),
-                          folder=place, targets=self.targets)  # fmt: skip
-        going = self._passed(trials, found)
-        contents = {trial.number: list(map(ModelFiles.from_json, found[trial.number]["files"])) for trial in going}
-        timed = [each for every in contents.values() for each in every if self._small(each)]
+            trial.fidelity = "untrained"
+        results = self._run_batch_job("untrained files of the batch", "convert_untrained", trials,
+                                      config=str(self.plan.path),
+                          folder=folder, targets=self.targets)  # fmt: skip
+        unfinished = self._without_failed(trials, results)
+        files_by_trial = {
+            trial.number: list(map(ModelFiles.from_json, results[trial.number]["files"])) for trial in unfinished
+        }
+        files_to_time = [each for files in files_by_trial.values() for each in files if self._is_small_enough(each)]
         if any(budget.limits(target).on_latency for target in self.targets):
-            self._measure(timed, before)
-        for trial in going:
-            files = [self._file(each) for each in contents[trial.number]]
-            reason, over = fidelities.limit_violations(files, self.targets, budget, self._baseline_bytes)
+            self._measure(files_to_time, retained)
+        for trial in unfinished:
+            files = [self._untrained_file(each) for each in files_by_trial[trial.number]]
+            reason, excess = fidelities.limit_violations(files, self.targets, budget, self._baseline_bytes)
             if reason:
-                trial.constraints = over
-                trial.end("infeasible" if over else "failed", reason)
+                trial.constraints = excess
+                trial.finish("infeasible" if excess else "failed", reason)
 
-    def _few_epochs(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
-        going = [(trial, epochs) for trial in trials if (epochs := fidelities.reduced_epochs(trial.epochs))]
-        for trial, _ in going:
-            trial.rung = "few_epochs"
+    def _few_epochs(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
+        shortened = [(trial, epochs) for trial in trials if (epochs := fidelities.reduced_epochs(trial.epochs))]
+        for trial, _ in shortened:
+            trial.fidelity = "few_epochs"
         works = {
-            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:few_epochs",
+            trial.number: Work(f"trial {trial.number}, {epochs} epochs", f"{JOBS}:train_briefly",
                                {"config": str(self.plan.path), "settings": trial.settings,
-                                "out": str(trial.place / "few"), "epochs": epochs, **self._shared})
-            for trial, epochs in going
+                                "out": str(trial.folder / "few"), "epochs": epochs, **self._shared})
+            for trial, epochs in shortened
         }  # fmt: skip
-        found = self._each(works, "training for a few epochs")
-        passed = self._passed([trial for trial, _ in going], found)
-        for trial in passed:
+        results = self._run_trial_jobs(works, "training for a few epochs")
+        trained = self._without_failed([trial for trial, _ in shortened], results)
+        for trial in trained:
             assert trial.size is not None
-            (low, high), accuracy = found[trial.number]["interval"], found[trial.number]["accuracy"]
-            needs = trial.size.pruned_parameters, trial.size.pruned_macs
-            trial.standing = EarlyResult(trial.number, accuracy, low, high, *needs)
-        others = [*(kept.standing for kept in before if kept.standing),
-                  *(trial.standing for trial in passed if trial.standing)]  # fmt: skip
-        for trial, epochs in going:
-            by = fidelities.dominated_by(trial.standing, others) if trial.standing else None
-            if trial.standing and by:
-                trial.end("stopped", fidelities.stop_reason(trial.standing, by, epochs))
+            (low, high), accuracy = results[trial.number]["interval"], results[trial.number]["accuracy"]
+            costs = trial.size.pruned_parameters, trial.size.pruned_macs
+            trial.early_result = EarlyResult(trial.number, accuracy, low, high, *costs)
+        others = [*(trial.early_result for trial in retained if trial.early_result),
+                  *(trial.early_result for trial in trained if trial.early_result)]  # fmt: skip
+        for trial, epochs in shortened:
+            better_trial = fidelities.dominated_by(trial.early_result, others) if trial.early_result else None
+            if trial.early_result and better_trial:
+                trial.finish("stopped", fidelities.stop_reason(trial.early_result, better_trial, epochs))
 
-    def _everything(self, trials: list[RunningTrial], before: list[RetainedTrial]) -> None:
+    def _all_epochs(self, trials: list[RunningTrial], retained: list[RetainedTrial]) -> None:
         for trial in trials:
-            trial.rung = "all"
+            trial.fidelity = "all"
         works = {
-            trial.number: Work(f"trial {trial.number}", f"{JOBS}:everything",
-                               {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.place),
+            trial.number: Work(f"trial {trial.number}", f"{JOBS}:train_fully",
+                               {"config": str(self.plan.path), "settings": trial.settings, "out": str(trial.folder),
                                 "targets": self.targets, **self._shared})
             for trial in trials
         }  # fmt: skip
-        found = self._each(works, "training in full")
-        going = self._passed(trials, found)
+        results = self._run_trial_jobs(works, "training in full")
+        trained = self._without_failed(trials, results)
         rows = {
-            trial.number: candidate_rows(found[trial.number]["rows"], self.budget, self._baseline_bytes) for trial in going
+            trial.number: candidate_rows(results[trial.number]["rows"], self.budget, self._baseline_bytes)
+            for trial in trained
         }
-        began = time.monotonic()
-        self._measure([ModelFiles.from_json(row["content"]) for each in rows.values() for row in each], before)
-        took_s = (time.monotonic() - began) / max(1, len(going))
-        for trial in going:
-            trial.chosen = {target: select_file([row for row in rows[trial.number] if row["target"] == target],
-                                           self.measured) for target in self.targets}  # fmt: skip
-            trial.constraints = constraint_values(trial.chosen.values(), self.budget, self._baseline_bytes)
+        started = time.monotonic()
+        self._measure([ModelFiles.from_json(row["content"]) for each in rows.values() for row in each], retained)
+        took_s = (time.monotonic() - started) / max(1, len(trained))
+        for trial in trained:
+            trial.selected = {target: select_file([row for row in rows[trial.number] if row["target"] == target],
+                                           self.measurements) for target in self.targets}  # fmt: skip
+            trial.constraints = constraint_values(trial.selected.values(), self.budget, self._baseline_bytes)
             trial.took_s["measuring"] = round(took_s, 3)
             trial.state = "complete"
-            trial.keep()
+            trial.save_retained()
 
-    def _passed(self, trials: list[RunningTrial], found: Mapping[int, Any]) -> list[RunningTrial]:
-        """Those that did not fail; what each took is added up."""
+    def _without_failed(self, trials: list[RunningTrial], results: Mapping[int, Any]) -> list[RunningTrial]:
+        """Record the failures and durations in `results`, and return the trials that did not fail."""
         for trial in trials:
-            result = found[trial.number]
+            result = results[trial.number]
             took_s = result.get("took_s", {})
-            trial.took_s |= took_s if trial.rung == "all" else {trial.rung: round(sum(took_s.values()), 3)}
+            trial.took_s |= took_s if trial.fidelity == "all" else {trial.fidelity: round(sum(took_s.values()), 3)}
             if "failed" in result:
-                trial.end("failed", result["failed"])
+                trial.finish("failed", result["failed"])
         return [trial for trial in trials if trial.state is None]
 
-    def _one(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
-        """One work for the whole batch: what it does of a trial is short beside the start of a process."""
-        settings, began = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
-        found = self.pool.run([Work(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
-        took_s = {"each": (time.monotonic() - began) / len(trials)}
-        return {int(number): {**result, "took_s": took_s} for number, result in found.items()}
+    def _run_batch_job(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
+        """Run one job for the whole batch: the work for one trial is short compared with the start of a process."""
+        settings, started = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
+        results = self.pool.run([Work(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
+        took_s = {"each": (time.monotonic() - started) / len(trials)}
+        return {int(number): {**result, "took_s": took_s} for number, result in results.items()}
 
-    def _each(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
-        """Results of works, one a trial. Where the process of one dies each time, that is the failure of its trial."""
-        ended = itertools.count(1)
+    def _run_trial_jobs(self, works: Mapping[int, Work], name: str) -> dict[int, Any]:
+        """Run one job for each trial. A trial whose process keeps dying counts as failed."""
+        count = itertools.count(1)
         with progress.step(name, "trial", len(works)) as shown:
-            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(ended)), go_on=True)
-        found: dict[int, Any] = {}
+            results = self.pool.run(list(works.values()), lambda *_: shown.at(next(count)), go_on=True)
+        by_number: dict[int, Any] = {}
         for number, result in zip(works, results, strict=True):
             if isinstance(result, EdgekitError) and not isinstance(result, WorkLost):
                 raise result
-            found[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
-        return found
+            by_number[number] = {"failed": str(result)} if isinstance(result, EdgekitError) else result
+        return by_number
 
-    def _measure(self, contents: Sequence[ModelFiles], before: list[RetainedTrial]) -> None:
-        assert self._anchors is not None
-        front = [content for kept in before for content in kept.contents]
-        known = self._anchors
+    def _measure(self, files: Sequence[ModelFiles], retained: list[RetainedTrial]) -> None:
+        assert self._baseline is not None
+        front = [files for trial in retained for files in trial.files]
+        baseline = self._baseline
         reasons = measure_files(
-            contents, known.contents, front, self.measured, known.protocol, self.pool, beside=known.beside
+            files,
+            baseline.files,
+            front,
+            self.measurements,
+            baseline.protocol,
+            self.pool,
+            reference_inputs=baseline.reference_inputs,
         )
-        self.disturbed = self.disturbed or bool(reasons)
+        self.is_noisy = self.is_noisy or bool(reasons)
 
     @property
     def _baseline_bytes(self) -> dict[str, int]:
-        assert self._anchors is not None
-        return self._anchors.bytes
+        assert self._baseline is not None
+        return self._baseline.bytes
 
-    def _small(self, content: ModelFiles) -> bool:
-        most = self.budget.limits(content.target).most_bytes(self._baseline_bytes[content.target])
-        return most is None or content.bytes <= most
+    def _is_small_enough(self, files: ModelFiles) -> bool:
+        limit_bytes = self.budget.limits(files.target).most_bytes(self._baseline_bytes[files.target])
+        return limit_bytes is None or files.bytes <= limit_bytes
 
-    def _file(self, content: ModelFiles) -> fidelities.UntrainedFile:
-        found, limit = self.measured.of(content), self.budget.limits(content.target).latency_p50
-        low_ms = found.interval_ms[0] if found else None
+    def _untrained_file(self, files: ModelFiles) -> fidelities.UntrainedFile:
+        latency, limit = self.measurements.latency_of(files), self.budget.limits(files.target).latency_p50
+        low_ms = latency.interval_ms[0] if latency else None
         return fidelities.UntrainedFile(
-            content.target, content.bytes, low_ms, {limit.of: found.ratio_low(limit)} if found and limit else {}
+            files.target, files.bytes, low_ms, {limit.of: latency.ratio_low(limit)} if latency and limit else {}
         )
 
 
 def _absolute_cache(url: str) -> str:
-    """The URL of a cache for a process that stands in another folder."""
+    """The URL of a cache, with a local path made absolute for processes in another folder."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme != "file":
         return url
@@ -278,12 +302,14 @@ def _absolute_cache(url: str) -> str:
 
 
 def _read_batch(path: Path, trials: Sequence[Trial]) -> dict[str, Any] | None:
-    """What was written of a batch that was evaluated whole; None where that is not of these trials."""
+    """Read the stored outcomes of a completely evaluated batch; None if they do not belong to these trials."""
     try:
         stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         rows = [stored["trials"][str(trial.number)] for trial in trials]
-        same = all(row["settings"] == list(trial.settings) and "outcome" in row for row, trial in zip(rows, trials))
-        known = isinstance(stored["disturbed"], bool) and isinstance(stored["baseline_accuracy"], float)
-        return stored if same and known else None
+        is_same_batch = all(
+            row["settings"] == list(trial.settings) and "outcome" in row for row, trial in zip(rows, trials)
+        )
+        is_complete = isinstance(stored["disturbed"], bool) and isinstance(stored["baseline_accuracy"], float)
+        return stored if is_same_batch and is_complete else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

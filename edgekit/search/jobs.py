@@ -1,7 +1,7 @@
-"""What the processes of a search do: functions of JSON arguments, called by a pool.
+"""The jobs of a search, which the worker pool calls with JSON arguments.
 
-A fault of one trial (a network that cannot be built, a file that cannot be made) is its result: {"failed": words}.
-Full disks and broken seals are faults of the machine: they are raised and end the search.
+If a trial fails, for example because its network cannot be built, the result is {"failed": message}. Full disks and
+changed artifacts are errors of the machine, so they are raised and end the search.
 """
 
 from __future__ import annotations
@@ -48,53 +48,65 @@ CALIBRATION_SAMPLES = 32
 UNTRAINED_PRECISIONS = ("fp32", "int8")
 ANCHOR_PRECISION = "fp32"
 BASELINE_TEACHER = ('distill.teachers=[{"baseline": true}]', "distill.losses=[]", "distill.patience_epochs=0")
-"""How the student of the third rung is taught: the cheapest way that there is."""
+"""Settings of the third fidelity, which trains the student in the cheapest possible way."""
 
 
-def prepare_baseline(config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]) -> dict[str, Any]:
+def prepare_baseline(
+    config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]
+) -> dict[str, Any]:
     """Profile the baseline, make its float file for each target, and save the sample that is timed.
 
-    `settings` are those of every trial. {"anchors": contents by target, "accuracy": on validation, "input": path of a
-    network input, "took_s": …}; where limits are relative to rivals, "beside": as `anchors.Anchors` has them.
+    `settings` are those of every trial. Returns {"anchors": files by target, "accuracy": on validation, "input": path
+    of a
+    network input, "took_s": …}, and "beside" with the reference models if a limit refers to one.
     """
-    opened, made, took_s = run_stages(config, settings, Path(folder), "profile", caches)
-    spec = store.read_spec(made.path / "model")
+    stage, profile, took_s = run_stages(config, settings, Path(folder), "profile", caches)
+    spec = store.read_spec(profile.path / "model")
     sample = Path(folder) / "input.npy"
-    np.save(sample, evaluate.network_inputs(opened.data.validation.x[:1], spec.preprocess), allow_pickle=False)
+    np.save(sample, evaluate.network_inputs(stage.data.validation.x[:1], spec.preprocess), allow_pickle=False)
     with lane.computing():
-        accuracy = model_files.baseline_accuracy(made, opened.data)
-        kept = _convert_and_copy({"baseline": made.path / "model"}, opened.data, spec.preprocess, targets, (ANCHOR_PRECISION,),
-                        opened.plan, Path(folder) / "anchors")  # fmt: skip
-    lost = [target for target in targets if not any(content.target == target for content in kept["baseline"])]
-    if lost:
+        accuracy = model_files.baseline_accuracy(profile, stage.data)
+        files_by_model = _convert_and_copy({"baseline": profile.path / "model"}, stage.data, spec.preprocess, targets,
+                                           (ANCHOR_PRECISION,),
+                        stage.plan, Path(folder) / "anchors")  # fmt: skip
+    missing = [
+        target for target in targets if not any(content.target == target for content in files_by_model["baseline"])
+    ]
+    if missing:
         raise ConversionError(
-            f"the baseline cannot be converted to {', '.join(lost)}, and every latency is told beside it; "
+            f"the baseline cannot be converted to {', '.join(missing)}, but every latency is measured relative to it; "
             "take the target out of the objectives"
         )
-    anchors = {content.target: content.to_json() for content in kept["baseline"]}
-    beside = _reference_inputs(opened.plan, opened.data, targets, Path(folder))
-    return {"anchors": anchors, "accuracy": accuracy, "input": str(sample), "took_s": took_s, **beside}
+    baselines = {content.target: content.to_json() for content in files_by_model["baseline"]}
+    reference_inputs = _reference_inputs(stage.plan, stage.data, targets, Path(folder))
+    return {"anchors": baselines, "accuracy": accuracy, "input": str(sample), "took_s": took_s, **reference_inputs}
 
 
 def _reference_inputs(plan: Plan, data: Data, targets: list[str], folder: Path) -> dict[str, Any]:
-    named = {limit.of: sha256 for sha256, limit in relative_limits(plan, targets).items()}
-    if not named:
+    digests = {limit.of: sha256 for sha256, limit in relative_limits(plan, targets).items()}
+    if not digests:
         return {}
     raw = folder / "raw.npy"
     np.save(raw, np.asarray(data.validation.x[:1]), allow_pickle=False)
-    found = references.open_reference_files(plan.run.budget, targets, data)
-    return {"beside": {"raw": str(raw), "files": {named[name]: asdict(one) for name, one in found.items()}}}
+    files = references.open_reference_files(plan.run.budget, targets, data)
+    return {"beside": {"raw": str(raw), "files": {digests[name]: asdict(file) for name, file in files.items()}}}
 
 
 def measure_shapes(config: str, trials: dict[str, list[str]]) -> dict[str, Any]:
-    """Of each trial (settings by number) {"size": …, "precisions": […], "epochs": …}, or why there is no network."""
+    """Build the network of each trial and measure its size.
+
+    Returns {"size": …, "precisions": […], "epochs": …} by the number of the trial, or why its network cannot be built.
+    """
     loaded: dict[str, Data] = {}
     with lane.computing():
-        return {number: _trial_result(partial(_measure_shape, config, settings, loaded)) for number, settings in trials.items()}
+        return {
+            number: _trial_result(partial(_measure_shape, config, settings, loaded))
+            for number, settings in trials.items()
+        }
 
 
 def convert_untrained(config: str, trials: dict[str, list[str]], folder: str, targets: list[str]) -> dict[str, Any]:
-    """Of each trial its files, untrained, on `targets`: {"files": [content, …]}."""
+    """Convert the untrained network of each trial to `targets`; returns {"files": […]} by number of the trial."""
     return {
         number: _trial_result(partial(_convert_untrained, config, settings, Path(folder) / number, targets))
         for number, settings in trials.items()
@@ -104,17 +116,17 @@ def convert_untrained(config: str, trials: dict[str, list[str]], folder: str, ta
 def train_briefly(
     config: str, settings: list[str], out: str, epochs: int, caches: list[str], teachers: str
 ) -> dict[str, Any]:
-    """Train the student for `epochs` alone: {"accuracy": on validation, "interval": both ends}."""
+    """Train the student for only `epochs`, and return {"accuracy": on validation, "interval": its bounds}."""
 
     def train() -> dict[str, Any]:
-        short = [*settings, *BASELINE_TEACHER, f"distill.epochs={epochs}"]
+        short_settings = [*settings, *BASELINE_TEACHER, f"distill.epochs={epochs}"]
         with resume.share_teachers(Path(teachers)):
-            opened, made, took_s = run_stages(config, short, Path(out), "distill", caches)
-        student, spec = open_model(made)
+            stage, distill, took_s = run_stages(config, short_settings, Path(out), "distill", caches)
+        student, spec = open_model(distill)
         with lane.computing():
-            found = sample_scores(student, opened.data.validation, spec.preprocess, opened.data.task)
-        ends = model_files.accuracy_interval(found, opened.plan.run.budget.accuracy_confidence)
-        return {"accuracy": round(tasks.accuracy(found), 6), "interval": ends, "took_s": took_s}
+            scores = sample_scores(student, stage.data.validation, spec.preprocess, stage.data.task)
+        interval = model_files.accuracy_interval(scores, stage.plan.run.budget.accuracy_confidence)
+        return {"accuracy": round(tasks.accuracy(scores), 6), "interval": interval, "took_s": took_s}
 
     return _trial_result(train)
 
@@ -122,24 +134,24 @@ def train_briefly(
 def train_fully(
     config: str, settings: list[str], out: str, targets: list[str], caches: list[str], teachers: str
 ) -> dict[str, Any]:
-    """Every stage up to `convert`, and how accurate its files are: {"rows": as `files.evaluate`, "took_s": …}."""
+    """Run every stage up to `convert`, and return {"rows": from `evaluate_variants`, "took_s": …}."""
 
-    def make() -> dict[str, Any]:
+    def convert_trial() -> dict[str, Any]:
         with resume.share_teachers(Path(teachers)):
-            opened, made, took_s = run_stages(config, settings, Path(out), "convert", caches)
+            stage, convert, took_s = run_stages(config, settings, Path(out), "convert", caches)
         with lane.computing():
-            confidence = opened.plan.run.budget.accuracy_confidence
-            rows = model_files.evaluate_variants(made, opened.data, targets, confidence)
+            confidence = stage.plan.run.budget.accuracy_confidence
+            rows = model_files.evaluate_variants(convert, stage.data, targets, confidence)
         if missing := [target for target in targets if not any(row["target"] == target for row in rows)]:
-            raise ConversionError(f"no file of the student for {', '.join(missing)}")
+            raise ConversionError(f"the student has no file for {', '.join(missing)}")
         return {"rows": rows, "took_s": took_s}
 
-    return _trial_result(make)
+    return _trial_result(convert_trial)
 
 
-def _trial_result(do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _trial_result(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return do()
+        return job()
     except (ResourceError, TrustError):
         raise
     except (EdgekitError, RunnerError) as error:
@@ -163,26 +175,27 @@ def _build_networks(plan: Plan, data: Data) -> tuple[dict[str, Any], store.Model
 
 
 def _prune_untrained(student: Any, spec: store.ModelSpec, options: StageConfig, data: Data) -> Any:
-    """The last step's network: how many channels stay in a layer is known before any training.
+    """Prune the untrained student: how many channels remain in a layer is known before training.
 
-    With `scope: global` it is an example of such a network, since what stays depends on the weights. Where time decides
-    what is cut, it is the smallest that may come of it.
+    With `scope: global` this is only an example of such a network, because what remains depends on the weights. If
+    latency
+    decides what is pruned, it is the smallest possible result.
     """
-    module, given = copy.deepcopy(student), cast("Any", options)
-    most = {"ratio": given.max_layer_ratio} if given.structured == "latency" else {}
-    by_size: Any = options.model_copy(update={"importance": "l2", "steps": 1, **most})
-    for _ in structured.steps(module, spec, by_size, data.train):
+    module, prune = copy.deepcopy(student), cast("Any", options)
+    ratio = {"ratio": prune.max_layer_ratio} if prune.structured == "latency" else {}
+    settings: Any = options.model_copy(update={"importance": "l2", "steps": 1, **ratio})
+    for _ in structured.steps(module, spec, settings, data.train):
         pass
     return module.eval()
 
 
 def _measure_shape(config: str, settings: Sequence[str], loaded: dict[str, Data]) -> dict[str, Any]:
     plan = _load_trial_plan(config, settings)
-    what = plan.data.model_dump_json()
-    if what not in loaded:
-        loaded[what] = load_data(plan.data).withhold_test()
-    built, spec = _build_networks(plan, loaded[what])
-    costs = {name: cost(module, spec.input_shape, spec.takes_ids) for name, module in built.items()}
+    data_key = plan.data.model_dump_json()
+    if data_key not in loaded:
+        loaded[data_key] = load_data(plan.data).withhold_test()
+    networks, spec = _build_networks(plan, loaded[data_key])
+    costs = {name: cost(module, spec.input_shape, spec.takes_ids) for name, module in networks.items()}
     student, pruned = costs["student"], costs["pruned"]
     options: Any = plan.stages
     return {
@@ -195,13 +208,13 @@ def _measure_shape(config: str, settings: Sequence[str], loaded: dict[str, Data]
 def _convert_untrained(config: str, settings: Sequence[str], folder: Path, targets: Sequence[str]) -> dict[str, Any]:
     plan = _load_trial_plan(config, settings)
     data = load_data(plan.data).withhold_test()
-    built, spec = _build_networks(plan, data)
+    networks, spec = _build_networks(plan, data)
     with tempfile.TemporaryDirectory(prefix="edgekit-untrained-") as scratch, lane.computing():
-        saved = {name: Path(scratch) / name for name in built}
-        for name, module in built.items():
+        saved = {name: Path(scratch) / name for name in networks}
+        for name, module in networks.items():
             store.save(saved[name], module, spec)
-        made = _convert_and_copy(saved, data, spec.preprocess, targets, UNTRAINED_PRECISIONS, plan, folder)
-    return {"files": [content.to_json() for contents in made.values() for content in contents]}
+        files_by_model = _convert_and_copy(saved, data, spec.preprocess, targets, UNTRAINED_PRECISIONS, plan, folder)
+    return {"files": [content.to_json() for contents in files_by_model.values() for content in contents]}
 
 
 def _convert_and_copy(
@@ -213,33 +226,33 @@ def _convert_and_copy(
     plan: Plan,
     folder: Path,
 ) -> dict[str, list[model_files.ModelFiles]]:
-    """The files of saved networks, kept in `folder`."""
+    """Convert saved networks and keep their files in `folder`."""
     options: Any = plan.stages["convert"]
     raw = evaluate.spread(data.calibration, CALIBRATION_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="edgekit-search-") as scratch:
-        made, _ = convert_models(
+        converted, _ = convert_models(
             models, evaluate.network_inputs(raw, steps), targets, precisions, Path(scratch), options.timeout_s
         )
-        found: dict[str, list[model_files.ModelFiles]] = {name: [] for name in models}
-        for key, one in made.items():
-            place = folder / key
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            found[one.job.model].append(_copy_files(one, place))
-    return found
+        files_by_model: dict[str, list[model_files.ModelFiles]] = {name: [] for name in models}
+        for key, model in converted.items():
+            model_folder = folder / key
+            shutil.rmtree(model_folder, ignore_errors=True)
+            model_folder.mkdir(parents=True)
+            files_by_model[model.job.model].append(_copy_files(model, model_folder))
+    return files_by_model
 
 
-def _copy_files(one: ConvertedModel, place: Path) -> model_files.ModelFiles:
-    paths = [Path(shutil.copy(path, place / path.name)) for path in one.paths]
-    return model_files.ModelFiles.of(one.job.target, paths, one.files.inputs, one.files.outputs)
+def _copy_files(model: ConvertedModel, folder: Path) -> model_files.ModelFiles:
+    paths = [Path(shutil.copy(path, folder / path.name)) for path in model.paths]
+    return model_files.ModelFiles.from_paths(model.job.target, paths, model.files.inputs, model.files.outputs)
 
 
 def run_stages(
     config: str, settings: Sequence[str], out: Path, until: str, caches: Sequence[str] = ()
 ) -> tuple[OpenStage, Artifact, dict[str, float]]:
-    """Make every stage up to `until`, as its notebook would; the last one opened, its artifact, seconds by stage.
+    """Run every stage up to `until`, as its notebook would.
 
-    A stage with the same key is taken from the first of the `caches` that has it, and goes into those that lack it.
+    A stage with a known key is taken from the first of the `caches` that has it, and is copied to those that lack it.
 
     Parameters
     ----------
@@ -248,42 +261,47 @@ def run_stages(
     settings
         Overrides, each `key.key=value`.
     out
-        Folder that holds the run.
+        Folder of the run.
     until
         The last stage.
     caches
         Folders or URLs of shared caches, asked in this order.
 
+    Returns
+    -------
+    OpenStage, Artifact, dict
+        The last stage, its artifact, and the seconds that each stage took.
+
     Raises
     ------
     EdgekitError
-        What a stage raised.
+        The error of a stage.
     """
     opened_caches = [open_cache(url) for url in caches]
     took_s: dict[str, float] = {}
     stage: str | None = "profile"
     while stage is not None:
-        began = time.monotonic()
+        started = time.monotonic()
         parameters = {"config": config, "out": str(out.absolute()), "settings": join_settings(list(settings))}
-        opened = open_stage(stage, parameters)
-        _pull_from_cache(opened, opened_caches)
-        made = opened.run()
+        current = open_stage(stage, parameters)
+        _pull_from_cache(current, opened_caches)
+        artifact = current.run()
         for cache in opened_caches:
-            cache.push(made, opened.folder)
-        took_s[stage] = round(time.monotonic() - began, 3)
-        stage = _next_stage(opened.plan, stage, until)
-    return opened, made, took_s
+            cache.push(artifact, current.folder)
+        took_s[stage] = round(time.monotonic() - started, 3)
+        stage = _next_stage(current.plan, stage, until)
+    return current, artifact, took_s
 
 
 def _next_stage(plan: Plan, stage: str, until: str) -> str | None:
     if until not in plan.pipeline:
         raise ConfigError(f"{plan.path.name}: has no stage {until}; its stages are {', '.join(plan.pipeline)}")
-    place = plan.pipeline.index(stage)
-    return None if stage == until else plan.pipeline[place + 1]
+    position = plan.pipeline.index(stage)
+    return None if stage == until else plan.pipeline[position + 1]
 
 
-def _pull_from_cache(opened: OpenStage, caches: Sequence[SharedCache]) -> None:
-    """Bring the stage's artifact from a cache, where it is not there yet."""
-    wanted = state.cache_inputs(opened.plan, opened.folder, opened.name, opened.source, opened.data.digest)
-    if state.check_artifact(opened.out, wanted)[0] != "unchecked":
-        any(cache.pull(wanted.key, opened.folder, opened.name) for cache in caches)
+def _pull_from_cache(stage: OpenStage, caches: Sequence[SharedCache]) -> None:
+    """Copy the stage's artifact from a cache if it does not exist yet."""
+    inputs = state.cache_inputs(stage.plan, stage.folder, stage.name, stage.source, stage.data.digest)
+    if state.check_artifact(stage.out, inputs)[0] != "unchecked":
+        any(cache.pull(inputs.key, stage.folder, stage.name) for cache in caches)

@@ -1,4 +1,4 @@
-"""The converted files of a trial: how accurate each is on validation, through the runner's own backend."""
+"""The converted files of a trial, and their accuracy on validation, measured with the runner's own backend."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from edgekit.runner.preprocess.transform import apply, to_layout
 from edgekit.training import predict
 
 TRIAL_MODELS = ("student", "pruned", "sparse")
-"""Networks of a trial. The baseline is none: it is the anchor."""
+"""Networks that belong to a trial. The baseline is not one of them, because its files are made once for the study."""
 BOOTSTRAP_DRAWS = 400
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Files that one interpreter opens: where they lie, their tensors, and the digest of their names and bytes."""
+    """Files that one interpreter opens together: paths, tensors, and a digest of their names and content."""
 
     target: str
     paths: tuple[str, ...]
@@ -40,52 +40,53 @@ class ModelFiles:
 
     @property
     def key(self) -> str:
-        """What a measured value belongs to."""
+        """Identifies the files in the measurements of a study."""
         return f"{self.target}:{self.sha256}"
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """The size of all files together."""
         return sum(Path(path).stat().st_size for path in self.paths)
 
     @classmethod
-    def of(
+    def from_paths(
         cls, target: str, paths: Sequence[Path], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
     ) -> ModelFiles:
-        """Of files that lie there now."""
+        """Describe existing files."""
         sha256 = digest([[path.name, sha256_file(path)] for path in sorted(paths)])
         return cls(target, tuple(map(str, paths)), tuple(inputs), tuple(outputs), sha256)
 
-    def is_whole(self) -> bool:
-        """Whether the files are there, with the bytes they had."""
+    def is_intact(self) -> bool:
+        """Whether all files exist and have the content that they had when they were described."""
         paths = [Path(path) for path in self.paths]
-        return all(path.is_file() for path in paths) and self == ModelFiles.of(
+        return all(path.is_file() for path in paths) and self == ModelFiles.from_paths(
             self.target, paths, self.inputs, self.outputs
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As a work's arguments hold it."""
+        """The fields as a JSON object, for the arguments of a job."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> ModelFiles:
-        """The opposite."""
+        """Restore files from the fields that `to_json` returned."""
         tensors = {name: tuple(TensorSpec(**each) for each in fields[name]) for name in ("inputs", "outputs")}
         return cls(fields["target"], tuple(fields["paths"]), sha256=fields["sha256"], **tensors)
 
 
 def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
-    """A row for each file of the trial on `targets`: accuracy on validation with its interval, drop, bytes, content.
+    """Evaluate each file of a trial on `targets`: accuracy on validation with its interval, drop and its bound, and
+    size.
 
-    `confidence` is that of the drop's bound and of the interval.
+    `confidence` applies to the bound of the drop and to the interval of the accuracy.
     """
     reference, spec = _baseline_scores(convert.ancestor("profile"), data)
-    wanted = [each for each in read(convert) if each.target in targets and each.model in TRIAL_MODELS]
-    return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in wanted]
+    variants = [variant for variant in read(convert) if variant.target in targets and variant.model in TRIAL_MODELS]
+    return [_variant_row(convert, variant, data, spec, reference, confidence) for variant in variants]
 
 
 def baseline_accuracy(profile: Artifact, data: Data) -> float:
-    """The baseline's on validation, which every drop is counted from."""
+    """The accuracy of the baseline on validation, from which every drop is counted."""
     return round(tasks.accuracy(_baseline_scores(profile, data)[0]), 6)
 
 
@@ -102,38 +103,46 @@ def _variant_row(
     answers = np.concatenate(outputs)
     if not np.isfinite(answers).all():
         raise StageError(f"{variant.name}: NaN or infinite outputs on validation")
-    found = _score(answers, data, spec)
-    drop = tasks.drop(reference, found, confidence)
-    content = ModelFiles.of(
+    scores = _score(answers, data, spec)
+    drop = tasks.drop(reference, scores, confidence)
+    files = ModelFiles.from_paths(
         variant.target, [convert.path / name for name in variant.files], variant.inputs, variant.outputs
     )
     return {
         "name": variant.name,
         "target": variant.target,
-        "accuracy": round(tasks.accuracy(found), 6),
-        "interval": accuracy_interval(found, confidence),
+        "accuracy": round(tasks.accuracy(scores), 6),
+        "interval": accuracy_interval(scores, confidence),
         "drop_pp": drop.drop_pp,
         "bound_pp": drop.bound_pp,
         "bytes": variant.bytes,
-        "content": content.to_json(),
+        "content": files.to_json(),
     }
 
 
 def _score(outputs: np.ndarray, data: Data, spec: ModelSpec) -> Answered:
     inputs = predict.inputs_for(spec.task, data.validation.x, spec.preprocess)
-    scored: Answered = tasks.named(spec.task).score_samples(outputs, inputs, data.validation.y)
-    return scored
+    scores: Answered = tasks.named(spec.task).score_samples(outputs, inputs, data.validation.y)
+    return scores
 
 
-def accuracy_interval(answered: Answered, confidence: float) -> list[float]:
-    """Both ends for the accuracy, fractions: Wilson's (1927) for right and wrong answers, else of a bootstrap."""
-    if not isinstance(answered, Marks):
-        right, n = float(np.mean(answered)), len(answered)
+def accuracy_interval(scores: Answered, confidence: float) -> list[float]:
+    """The confidence interval of an accuracy, as fractions.
+
+    It is Wilson's interval (1927) for answers that are right or wrong, and a bootstrap interval otherwise.
+    """
+    if not isinstance(scores, Marks):
+        right, count = float(np.mean(scores)), len(scores)
         z = NormalDist().inv_cdf((1 + confidence) / 2)
-        middle, half = right + z * z / (2 * n), z * (right * (1 - right) / n + z * z / (4 * n * n)) ** 0.5
-        ends = [(middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)]
+        middle, half = (
+            right + z * z / (2 * count),
+            z * (right * (1 - right) / count + z * z / (4 * count * count)) ** 0.5,
+        )
+        bounds = [(middle - half) / (1 + z * z / count), (middle + half) / (1 + z * z / count)]
     else:
-        random, n = np.random.default_rng(0), len(answered)
-        drawn = (Marks(answered.task, answered.values[random.integers(0, n, n)]) for _ in range(BOOTSTRAP_DRAWS))
-        ends = list(np.quantile([tasks.accuracy(each) for each in drawn], ((1 - confidence) / 2, (1 + confidence) / 2)))
-    return [round(float(end), 6) for end in ends]
+        random, count = np.random.default_rng(0), len(scores)
+        samples = (Marks(scores.task, scores.values[random.integers(0, count, count)]) for _ in range(BOOTSTRAP_DRAWS))
+        bounds = list(
+            np.quantile([tasks.accuracy(sample) for sample in samples], ((1 - confidence) / 2, (1 + confidence) / 2))
+        )
+    return [round(float(bound), 6) for bound in bounds]

@@ -1,4 +1,4 @@
-"""`edgekit search CONFIG --take N`: the config of a trial as a file of one's own."""
+"""`edgekit search CONFIG --take N`: write the config of a trial as a file of its own."""
 
 from __future__ import annotations
 
@@ -17,37 +17,42 @@ from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import recommend, tables
 from edgekit.report.search.studies import Study, read, shown
 from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
-from edgekit.search.study import normalize_json, differing_names
+from edgekit.search.study import differing_names, normalize_json
 from edgekit.workbook import config_file
 from edgekit.workbook.config_file import RunConfig, beside
 from edgekit.workbook.plan import Plan, load_plan
 
 CACHE_FOLDER = "cache"
-"""Beside study.json: where the trials' stages lie by their keys, so that a run of a taken config computes none anew."""
+"""The folder beside study.json with the finished stages of all trials.
+
+A run of a trial's config computes none again.
+"""
 MODEL_PATHS = ("weights", "source")
-"""Of the section `model`; those of other sections are the ones that `beside` knows."""
+"""Paths in the section `model`; `beside` knows those of other sections."""
 MAX_LISTED = 8
-EXISTS_MESSAGE = "{}: is there already and stays; name another file, or move it away"
+EXISTS_MESSAGE = "{}: exists already and is not overwritten; name another file, or move it away"
 
 
 def write_trial_config(study: Study, number: int, out: Path | None = None) -> Path:
-    """Write the config of a trial, and say where.
+    """Write the config of a trial, and return its path.
 
     Parameters
     ----------
     study
-        As `edgekit.report.search.studies.read` gives it.
+        A study from `edgekit.report.search.studies`.
     number
-        Of a complete trial inside the budget.
+        The number of a complete trial that meets the budget.
     out
-        The file; without it `NAME-trial-N.yaml` beside the config that was searched from. In another folder, relative
-        paths in the config become absolute ones.
+        The file to write; by default `NAME-trial-N.yaml` beside the searched config. In another folder, relative
+        paths in
+        the config become absolute ones.
 
     Raises
     ------
     ConfigError
-        In one line: no such trial, one that is not inside the budget, a file that is there already, or a config that
-        this edgekit does not load.
+        In one line: there is no such trial, it does not meet the budget, the file exists already, or this version
+        of edgekit
+        does not load the config.
     """
     trial = _feasible_trial(study, number)
     origin = Path(study.row["config_path"])
@@ -66,45 +71,50 @@ def write_trial_config(study: Study, number: int, out: Path | None = None) -> Pa
 
 
 def run_take(path: Path, number: int, out: Path | None, say: Callable[[str], object], plan: Plan | None = None) -> None:
-    """What `--take` does: `path` is study.json or its folder. Reads, writes, and says what to do next.
+    """Run `--take`: read the study at `path` (study.json or its folder), write the config, and print what to do next.
 
-    `plan` is that of the config which the command names: ConfigError where the study is of another one.
+    `plan` is that of the config that the command names. Raises `ConfigError` if the study is of another config.
     """
     study = read(path)
     if plan is not None:
         _check_same_config(study, plan, say)
-    written = write_trial_config(study, number, out)
+    path_written = write_trial_config(study, number, out)
     trial = _feasible_trial(study, number)
     figures = ", ".join(f"{each.title} {shown(trial, each)}" for each in study.objectives)
     say(f"trial       {number}: {figures}")
     say(f"options     {recommend.options(study, trial)}")
-    say(f"wrote       {written}")
-    say(f"next        {_run_command(study, written)}")
+    say(f"wrote       {path_written}")
+    say(f"next        {_run_command(study, path_written)}")
 
 
 def _check_same_config(study: Study, plan: Plan, say: Callable[[str], object]) -> None:
-    """The study is that of the plan, or of an earlier text of its config."""
-    now, then = normalize_json(plan.values), normalize_json(study.row["config"])
-    if now == then:
+    """Check that the study is of the plan's config, or of an earlier version of it."""
+    current_values, studied_values = normalize_json(plan.values), normalize_json(study.row["config"])
+    if current_values == studied_values:
         return
     if Path(study.row["config_path"]).resolve() != plan.path:
         raise ConfigError(
-            f"{study.path}: is the study of {study.config_path}, not of {plan.path.name}; name that config, or the "
+            f"{study.path}: a study of {study.config_path}, not of {plan.path.name}; name that config, or the "
             "folder of the right study with --out"
         )
-    changed = ", ".join(differing_names(then, now))
-    say(f"note        the config or --set has changed since ({changed}); what is written is what was searched")
+    changed_names = ", ".join(differing_names(studied_values, current_values))
+    say(
+        f"note        the config or --set has changed since ({changed_names}); the file has the values that were "
+        "searched"
+    )
 
 
 def _feasible_trial(study: Study, number: int) -> TrialRow:
     trial = study.trial(number)
     front = _list_numbers([each["number"] for each in study.front])
     if trial is None:
-        there = _number_range(study)
-        raise ConfigError(f"--take {number}: the study has no such trial, only {there}; the front: {front}")
+        numbers = _number_range(study)
+        raise ConfigError(f"--take {number}: the study has no such trial, only {numbers}; on the front: {front}")
     if trial["state"] != "complete" or not trial["feasible"]:
-        why = tables.why(trial) or "no reason given"
-        raise ConfigError(f"--take {number}: {tables.standing(trial, set())} ({why}); take one of the front: {front}")
+        reason = tables.why(trial) or "no reason given"
+        raise ConfigError(
+            f"--take {number}: {tables.standing(trial, set())} ({reason}); take one of the front: {front}"
+        )
     return trial
 
 
@@ -114,24 +124,24 @@ def _number_range(study: Study) -> str:
 
 def _list_numbers(numbers: list[int]) -> str:
     if not numbers:
-        return "it is empty, for no trial is inside the budget"
+        return "none, because no trial meets the budget"
     rest = f" and {len(numbers) - MAX_LISTED} more" if len(numbers) > MAX_LISTED else ""
     return ", ".join(map(str, numbers[:MAX_LISTED])) + rest
 
 
 def _with_absolute_paths(origin: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Relative paths as absolute ones, as a plan takes them: from the folder of the config that was searched from."""
-    found = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
-    model = found.get("model")
+    """Make relative paths absolute, starting from the folder of the searched config."""
+    absolute = {key: beside(origin, each) if isinstance(each, dict) else each for key, each in values.items()}
+    model = absolute.get("model")
     if isinstance(model, dict):
         for key in MODEL_PATHS:
             if isinstance(model.get(key), str) and model[key] and model[key][0] not in "/~$":
                 model[key] = str(origin.resolve().parent / model[key])
-    return found
+    return absolute
 
 
 def _header_comments(study: Study, trial: TrialRow, out: Path) -> str:
-    """Where the file comes from, what was measured, and how to run it."""
+    """Comments that say where the file comes from, what was measured, and how to run it."""
     row = study.row
     figures = [f"{each.title} {shown(trial, each)}" for each in study.objectives]
     digest = next((each["digest"] for each in row["batches"] if each["number"] == trial["batch"]), "unknown")
@@ -155,7 +165,7 @@ def _run_command(study: Study, out: Path) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes a text that edgekit's own loader would take for a number: `1e-3`."""
+    """Quotes texts that edgekit's own loader would read as numbers, such as `1e-3`."""
 
 
 _Dumper.yaml_implicit_resolvers = {
@@ -165,7 +175,7 @@ _Dumper.yaml_implicit_resolvers = {
 
 
 def _dump_yaml(values: dict[str, Any]) -> str:
-    """In the order in which people write a config; what `parse` does not read as it was is an error."""
+    """Write values in the usual order of a config, and check that reading them gives the same values."""
     order = [key for key in RunConfig.model_fields if key in values]
     ordered = {key: values[key] for key in [*order, *values]}
     text = yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
@@ -174,35 +184,35 @@ def _dump_yaml(values: dict[str, Any]) -> str:
     return text
 
 
-def _write_new(out: Path, data: bytes, whose: str) -> None:
-    """The file, checked before it has its name, and never in place of another, whoever writes that meanwhile."""
-    working = temporary_path(out)
+def _write_new(out: Path, data: bytes, label: str) -> None:
+    """Write the file atomically, after checking it, without ever replacing an existing file."""
+    temporary = temporary_path(out)
     try:
         make_folder(out.parent)
         try:
-            with open(working, "wb") as stream:
+            with open(temporary, "wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            _check_loads(working, out, whose)
-            _link_new(working, out)
+            _check_loads(temporary, out, label)
+            _link_new(temporary, out)
         finally:
-            remove_quietly(working)
+            remove_quietly(temporary)
         sync_folder(out.parent)
     except OSError as error:
         raise ResourceError(f"{out}: cannot be written: {error.strerror or error}; name another file") from None
 
 
-def _link_new(working: Path, out: Path) -> None:
+def _link_new(temporary: Path, out: Path) -> None:
     try:
-        os.link(working, out)
+        os.link(temporary, out)
     except FileExistsError:
         raise ConfigError(EXISTS_MESSAGE.format(out)) from None
 
 
-def _check_loads(working: Path, out: Path, whose: str) -> None:
+def _check_loads(temporary: Path, out: Path, label: str) -> None:
     try:
-        load_plan(working)
+        load_plan(temporary)
     except EdgekitError as error:
-        first = str(error).splitlines()[0].replace(working.name, out.name)
-        raise ConfigError(f"{whose}: its config does not load: {first}") from None
+        message = str(error).splitlines()[0].replace(temporary.name, out.name)
+        raise ConfigError(f"{label}: its config does not load: {message}") from None

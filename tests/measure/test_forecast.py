@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from edgekit.measure.forecast import Execution, compare_with_measured, estimate_execution, runtime_forecasts, amdahl_speedup, early_stop_advice
+from edgekit.measure.forecast import (
+    Execution,
+    amdahl_speedup,
+    compare_with_measured,
+    early_stop_advice,
+    estimate_execution,
+    runtime_forecasts,
+)
 
 MACHINE = {"gmacs_per_s": 10.0, "int8_gmacs_per_s": 40.0, "gbytes_per_s": 5.0}
 COSTS = {"macs": 10_000_000, "moved": 5_000_000}
@@ -23,14 +30,14 @@ def test_the_fixed_part_of_a_call_stays_in_int8() -> None:
     heavy = estimate_execution(4.0, COSTS, MACHINE)
     assert heavy.fixed_ms == pytest.approx(2.0)
     assert heavy.speedup(int8=True) == pytest.approx(4.0 / 2.5)
-    assert heavy.speedup(macs=0.5, moved=0.5) == pytest.approx(4.0 / 3.0)
+    assert heavy.speedup(macs_share=0.5, bytes_share=0.5) == pytest.approx(4.0 / 3.0)
 
 
 def test_a_call_faster_than_the_ceilings_has_nothing_fixed() -> None:
     """A ceiling is measured too: caches may give more than the bandwidth that was found."""
     found = estimate_execution(1.0, COSTS, MACHINE)
     assert found.fixed_ms == 0.0
-    assert found.speedup(macs=0.5, moved=0.5) == pytest.approx(2.0)
+    assert found.speedup(macs_share=0.5, bytes_share=0.5) == pytest.approx(2.0)
 
 
 def row(name: str, model: str, precision: str, target: str, speedup: float) -> dict[str, object]:
@@ -58,7 +65,9 @@ def test_predicted_stands_beside_achieved() -> None:
 def test_a_baseline_without_counted_multiply_adds_is_predicted_by_its_bytes() -> None:
     """Torch counts none of a recurrent layer."""
     costs = {"macs": 0, "moved": 5_000_000}
-    profile = {"forecast": {"executions": runtime_forecasts([{"way": "LiteRT", "p50_ms": 4.0, "ratio": 3.0}], costs, MACHINE)}}
+    profile = {
+        "forecast": {"executions": runtime_forecasts([{"way": "LiteRT", "p50_ms": 4.0, "ratio": 3.0}], costs, MACHINE)}
+    }
     variants = [row("student-fp32-tflite", "student", "fp32", "tflite", 3.4)]
     half = {"macs": 0, "moved": 2_500_000}
     (found,) = compare_with_measured(profile, variants, {"baseline": costs, "student": half})
@@ -66,7 +75,10 @@ def test_a_baseline_without_counted_multiply_adds_is_predicted_by_its_bytes() ->
 
 
 def test_a_profile_that_predicted_nothing_gives_no_rows() -> None:
-    assert compare_with_measured({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS}) == []
+    assert (
+        compare_with_measured({}, [row("baseline-fp32-onnx", "baseline", "fp32", "onnx", 2.0)], {"baseline": COSTS})
+        == []
+    )
 
 
 WAYS = [

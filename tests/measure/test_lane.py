@@ -143,7 +143,9 @@ while True:
             asked_ns = time.monotonic_ns()
             with lane.measuring():
                 pass
-            mine = next(hold for hold in lane.read_holds(place) if hold.process == os.getpid() and hold.began_ns > asked_ns)
+            mine = next(
+                hold for hold in lane.read_holds(place) if hold.process == os.getpid() and hold.began_ns > asked_ns
+            )
             for other in others:
                 between = [
                     hold

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from edgekit.measure.energy import PowerMeter, MeterUnit, EnergyUnavailable
+from edgekit.measure.energy import EnergyUnavailable, MeterUnit, PowerMeter
 
 WRITER = """
 import sys, time
@@ -41,14 +41,14 @@ def rewritten(path: Path, watts: float, unit: MeterUnit) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that stays unreadable is given up after a twentieth of a second."""
-    monkeypatch.setattr(sys.modules[PowerMeter.__module__], "PATIENCE_S", 0.05)
+    monkeypatch.setattr(sys.modules[PowerMeter.__module__], "METER_TIMEOUT_S", 0.05)
 
 
 @pytest.mark.parametrize("unit", ["watts", "joules"])
 def test_energy_is_power_by_time_while_the_file_is_rewritten(unit: MeterUnit, tmp_path: Path) -> None:
     path = tmp_path / "meter"
     with rewritten(path, 20.0, unit):
-        spent = PowerMeter(path, unit).of(lambda: time.sleep(0.4))
+        spent = PowerMeter(path, unit).measure(lambda: time.sleep(0.4))
     assert spent.seconds >= 0.4
     assert spent.joules == pytest.approx(20.0 * spent.seconds, rel=0.25)
 
@@ -62,7 +62,7 @@ def test_watts_that_change_are_summed_over_their_time(tmp_path: Path) -> None:
         path.write_text("30")
         time.sleep(0.3)
 
-    spent = PowerMeter(path, "watts").of(work)
+    spent = PowerMeter(path, "watts").measure(work)
     assert 12 * spent.seconds < spent.joules < 28 * spent.seconds
 
 
@@ -90,16 +90,16 @@ def test_a_file_that_is_not_there_or_goes_is_named(tmp_path: Path) -> None:
         PowerMeter(path, "joules").read()
     path.write_text("5")
     with pytest.raises(EnergyUnavailable, match="cannot be read \\(No such file"):
-        PowerMeter(path, "watts").of(path.unlink)
+        PowerMeter(path, "watts").measure(path.unlink)
 
 
 def test_a_counter_that_stands_still_or_goes_back_gives_no_figure(tmp_path: Path) -> None:
     path = tmp_path / "meter"
     path.write_text("5")
     with pytest.raises(EnergyUnavailable, match=r"stayed at 5 joules .* raise benchmark\.cost\.energy_s"):
-        PowerMeter(path, "joules").of(lambda: None)
+        PowerMeter(path, "joules").measure(lambda: None)
     with pytest.raises(EnergyUnavailable, match="went back from 5 to 4 joules"):
-        PowerMeter(path, "joules").of(lambda: path.write_text("4"))
+        PowerMeter(path, "joules").measure(lambda: path.write_text("4"))
 
 
 @pytest.mark.usefixtures("impatient")
@@ -118,4 +118,4 @@ def test_what_is_no_number_is_told(unit: MeterUnit, content: bytes | None, tmp_p
         time.sleep(0.1)
 
     with pytest.raises(EnergyUnavailable, match="meter "):
-        PowerMeter(path, unit).of(work)
+        PowerMeter(path, unit).measure(work)

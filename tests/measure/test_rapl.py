@@ -30,14 +30,14 @@ def counts(file: Path, to_uj: int) -> Callable[[], object]:
 
 def test_joules_are_those_between_two_readings(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", 5_000_000)
-    spent = energy.find_rapl_counters(tmp_path).of(counts(file, 7_500_000))
+    spent = energy.find_rapl_counters(tmp_path).measure(counts(file, 7_500_000))
     assert spent.joules == pytest.approx(2.5)
     assert spent.seconds > 0
 
 
 def test_a_counter_that_begins_again_is_followed(tmp_path: Path) -> None:
     file = zone(tmp_path, "intel-rapl:0", "package-0", RANGE_UJ - 1_000_000)
-    assert energy.find_rapl_counters(tmp_path).of(counts(file, 500_000)).joules == pytest.approx(1.5)
+    assert energy.find_rapl_counters(tmp_path).measure(counts(file, 500_000)).joules == pytest.approx(1.5)
 
 
 def test_packages_and_memory_are_summed_and_what_they_hold_or_what_holds_them_is_not(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_packages_and_memory_are_summed_and_what_they_hold_or_what_holds_them_is
         for place, file in enumerate(files.values()):
             file.write_text(str(10**place * 1_000_000))
 
-    assert found.of(work).joules == pytest.approx(1 + 100 + 1000)
+    assert found.measure(work).joules == pytest.approx(1 + 100 + 1000)
     assert found.name == "RAPL counters (package-0, dram, package-1) of the whole processor"
 
 
@@ -77,8 +77,8 @@ from edgekit.measure import energy
 if os.geteuid() == 0:  # root reads everything
     os.setuid(65534)
 try:
-    energy.find_counters(Path("."))
-except energy.Unreadable as error:
+    energy.find_rapl_counters(Path("."))
+except energy.EnergyUnavailable as error:
     print(error)
 """
 
@@ -106,4 +106,4 @@ def test_counters_that_stand_still_give_no_figure(tmp_path: Path) -> None:
     """As some hypervisors show them."""
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
     with pytest.raises(EnergyUnavailable, match="stand still"):
-        energy.find_rapl_counters(tmp_path).of(lambda: None)
+        energy.find_rapl_counters(tmp_path).measure(lambda: None)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from edgekit.search import sampler
 from edgekit.search.journal import FILE
-from edgekit.search.trial import BatchContext, TrialOutcome, Trial
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from tests.search import studies
 
 LONGEST_S = 0.2
@@ -32,7 +32,7 @@ def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]
         time.sleep(random.random() * 0.01)
         found[trial.number] = studies.outcome(trial.parameters)
         if context.batch % 2:
-            context.finished(trial.number, found[trial.number])
+            context.record_outcome(trial.number, found[trial.number])
     return [found[trial.number] for trial in trials]
 
 
@@ -43,7 +43,7 @@ def to_the_end(folder: Path) -> tuple[int, str]:
         child = os.fork()
         if not child:
             random.seed()
-            digest = studies.run(folder / "study", folder, wanted="tpe", trials=24, evaluate=slowly).digest
+            digest = studies.run(folder / "study", folder, sampler_name="tpe", trials=24, evaluate=slowly).digest
             (folder / "digest").write_text(digest)
             os._exit(0)
         time.sleep(random.random() * longest_s)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from edgekit.search.space import Space
-from edgekit.search.study import StudyState, SearchedConfig, search
-from edgekit.search.trial import BatchContext, TrialOutcome, Trial
+from edgekit.search.study import SearchedConfig, StudyState, search
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 
 SPACE = """
 space:
@@ -73,7 +73,7 @@ def _outcome(state: Any, values: list[float | None], constraints: dict[str, floa
 
 def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """All trials of a batch, at once."""
-    context.anchors = context.anchors or [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+    context.baselines = context.baselines or [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
     context.baseline_accuracy = 0.95
     return [outcome(trial.parameters) for trial in trials]
 
@@ -103,7 +103,7 @@ def main() -> None:
         for trial in random.sample(list(trials), len(trials)):
             time.sleep(moment_s * random.random())
             found[trial.number] = outcome(trial.parameters)
-            context.finished(trial.number, found[trial.number])
+            context.record_outcome(trial.number, found[trial.number])
         return [found[trial.number] for trial in trials]
 
     print("begun", os.getpid(), flush=True)

@@ -30,7 +30,7 @@ def test_a_content_is_known_by_its_bytes_and_its_names_wherever_it_lies(tmp_path
     for folder, content in (("a", b"one"), ("b", b"one"), ("c", b"two")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "model.onnx").write_bytes(content)
-    a, b, c = (ModelFiles.of("onnx", [tmp_path / name / "model.onnx"], X, X) for name in "abc")
+    a, b, c = (ModelFiles.from_paths("onnx", [tmp_path / name / "model.onnx"], X, X) for name in "abc")
     assert a.key == b.key != c.key and a.bytes == 3
     assert ModelFiles.from_json(a.to_json()) == a
 
@@ -38,9 +38,9 @@ def test_a_content_is_known_by_its_bytes_and_its_names_wherever_it_lies(tmp_path
 def test_a_content_whose_file_has_changed_or_gone_is_not_whole(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"one")
-    content = ModelFiles.of("onnx", [path], X, X)
-    assert content.is_whole()
+    content = ModelFiles.from_paths("onnx", [path], X, X)
+    assert content.is_intact()
     path.write_bytes(b"two")
-    assert not content.is_whole()
+    assert not content.is_intact()
     path.unlink()
-    assert not content.is_whole()
+    assert not content.is_intact()

@@ -18,7 +18,7 @@ KILLS = 100
 
 
 def test_after_a_hundred_kills_every_study_has_the_digest_of_one_that_nothing_disturbed(tmp_path: Path) -> None:
-    whole = studies.run(tmp_path / "study", tmp_path, wanted="tpe", trials=24)
+    whole = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=24)
     (tmp_path / "killed").mkdir()
     words = [sys.executable, "-m", "tests.search.killed", str(tmp_path / "killed"), str(KILLS)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)

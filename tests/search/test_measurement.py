@@ -16,8 +16,16 @@ from edgekit.core.errors import ConfigError, TrustError
 from edgekit.measure.references import ReferenceFile
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.runner.bundle.manifest import TensorSpec
+from edgekit.search.measurement import (
+    FILE,
+    MAX_ROUNDS,
+    Measurements,
+    TimingProtocol,
+    check_replay,
+    measure_files,
+    time_files,
+)
 from edgekit.search.model_files import ModelFiles
-from edgekit.search.measurement import FILE, MAX_ROUNDS, Measurements, TimingProtocol, check_replay, measure_files, time_files
 from tests.search.pools import HerePool, ScriptedPool
 
 
@@ -35,7 +43,7 @@ def a_file(folder: Path, width: int) -> ModelFiles:
     path = folder / f"{width}.onnx"
     onnx.save(model, str(path))
     specs = [TensorSpec(name, (1, size), "float32", "NC") for name, size in (("x", 4), ("y", width))]
-    return ModelFiles.of("onnx", [path], specs[:1], specs[1:])
+    return ModelFiles.from_paths("onnx", [path], specs[:1], specs[1:])
 
 
 @pytest.fixture
@@ -67,16 +75,16 @@ def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
     np.save(tmp_path / "raw.npy", np.ones((1, 4), np.float32))
     rival = ReferenceFile(files[1].paths[0], "onnx", [{"step": "scale", "factor": 0.5}], "regression", 5, ())
     beside = {"raw": str(tmp_path / "raw.npy"), "files": {"5" * 64: asdict(rival)}}
-    pool, measured = HerePool(), Measurements(tmp_path, beside=["5" * 64])
-    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    pool, measured = HerePool(), Measurements(tmp_path, reference_digests=["5" * 64])
+    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
     limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
     anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
     for content in files[1:]:
-        found = Measurements(tmp_path, beside=["5" * 64]).of(content)
+        found = Measurements(tmp_path, reference_digests=["5" * 64]).latency_of(content)
         assert found is not None and found.ratio_low(anchored) == found.low
         assert 0 < found.ratio_low(limit) <= found.beside["5" * 64]["ratio"] <= found.beside["5" * 64]["high"]
     done = len(pool.did)
-    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, beside=beside)
+    measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
     assert len(pool.did) == done, "what is known beside the rival is not measured again"
 
 
@@ -85,12 +93,12 @@ def test_a_measured_file_keeps_its_value_and_is_not_measured_again(
 ) -> None:
     pool, measured = HerePool(), Measurements(tmp_path)
     measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool)
-    before = measured.of(files[1])
-    assert before is not None and before.p50_ms == before.ratio * measured.anchors()[0]["p50_ms"]
+    before = measured.latency_of(files[1])
+    assert before is not None and before.p50_ms == before.ratio * measured.baseline_rows()[0]["p50_ms"]
     said = len(pool.did)
     again = Measurements(tmp_path)
     assert measure_files(files[1:], {"onnx": files[0]}, [], again, protocol, pool) == []
-    assert len(pool.did) == said and again.of(files[1]) == before
+    assert len(pool.did) == said and again.latency_of(files[1]) == before
 
 
 def test_a_replay_takes_values_and_the_first_p50_from_another_study_and_measures_only_what_that_lacks(
@@ -103,10 +111,10 @@ def test_a_replay_takes_values_and_the_first_p50_from_another_study_and_measures
     measure_files(files[1:2], {"onnx": files[0]}, [], one, protocol, HerePool())
     pool, two = HerePool(), Measurements(second, replay=first)
     measure_files(files[1:2], {"onnx": files[0]}, [], two, protocol, pool)
-    assert pool.did == [] and two.of(files[1]) == one.of(files[1])
+    assert pool.did == [] and two.latency_of(files[1]) == one.latency_of(files[1])
     measure_files(files[1:], {"onnx": files[0]}, [], two, protocol, pool)
-    assert pool.did[0] == "time_files" and two.anchors() == one.anchors() and two.of(files[2])
-    assert two.of(files[1]) == one.of(files[1])
+    assert pool.did[0] == "time_files" and two.baseline_rows() == one.baseline_rows() and two.latency_of(files[2])
+    assert two.latency_of(files[1]) == one.latency_of(files[1])
 
 
 def rounds(*disturbed: list[str]) -> Any:
@@ -129,8 +137,8 @@ def test_a_disturbed_round_is_measured_again_at_most_twice_and_the_least_disturb
     pool = ScriptedPool(time_files=rounds(["a", "b"], ["a"], ["a", "b", "c"]))
     measured = Measurements(tmp_path)
     assert measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, said.append) == ["a"]
-    assert len(pool.did) == MAX_ROUNDS and len(said) == MAX_ROUNDS and "measured again (2 of 3)" in said[0]
-    assert measured.of(files[1]).ratio == 3.0  # type: ignore[union-attr]
+    assert len(pool.did) == MAX_ROUNDS and len(said) == MAX_ROUNDS and "measuring again (2 of 3)" in said[0]
+    assert measured.latency_of(files[1]).ratio == 3.0  # type: ignore[union-attr]
 
 
 def test_a_round_that_sees_a_file_of_the_front_otherwise_than_before_compares_nothing(
@@ -145,7 +153,7 @@ def test_a_round_that_sees_a_file_of_the_front_otherwise_than_before_compares_no
     pool = ScriptedPool(time_files=rounds(["a"], [], []))  # 2.0 with a disturbance, then 3.0 and 4.0
     reasons = measure_files([moved], {"onnx": files[0]}, files[1:2], measured, protocol, pool)
     assert reasons and len(pool.did) == MAX_ROUNDS
-    assert measured.of(files[1]).ratio == 2.0  # type: ignore[union-attr]
+    assert measured.latency_of(files[1]).ratio == 2.0  # type: ignore[union-attr]
 
 
 def test_a_replay_that_has_to_measure_says_so_in_a_line(
@@ -154,7 +162,9 @@ def test_a_replay_that_has_to_measure_says_so_in_a_line(
     first, second, said = tmp_path / "first", tmp_path / "second", list[str]()
     first.mkdir()
     second.mkdir()
-    measure_files(files[1:2], {"onnx": files[0]}, [], Measurements(first), protocol, ScriptedPool(time_files=rounds([])))
+    measure_files(
+        files[1:2], {"onnx": files[0]}, [], Measurements(first), protocol, ScriptedPool(time_files=rounds([]))
+    )
     replayed = Measurements(second, replay=first)
     measure_files(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), said.append)
     assert said == []
@@ -163,16 +173,18 @@ def test_a_replay_that_has_to_measure_says_so_in_a_line(
     assert len(pool.did) == 1 and len(said) == 1 and f"--replay {first}: 1 file was not measured there" in said[0]
 
 
-def test_ratios_to_another_baseline_are_never_taken(files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path) -> None:
+def test_ratios_to_another_baseline_are_never_taken(
+    files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
     one = Measurements(first)
     measure_files(files[1:2], {"onnx": files[0]}, [], one, protocol, ScriptedPool(time_files=rounds([])))
     pool = ScriptedPool(time_files=rounds([]))
-    with pytest.raises(ConfigError, match=r"--replay .*first: measured beside another baseline for onnx"):
+    with pytest.raises(ConfigError, match=r"--replay .*first: measured with another baseline for onnx"):
         measure_files(files[1:2], {"onnx": files[2]}, [], Measurements(second, replay=first), protocol, pool)
-    with pytest.raises(TrustError, match=r"measured.json: measured beside another baseline for onnx"):
+    with pytest.raises(TrustError, match=r"measured.json: measured with another baseline for onnx"):
         measure_files(files[1:2], {"onnx": files[2]}, [], one, protocol, pool)
     assert pool.did == [] and not (second / FILE).exists()
 
@@ -188,14 +200,16 @@ BROKEN = (
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", *BROKEN])
 def test_a_replay_of_what_is_no_study_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no study there"):
+    with pytest.raises(ConfigError, match=r"not a study"):
         check_replay(tmp_path)
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(TrustError, match=r"not what a search of this edgekit measured"):
+    with pytest.raises(TrustError, match=r"not written by a search of this version of edgekit"):
         check_replay(tmp_path)
 
 
 def test_what_was_measured_is_written_whole(files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path) -> None:
-    measure_files(files[1:], {"onnx": files[0]}, [], Measurements(tmp_path), protocol, ScriptedPool(time_files=rounds([])))
+    measure_files(
+        files[1:], {"onnx": files[0]}, [], Measurements(tmp_path), protocol, ScriptedPool(time_files=rounds([]))
+    )
     found = json.loads((tmp_path / FILE).read_text())
     assert set(found["files"]) == {each.key for each in files[1:]} and found["anchors"] == {"onnx": 0.5}

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgekit.search.objectives import Objective, pareto_front, hypervolume_by_batch, hypervolume, is_feasible, losses, nondominated, reference_point
+from edgekit.search.objectives import (
+    Objective,
+    hypervolume,
+    hypervolume_by_batch,
+    is_feasible,
+    losses,
+    nondominated,
+    pareto_front,
+    reference_point,
+)
 from tests import requirements
 
 OBJECTIVES = (Objective("accuracy"), Objective("bytes", "tflite"))

@@ -49,8 +49,8 @@ def test_trials_are_counted_and_the_best_of_each_objective_is_shown(file: Path) 
 def test_time_left_is_that_of_this_commands_pace(file: Path) -> None:
     """Twenty trials were there before: four in a moment leave sixteen of the same pace, not of none."""
     with search_progress.show_progress(trials=40) as told:
-        began = told.began
-        told.began = began - 100.0  # as if the batch had taken so long
+        began = told.started
+        told.started = began - 100.0  # as if the batch had taken so long
         told(after(6))
         state = progress.read(file)
     assert state is not None and state.left_s == pytest.approx(400, rel=0.05)
@@ -60,12 +60,12 @@ def test_minutes_bound_the_time_left_and_the_last_batch_comes_to_its_end(file: P
     with search_progress.show_progress(minutes=10) as told:
         first = progress.read(file)
         assert first is not None and first.left_s == pytest.approx(600, rel=0.05)
-        told.began -= 240.0
+        told.started -= 240.0
         told(after(1))
         state = progress.read(file)
         assert state is not None and state.left_s == pytest.approx(480, rel=0.05)  # two more batches of 240 s
         assert str(state).startswith("4 trials")
-        told.began -= 500.0
+        told.started -= 500.0
         told(after(2))
         late = progress.read(file)
     assert late is not None and late.left_s is None

@@ -6,15 +6,15 @@ import pytest
 
 from edgekit.core.config import Budget
 from edgekit.search.fidelities import (
-    UntrainedFile,
-    NetworkSize,
     EarlyResult,
+    NetworkSize,
+    UntrainedFile,
     dominated_by,
-    reduced_epochs,
-    min_file_bytes,
     limit_violations,
-    size_violation,
+    min_file_bytes,
+    reduced_epochs,
     size_excess_bytes,
+    size_violation,
 )
 
 SIZE = NetworkSize(parameters=10_000, macs=1_000_000, pruned_parameters=4_000, pruned_macs=300_000)
@@ -56,7 +56,7 @@ def test_a_fast_file_that_is_too_large_does_not_help() -> None:
 
 def test_a_target_that_takes_no_file_ends_a_trial_without_any_figure() -> None:
     assert limit_violations([UntrainedFile("onnx", 1, 0.1)], ["tflite", "onnx"], budget(size_bytes=5)) == (
-        "tflite takes no file of it",
+        "it could not be converted for tflite",
         {},
     )
 
@@ -72,7 +72,10 @@ def test_a_shape_is_held_to_the_tightest_limit_of_its_targets() -> None:
 
 def test_an_untrained_network_is_held_to_a_ratio_beside_the_reference() -> None:
     limits = budget(latency_p50={"ratio": 0.6, "of": "theirs.tflite"}, targets={"onnx": {"latency_p50_ms": 1.0}})
-    files = [UntrainedFile("tflite", 9_000, 9.9, {"theirs.tflite": 0.7}), UntrainedFile("tflite", 9_000, 9.9, {"theirs.tflite": 0.6})]
+    files = [
+        UntrainedFile("tflite", 9_000, 9.9, {"theirs.tflite": 0.7}),
+        UntrainedFile("tflite", 9_000, 9.9, {"theirs.tflite": 0.6}),
+    ]
     onnx = UntrainedFile("onnx", 9_000, 0.9)
     assert limit_violations([*files, onnx], ["tflite", "onnx"], limits) == ("", {})
     reason, over = limit_violations([files[0], onnx], ["tflite", "onnx"], limits)

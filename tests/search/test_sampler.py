@@ -43,7 +43,7 @@ def test_the_trials_of_a_batch_are_inside_the_space_and_differ(tmp_path: Path, n
     assert len({parameters_id(each) for each in [*asked, *(row["parameters"] for row in rows)]}) == 2 + 14
     for parameters in asked:
         dimensions = {each.key: each for each in space.dimensions}
-        assert all(dimensions[key].holds(value) for key, value in parameters.items()), parameters
+        assert all(dimensions[key].contains(value) for key, value in parameters.items()), parameters
         assert ("model.kwargs.expand" in parameters) == (parameters["model.kwargs.kind"] == "separable")
 
 

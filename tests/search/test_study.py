@@ -19,7 +19,7 @@ from edgekit.core.errors import ConfigError, ResourceError, StageError, TrustErr
 from edgekit.core.schema.study import StudyRow
 from edgekit.search.journal import FILE
 from edgekit.search.study import SearchedConfig
-from edgekit.search.trial import BatchContext, TrialOutcome, Trial
+from edgekit.search.trial import BatchContext, Trial, TrialOutcome
 from tests.search import studies
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of 16 trials that nothing disturbed, by TPE."""
     folder = tmp_path_factory.mktemp("whole")
-    studies.run(folder / "study", folder, wanted="tpe")
+    studies.run(folder / "study", folder, sampler_name="tpe")
     return folder / "study"
 
 
@@ -48,13 +48,13 @@ class TestDigest:
         gate = threading.Lock()
 
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-            context.anchors = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
+            context.baselines = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
             found: dict[int, TrialOutcome] = {}
 
             def one(trial: Trial) -> None:
                 found[trial.number] = studies.outcome(trial.parameters)
                 with gate:
-                    context.finished(trial.number, found[trial.number])
+                    context.record_outcome(trial.number, found[trial.number])
 
             if order == "side by side":
                 with ThreadPoolExecutor(4) as pool:
@@ -64,12 +64,12 @@ class TestDigest:
                     one(trial)
             return [found[trial.number] for trial in trials]
 
-        study = studies.run(tmp_path / "study", tmp_path, wanted="tpe", evaluate=evaluate)
+        study = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", evaluate=evaluate)
         assert study.digest == digests(whole)[-1]
         assert study.row["trials"] == read(whole)["trials"]
 
     def test_a_shorter_study_goes_on_to_that_of_a_longer_one(self, whole: Path, tmp_path: Path) -> None:
-        short = studies.run(tmp_path / "study", tmp_path, wanted="tpe", trials=8)
+        short = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8)
         assert digests(whole)[:2] == [row["digest"] for row in short.row["batches"]]
         assert studies.run(tmp_path / "study", tmp_path, trials=16).digest == digests(whole)[-1]
 
@@ -87,7 +87,9 @@ class TestDigest:
                 found[0]["values"] = [value and value * 1.0000001 for value in found[0]["values"]]
             return found
 
-        found = studies.run(tmp_path / "study", tmp_path, wanted="tpe", trials=8, evaluate=evaluate).row["batches"]
+        found = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8, evaluate=evaluate).row[
+            "batches"
+        ]
         assert (found[0]["digest"], found[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
 
     def test_a_gaussian_process_goes_on_to_the_same_digest(self, tmp_path: Path) -> None:
@@ -113,7 +115,9 @@ class TestJournal:
             (folder / FILE).write_bytes(data[:length])
             evaluated: list[int] = []
 
-            def evaluate(trials: Sequence[Trial], context: BatchContext, seen: list[int] = evaluated) -> list[TrialOutcome]:
+            def evaluate(
+                trials: Sequence[Trial], context: BatchContext, seen: list[int] = evaluated
+            ) -> list[TrialOutcome]:
                 seen += [trial.number for trial in trials]
                 return studies.evaluate(trials, context)
 
@@ -211,7 +215,9 @@ class TestRow:
 
         same = {"model.kwargs.kind": "plain", "model.kwargs.width": 8, "distill.learning_rate": 0.1, "prune.ratio": 0.0}
         first = [same, same, {**same, "prune.ratio": 0.5}, same, same]
-        row = studies.run(tmp_path / "study", tmp_path, wanted="random", first=first, trials=8, evaluate=evaluate).row
+        row = studies.run(
+            tmp_path / "study", tmp_path, sampler_name="random", first=first, trials=8, evaluate=evaluate
+        ).row
         assert evaluated == [0, 2, 5, 6, 7]
         assert [trial["same_as"] for trial in row["trials"]] == [None, 0, None, 0, 0, None, None, None]
         assert row["trials"][4]["values"] == row["trials"][0]["values"]
@@ -224,7 +230,7 @@ class TestRow:
             found[1].update({"state": "complete", "values": [0.5, 0.0, None]})
             return found
 
-        row = studies.run(tmp_path / "study", tmp_path, wanted="random", trials=4, evaluate=evaluate).row
+        row = studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=4, evaluate=evaluate).row
         assert [trial["state"] for trial in row["trials"][:2]] == ["failed", "failed"]
         assert row["trials"][0]["reason"] == "accuracy: got nan"
         assert row["trials"][1]["reason"] == "p50_ms of tflite: got 0.0; bytes of tflite: got None"
@@ -234,26 +240,26 @@ class TestRow:
             return [{**found, "values": [1.0]} for found in studies.evaluate(trials, context)]
 
         with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values and intervals for 3 objectives"):
-            studies.run(tmp_path / "study", tmp_path, wanted="random", evaluate=evaluate)
+            studies.run(tmp_path / "study", tmp_path, sampler_name="random", evaluate=evaluate)
 
 
 class TestEnd:
     def test_after_an_interruption_the_front_so_far_is_there(self, whole: Path, tmp_path: Path) -> None:
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             if context.batch == 2:
-                context.finished(trials[1].number, studies.outcome(trials[1].parameters))
+                context.record_outcome(trials[1].number, studies.outcome(trials[1].parameters))
                 raise KeyboardInterrupt
             return studies.evaluate(trials, context)
 
         with pytest.raises(KeyboardInterrupt):
-            studies.run(tmp_path / "study", tmp_path, wanted="tpe", evaluate=evaluate)
+            studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", evaluate=evaluate)
         row = read(tmp_path / "study")
         assert (row["ended"], len(row["trials"]), bool(row["front"])) == ("interrupted", 8, True)
         assert studies.run(tmp_path / "study", tmp_path).digest == digests(whole)[-1]
 
     def test_minutes_never_end_the_first_batch_and_always_the_second(self, tmp_path: Path) -> None:
         for count in (1, 2):
-            row = studies.run(tmp_path / "study", tmp_path, wanted="random", trials=None, minutes=1e-9).row
+            row = studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=None, minutes=1e-9).row
             assert (row["ended"], len(row["batches"])) == ("minutes", count)
 
     @pytest.mark.parametrize(
@@ -274,7 +280,7 @@ class TestEnd:
     def test_two_at_once_do_not_share_a_folder(self, tmp_path: Path) -> None:
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             with pytest.raises(ResourceError, match="in use by `edgekit search`"):
-                studies.run(tmp_path / "study", tmp_path, wanted="random")
+                studies.run(tmp_path / "study", tmp_path, sampler_name="random")
             return studies.evaluate(trials, context)
 
-        studies.run(tmp_path / "study", tmp_path, wanted="random", trials=4, evaluate=evaluate)
+        studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=4, evaluate=evaluate)

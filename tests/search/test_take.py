@@ -54,7 +54,9 @@ def test_a_taken_config_is_the_searched_one_with_the_trials_settings(content: di
 def test_its_comments_say_where_it_comes_from(content: dict[str, Any], tmp_path: Path) -> None:
     study = searched(tmp_path, content)
     number = study.front[0]["number"]
-    comments = [line for line in trial_config.write_trial_config(study, number).read_text().splitlines() if line.startswith("#")]
+    comments = [
+        line for line in trial_config.write_trial_config(study, number).read_text().splitlines() if line.startswith("#")
+    ]
     said = "\n".join(comments)
     for words in (f"Trial {number} of study made-up", "98.33 % (97.13–99.05)", *study.front[0]["settings"], "made up",
                   study.row["batches"][study.front[0]["batch"]]["digest"], "edgekit run "):  # fmt: skip
@@ -125,7 +127,9 @@ def test_in_another_folder_relative_paths_become_absolute(content: dict[str, Any
     study = searched(tmp_path, content, config)
     number = study.front[0]["number"]
     beside = yaml.safe_load(trial_config.write_trial_config(study, number).read_text())
-    elsewhere = yaml.safe_load(trial_config.write_trial_config(study, number, tmp_path / "new" / "folder" / "a.yaml").read_text())
+    elsewhere = yaml.safe_load(
+        trial_config.write_trial_config(study, number, tmp_path / "new" / "folder" / "a.yaml").read_text()
+    )
     assert beside["data"]["path"] == "data/mine.npz"
     assert elsewhere["data"]["path"] == str(tmp_path / "configs" / "data" / "mine.npz")
 

@@ -9,7 +9,7 @@ import pytest
 from convert_runs import spec_of
 
 from edgekit.measure import latency
-from edgekit.measure.references import References, ReferenceFile
+from edgekit.measure.references import ReferenceFile, References
 from edgekit.models import store
 from edgekit.runner.backends.base import BaseBackend
 from edgekit.targets.onnx import convert
@@ -46,7 +46,9 @@ def test_references_are_timed_in_the_same_rounds_each_with_its_own_input(
         str(tmp_path / "theirs" / name), "onnx", [{"step": "scale", "factor": 0.5}], "classification", 10, ()
     )
     beside = References({"baseline": large}, {"theirs.onnx": theirs}, CALIBRATION[:1])
-    rows, lost = latency.time_models({"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], beside=beside, **EFFORT)
+    rows, lost = latency.time_models(
+        {"small": small}, CALIBRATION, ["onnx"], ["fp32", "int8"], references=beside, **EFFORT
+    )
     assert lost == [] and beside.names == ["baseline", "theirs.onnx"]
     assert [(row.model, row.target, row.precision) for row in rows] == [
         ("small", "onnx", "fp32"),

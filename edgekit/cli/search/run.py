@@ -28,7 +28,7 @@ from edgekit.search import builtin_spaces, progress
 from edgekit.search.evaluator import Evaluator
 from edgekit.search.measurement import check_replay
 from edgekit.search.space import Space
-from edgekit.search.study import StudyState, SearchedConfig, search
+from edgekit.search.study import SearchedConfig, StudyState, search
 from edgekit.workbook.plan import Plan, load_plan, make_importable
 from edgekit.workbook.run import lack_of_resources, sigterm_as_interrupt
 from edgekit.workbook.shared_cache import open_cache
@@ -136,7 +136,7 @@ def _search(
         open_pool(workers, request.on, folder, say=partial(_note, log)) as pool,
     ):
         evaluator = Evaluator(plan, folder, space.objectives, pool, caches, request.replay)
-        own = space.point(plan.values)
+        own = space.parameters_of_config(plan.values)
         return search(
             space,
             space.objectives,

@@ -1,4 +1,4 @@
-"""What LoadGen writes down: its detail log, and the trace that alone knows when a query was scheduled."""
+"""Read LoadGen's log files: the detail log, and the trace, the only place with the scheduled time of a query."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ DETAIL_KEYS = {
 
 
 def read_detail(folder: Path) -> dict[str, Any]:
-    """What LoadGen itself says of its run; StageError where it did not come to a result."""
-    said: dict[str, Any] = {}
+    """What LoadGen reports about its run. Raises `StageError` if it has no result."""
+    values: dict[str, Any] = {}
     for line in (folder / DETAIL_LOG).read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(LINE_PREFIX):
             try:
                 entry = json.loads(line.removeprefix(LINE_PREFIX))
-            except ValueError:  # a text with a quote in it, which LoadGen does not escape; none that is wanted here
+            except ValueError:  # LoadGen does not escape quotes in texts, but none of the needed entries has one
                 continue
             if entry["key"] in DETAIL_KEYS:
-                said[DETAIL_KEYS[entry["key"]]] = entry["value"]
-    if missing := sorted(set(DETAIL_KEYS.values()) - set(said)):
+                values[DETAIL_KEYS[entry["key"]]] = entry["value"]
+    if missing := sorted(set(DETAIL_KEYS.values()) - set(values)):
         raise StageError(f"LoadGen's log lacks {', '.join(missing)}; is it another version than 6.0?")
-    return said
+    return values
 
 
 def read_latencies_ms(folder: Path) -> np.ndarray:
-    """Of every query, from its scheduled arrival to its completion, in the order of arrivals, (n,)."""
-    found: list[tuple[int, int]] = []
+    """The latency (n,) of every query from its scheduled arrival to its completion, in the order of arrivals."""
+    completions: list[tuple[int, int]] = []
     with open(folder / TRACE_LOG, encoding="utf-8", errors="replace") as stream:
         for line in stream:
             if match := SAMPLE_PATTERN.search(line):
-                found.append((int(match[1]), int(match[2])))
-    if not found:
+                completions.append((int(match[1]), int(match[2])))
+    if not completions:
         raise StageError("LoadGen's trace has no query; is it another version than 6.0?")
-    return np.array([complete_ns for _, complete_ns in sorted(found)]) / 1e6
+    return np.array([complete_ns for _, complete_ns in sorted(completions)]) / 1e6

@@ -1,4 +1,4 @@
-"""Subjects under load, opened in the worker from plain JSON. From raw sample to answer, one at a time."""
+"""The systems that a load test drives, opened in the worker from plain JSON. Each answers one raw sample at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SubjectSpec:
-    """A function that opens a `Subject`, as package.module:function, and its keywords, plain JSON."""
+    """A function that opens a `Subject`, as package.module:function, and its keyword arguments as JSON."""
 
     function: str
     keywords: dict[str, Any]
@@ -27,7 +27,7 @@ class SubjectSpec:
 
 
 def open_bundle(path: str, threads: int = 1) -> Subject:
-    """A bundle as a device opens it, with its own golden inputs and without the autotune trial."""
+    """Open a bundle as a device does, with its own golden samples and without autotuning."""
     from edgekit.measure.load.loadgen_run import Subject
     from edgekit.runner.loader import load
 
@@ -35,8 +35,10 @@ def open_bundle(path: str, threads: int = 1) -> Subject:
     return Subject(model.predict, list(model.golden()[0]))
 
 
-def open_convert_variant(convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1) -> Subject:
-    """A variant of the artifact in the folder `convert`, on the interpreter of the device.
+def open_convert_variant(
+    convert: str, name: str, preprocess: list[dict[str, Any]], samples: str, threads: int = 1
+) -> Subject:
+    """Open a variant of the artifact in the folder `convert`, on the interpreter of the device.
 
     `samples` is an .npy file of raw samples (n, …).
     """
@@ -46,17 +48,17 @@ def open_convert_variant(convert: str, name: str, preprocess: list[dict[str, Any
     from edgekit.runner.preprocess.transform import pipeline, to_layout
 
     source = artifacts.load(Path(convert))
-    found = next(each for each in read(source) if each.name == name)
-    backend, prepare = open_variant(source, found, threads), pipeline(preprocess)
+    variant = next(each for each in read(source) if each.name == name)
+    backend, prepare = open_variant(source, variant, threads), pipeline(preprocess)
 
     def predict(raw: np.ndarray) -> int:
-        return int(backend.run(to_layout(prepare(raw[None]), found.input.layout)).argmax())
+        return int(backend.run(to_layout(prepare(raw[None]), variant.input.layout)).argmax())
 
     return Subject(predict, list(np.load(samples, allow_pickle=False)))
 
 
 def open_baseline(profile: str, samples: str, threads: int = 1) -> Subject:
-    """The unmodified baseline, from the profile artifact in a folder; preprocessed by the same numpy code."""
+    """Open the unmodified baseline from the profile artifact in a folder, with the same NumPy preprocessing."""
     import torch
 
     from edgekit.core import artifacts

@@ -1,7 +1,7 @@
-"""Drives loads in a process of its own, which `launch` starts.
+"""The worker process of a load test, which `launcher` starts.
 
-It writes each step and its result to JOB.journal, one JSON object a line, so that what was measured before a
-crash is kept.
+It writes each step and its result to JOB.journal, one JSON object per line, so that a crash does not lose what was
+measured before.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from edgekit.measure.load.launcher import LoadJob
 from edgekit.measure.load.scenarios import Load
 
 WARM_UP_S = 0.5
-"""Longest warm-up: a closed loop, which also measures the throughput."""
+"""The longest warm-up: a closed loop, which also measures the throughput."""
 
 WriteNote = Callable[..., None]
 
 
 def run_job(job_file: str) -> int:
-    """Run the job in a file; 0 if all of it came to a result."""
+    """Run the job in a file; returns 0 if all of it succeeded."""
     path = Path(job_file)
     job = LoadJob.from_json(json.loads(path.read_text(encoding="utf-8")))
     with open(path.with_suffix(".journal"), "a", buffering=1, encoding="utf-8") as journal:
@@ -50,16 +50,20 @@ def _run_loads(job: LoadJob, folder: Path, note: WriteNote) -> None:
         note(begins=load.scenario, within_s=loadgen_run.timeout_s(load, capacity_per_s))
         note(result=loadgen_run.run_load(load, subject, capacity_per_s, folder / load.scenario).to_json())
     if job.search:
-        found = _search_rate(job.search, subject, capacity_per_s, folder / "search", note)
-        note(found=found.to_json())
+        search_result = _search_rate(job.search, subject, capacity_per_s, folder / "search", note)
+        note(found=search_result.to_json())
 
 
-def _search_rate(load: Load, subject: loadgen_run.Subject, capacity_per_s: float, folder: Path, note: WriteNote) -> rate_search.RateSearch:
+def _search_rate(
+    load: Load, subject: loadgen_run.Subject, capacity_per_s: float, folder: Path, note: WriteNote
+) -> rate_search.RateSearch:
     def attempt(rate_per_s: float, reason: rate_search.TrialReason, number: int) -> rate_search.RateTrial:
         seconds = load.seconds * (1 if reason == "confirm" else rate_search.SEARCH_SECONDS_SHARE)
-        one = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
-        note(begins="the search for the highest rate", within_s=loadgen_run.timeout_s(one, capacity_per_s))
-        trial = rate_search.RateTrial.of(loadgen_run.run_load(one, subject, capacity_per_s, folder), rate_per_s, reason)
+        trial_load = replace(load, seconds=seconds, rate_per_s=rate_per_s, seed=load.seed + number)
+        note(begins="the search for the highest rate", within_s=loadgen_run.timeout_s(trial_load, capacity_per_s))
+        trial = rate_search.RateTrial.of(
+            loadgen_run.run_load(trial_load, subject, capacity_per_s, folder), rate_per_s, reason
+        )
         note(trial=trial.to_json())
         return trial
 

@@ -38,7 +38,8 @@ def headline(result: Result) -> tuple[str, str]:
     ships, asked = len(result["winners"]), len(result["winners"]) + len(result["unmet"])
     found = (
         f"{verdict['winner']} is the fastest of what ships: {_p50(verdict)} a call at p50, "
-        f"against {baseline_runtime(result['variants'][0]['interpreter'])} {faster_with_ends(verdict, 'speedup_vs_eager')}, "
+        f"against {baseline_runtime(result['variants'][0]['interpreter'])} "
+        f"{faster_with_ends(verdict, 'speedup_vs_eager')}, "
         f"and {_size(verdict['size_ratio'])}. "
         f"On validation it {_loss(verdict['drop_validation_pp'])}; with {100 * verdict['confidence']:g} % confidence "
         f"{_bound(verdict['bound_validation_pp'])}, and the budget allows a loss of "

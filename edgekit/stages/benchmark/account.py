@@ -48,7 +48,12 @@ def waterfall(
     found = {(row["model"], row["precision"]): row for row in rows if row["target"] == winner["target"]}
     before = baseline["name"]
     steps: list[WaterfallStep] = [
-        {"step": baseline_runtime(baseline["interpreter"]), "variant": before, "p50_ms": timings.p50_ms(before), "kept": True}
+        {
+            "step": baseline_runtime(baseline["interpreter"]),
+            "variant": before,
+            "p50_ms": timings.p50_ms(before),
+            "kept": True,
+        }
     ]
     for step, model, precision in wanted:
         row = found.get((model, precision))

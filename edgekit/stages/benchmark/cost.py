@@ -25,7 +25,7 @@ from edgekit.device.measure import intervals
 from edgekit.device.measure.bench import FRESH_CALLS
 from edgekit.device.measure.intervals import MIN_ROUNDS
 from edgekit.measure import lane
-from edgekit.measure.energy import PowerMeter, EnergySource, EnergyUnavailable, find_rapl_counters
+from edgekit.measure.energy import EnergySource, EnergyUnavailable, PowerMeter, find_rapl_counters
 from edgekit.stages.benchmark.config import Cost
 from edgekit.stages.benchmark.timings import Timings
 
@@ -132,7 +132,9 @@ class Drawn:
 
 
 @lane.measuring()
-def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], source: EnergySource, seconds: float) -> Drawn:
+def measure_energy(
+    openers: Mapping[str, Callable[[], Callable[[], object]]], source: EnergySource, seconds: float
+) -> Drawn:
     """`ROUNDS` blocks of `seconds` of each, opened anew for each block. Unreadable where `source` fails.
 
     Counters and meters are too coarse for the rounds of timing, so these are rounds of their own, of longer blocks.
@@ -147,11 +149,11 @@ def measure_energy(openers: Mapping[str, Callable[[], Callable[[], object]]], so
             start = number % len(order)
             for name in order[start:] + order[:start]:
                 if name == IDLE:
-                    spent = source.of(lambda: time.sleep(seconds))
+                    spent = source.measure(lambda: time.sleep(seconds))
                     watts[number] = spent.joules / spent.seconds
                     continue
                 block = _Block(openers[name](), seconds)
-                spent = source.of(block)
+                spent = source.measure(block)
                 gross[name][number] = spent.joules / block.calls
                 took_s[name][number] = spent.seconds / block.calls
             shown.at(number + 1)

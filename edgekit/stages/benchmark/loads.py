@@ -76,7 +76,9 @@ def _subject(name: str, is_baseline: bool, source: Artifact, samples: Path, conf
     shared = {"samples": str(samples), "threads": config.inference_threads}
     profile = source.ancestor("profile")
     if is_baseline:
-        return SubjectSpec("edgekit.measure.load.subjects:open_baseline", {"profile": str(profile.path.resolve()), **shared})
+        return SubjectSpec(
+            "edgekit.measure.load.subjects:open_baseline", {"profile": str(profile.path.resolve()), **shared}
+        )
     spec = json.loads(profile.file("model/model.json").read_text(encoding="utf-8"))
     keywords = {"convert": str(source.path.resolve()), "name": name, "preprocess": spec["preprocess"]}
     return SubjectSpec("edgekit.measure.load.subjects:open_convert_variant", {**keywords, **shared})

@@ -183,7 +183,7 @@ def time_candidates(
     times_by_title = _read_times(path, resume_folder.key) or _measure_candidates(entries, data, config, baseline)
     reference_times = times_by_title.pop(REFERENCES_KEY, TimingResult([], [])).files
     timed = {title: times.files for title, times in times_by_title.items()}
-    failures = {title: times.lost for title, times in times_by_title.items()}
+    failures = {title: times.failed for title, times in times_by_title.items()}
     if not any(timed.values()):
         raise ConversionError(
             f"distill.candidates: no target takes any of them; {next(iter(failures.values()))[0].describe()}"
@@ -265,7 +265,10 @@ def reason_not_trained(
 
 
 def check_recorded_choice(
-    choice: ShortlistChoice, timed: Mapping[str, Sequence[TimedFile]], budget: Budget, reference_times: ReferenceTimes = ()
+    choice: ShortlistChoice,
+    timed: Mapping[str, Sequence[TimedFile]],
+    budget: Budget,
+    reference_times: ReferenceTimes = (),
 ) -> None:
     """Raise StageError if a recorded choice names a candidate that is unknown, not convertible or too large."""
     for title in [*choice["in_time"], *choice["trained"]]:
@@ -342,7 +345,7 @@ def _measure_candidates(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            beside=reference_models,
+            references=reference_models,
         )
     times = {
         entry.title: TimingResult(

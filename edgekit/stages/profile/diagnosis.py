@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import cast
 
 from edgekit.core.schema.profile import Diagnosis, Forecast, LayerTime, NextStep, Operator, Session, ThreadGain, Way
-from edgekit.measure.forecast import Execution, estimate_execution, runtime_forecasts, amdahl_speedup
+from edgekit.measure.forecast import Execution, amdahl_speedup, estimate_execution, runtime_forecasts
 from edgekit.models.cost import Cost
 from edgekit.stages.profile.runtimes import COMPILED, SCRIPTED
 from edgekit.stages.profile.session import PARTS, cold_ms
@@ -203,7 +203,7 @@ def _steps(found: Measured, shares: dict[str, float]) -> list[Step]:
         Step(
             f"halve its multiply-adds, in float on {best['way']}",
             "notebooks 02 and 03",
-            amdahl_speedup(inside, best["ratio"] * runs.speedup(macs=0.5, moved=0.5)),
+            amdahl_speedup(inside, best["ratio"] * runs.speedup(macs_share=0.5, bytes_share=0.5)),
             "a smaller student or pruned channels, at half the arithmetic and half the bytes",
             ("compute", "memory"),
         )

@@ -62,7 +62,7 @@ def measure(
             rounds=config.rounds,
             calls_per_round=config.calls_per_round,
             timeout_s=config.timeout_s,
-            watch=watch,
+            recorder=watch,
         )
 
 

@@ -108,7 +108,10 @@ def test_wishes_that_do_not_fit_together_are_refused(wishes: dict[str, object], 
 
 def test_by_default_as_much_as_mlperf_asks_for() -> None:
     for load in Request(NOWHERE).job().loads:
-        assert (load.seconds, load.queries) == (MLPERF_MINIMUMS[load.scenario].seconds, MLPERF_MINIMUMS[load.scenario].queries)
+        assert (load.seconds, load.queries) == (
+            MLPERF_MINIMUMS[load.scenario].seconds,
+            MLPERF_MINIMUMS[load.scenario].queries,
+        )
     search = Request(NOWHERE, max_rate=True).job().search
     assert search is not None and (search.seconds, search.queries) == (TRIAL_S, MIN_TRIAL_QUERIES)
 

@@ -12,8 +12,8 @@ from edgekit.core import subprocesses
 from edgekit.device import processes
 from edgekit.device.measure import conditions
 from edgekit.measure.load import launcher
-from edgekit.measure.load.loadgen_run import LOAD_TIMEOUT, QUERY_BYTES, fit_to_memory, timeout_s
 from edgekit.measure.load.launcher import LoadJob, LoadOutcome, run_loads
+from edgekit.measure.load.loadgen_run import LOAD_TIMEOUT, QUERY_BYTES, fit_to_memory, timeout_s
 from edgekit.measure.load.scenarios import MLPERF_MINIMUMS, SCENARIOS, Load, LoadMinimum, LoadResult, Scenario
 from edgekit.measure.load.subjects import SubjectSpec
 
@@ -166,7 +166,9 @@ def test_a_load_that_memory_cannot_hold_is_cut() -> None:
 def test_a_load_may_take_as_long_as_its_queries_do() -> None:
     assert timeout_s(Load("single_stream", 1.0, queries=100), 0.5) >= LOAD_TIMEOUT * 200
     assert timeout_s(Load("offline", 1.0, queries=24_576), 100.0) >= LOAD_TIMEOUT * 245.76
-    assert timeout_s(Load("server", 1.0, queries=100), 4.0) >= LOAD_TIMEOUT * 50, "half of what a closed loop is answered"
+    assert timeout_s(Load("server", 1.0, queries=100), 4.0) >= LOAD_TIMEOUT * 50, (
+        "half of what a closed loop is answered"
+    )
     assert timeout_s(Load("server", 1.0, queries=100, rate_per_s=0.5), 4.0) >= LOAD_TIMEOUT * 200
     assert LOAD_TIMEOUT * 600 <= timeout_s(Load("single_stream", 600.0, queries=100), 1000.0) < 2 * LOAD_TIMEOUT * 600
 
@@ -185,7 +187,9 @@ def test_a_step_has_the_time_that_it_said_and_the_next_has_its_own(tmp_path: Pat
 
 
 def test_a_load_survives_json() -> None:
-    job = LoadJob(words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1))
+    job = LoadJob(
+        words("sleeping", seconds=1.0), (Load("server", 1.0, rate_per_s=2.0, minimum=LITTLE),), Load("server", 1)
+    )
     assert LoadJob.from_json(job.to_json()) == job
 
 

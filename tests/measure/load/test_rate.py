@@ -16,13 +16,13 @@ from edgekit.measure.load.rate_search import (
     CONFIRMATIONS,
     LOWEST_RATE_SHARE,
     MAX_TRIALS,
-    RATE_PRECISION,
     MIN_TRIAL_QUERIES,
+    RATE_PRECISION,
     RateSearch,
-    TrialReason,
     RateTrial,
-    interrupted_search,
+    TrialReason,
     find_highest_rate,
+    interrupted_search,
 )
 from edgekit.measure.load.scenarios import Load
 from edgekit.measure.load.subjects import SubjectSpec
@@ -107,7 +107,9 @@ def test_the_search_gives_up_where_the_rate_no_longer_matters() -> None:
 
 
 def test_a_search_whose_answers_alone_are_too_slow_ends_after_two_rates() -> None:
-    found = find_highest_rate(lambda rate, reason, _: trial(rate, 50.0, reason, service_p99_ms=12.5), CAPACITY, BOUND_MS)
+    found = find_highest_rate(
+        lambda rate, reason, _: trial(rate, 50.0, reason, service_p99_ms=12.5), CAPACITY, BOUND_MS
+    )
     assert [each.rate_per_s for each in found.trials] == [500.0, 500.0, 250.0, 250.0]
     assert found.why == "one answer in a hundred takes 12.5 ms by itself, the bound is 10 ms"
 

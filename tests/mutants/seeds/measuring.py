@@ -64,7 +64,7 @@ MEASURING = (
     Seed(
         "latency-from-the-actual-start",
         "measure/load/loadgen_run.py",
-        "latencies_ms = trace.latencies_ms(folder)",
+        "latencies_ms = loadgen_logs.read_latencies_ms(folder)",
         "latencies_ms = service_ms",
         "the wait of a query that stood in the queue is forgotten",
         ("tests/measure/load/test_drive.py",),

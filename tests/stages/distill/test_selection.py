@@ -111,14 +111,16 @@ def clock(free: Artifact, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], 
     def set_to(factor: float) -> None:
         def measure(models: dict[str, Path], *_: Any, **__: Any) -> TimingResult:
             rows = [
-                TimedFile(**{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}})
+                TimedFile(
+                    **{**row, "model": name, **{key: factor * row[key] for key in ("p50_ms", "low_ms", "high_ms")}}
+                )
                 for name in models
                 for row in evidence
                 if name.startswith(row["model"] + " ")
             ]
             return TimingResult(rows, [])
 
-        monkeypatch.setattr(shortlist, "measure", measure)
+        monkeypatch.setattr(shortlist, "time_models", measure)
 
     return set_to
 

@@ -24,7 +24,9 @@ def ticks(module: nn.Module, shape: tuple[int, ...]) -> float:
     return (cost(module, shape).macs + FIXED_MACS) / 1e6
 
 
-def measure(models: Mapping[str, Path], _: Any, targets: Sequence[str], precisions: Sequence[str], **__: Any) -> TimingResult:
+def measure(
+    models: Mapping[str, Path], _: Any, targets: Sequence[str], precisions: Sequence[str], **__: Any
+) -> TimingResult:
     """In the place of `edgekit.measure.latency.time_models`."""
     found = []
     for name, folder in models.items():

@@ -70,7 +70,9 @@ def test_latencies_are_evidence_and_no_content(
                 pass
             rounds = tuple(clock + 0.01 * number for number in range(10))
             names = [*(f"step{number}" for number in range(len(steps))), "sparse"]
-            return TimingResult([TimedFile(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names], [])
+            return TimingResult(
+                [TimedFile(name, "onnx", "fp32", 100, 50, clock, clock, clock, rounds) for name in names], []
+            )
 
         monkeypatch.setattr(latency, "measure", measure)
         found.append(prune(source, data.withhold_test(), config, folder / f".prune.{clock:g}"))
