@@ -70,7 +70,7 @@ class TimingResult(NamedTuple):
     """The files that were timed, and those that failed."""
 
     files: list[TimedFile]
-    lost: list[FailedFile]
+    failed: list[FailedFile]
 
 
 def time_models(

@@ -243,7 +243,7 @@ class Evaluator:
         return [trial for trial in trials if trial.state is None]
 
     def _run_batch_job(self, name: str, function: str, trials: list[RunningTrial], **arguments: Any) -> dict[int, Any]:
-        """Run one job for the whole batch: the work for one trial is short compared with the start of a process."""
+        """Run one job for the whole batch, because each trial takes little time compared with starting a process."""
         settings, started = {str(trial.number): trial.settings for trial in trials}, time.monotonic()
         results = self.pool.run([Work(name, f"{JOBS}:{function}", {**arguments, "trials": settings})])[0]
         took_s = {"each": (time.monotonic() - started) / len(trials)}

@@ -159,9 +159,7 @@ class History:
         self.proposed, self.finished, self.is_noisy = [], {}, False
 
     def repeated_trials(self) -> dict[int, int]:
-        """The proposed trials whose parameters an earlier trial had: their numbers, and the number of the earlier
-        trial.
-        """
+        """The numbers of proposed trials that repeat an earlier trial's parameters, with the number of that trial."""
         first_numbers = {parameters_id(row["parameters"]): row["number"] for row in reversed(self.trials)}
         repeats = {}
         for trial in self.proposed:

@@ -75,8 +75,7 @@ class ModelFiles:
 
 
 def evaluate_variants(convert: Artifact, data: Data, targets: Sequence[str], confidence: float) -> list[dict[str, Any]]:
-    """Evaluate each file of a trial on `targets`: accuracy on validation with its interval, drop and its bound, and
-    size.
+    """Evaluate each file of a trial on `targets`: accuracy on validation with its interval, drop, bound and size.
 
     `confidence` applies to the bound of the drop and to the interval of the accuracy.
     """

@@ -1,6 +1,4 @@
-"""The search space of a study: options of a config with their possible values, and the conditions under which they
-exist.
-"""
+"""The search space of a study: options of a config, their possible values, and the conditions for each option."""
 
 from __future__ import annotations
 
@@ -97,12 +95,11 @@ class Dimension:
         )
 
     def value(self, proposed: Any) -> Any:
-        """Convert a sampler's proposal to a value: a choice from its label or index, an integer, or a float with few
-        digits.
+        """Convert a sampler's proposal to a value of the option.
 
-        Few digits (a thousandth to a ten-thousandth of the range) keep configs readable, and they remove the last bits,
-        in
-        which two machines may differ.
+        It is a choice from its label or index, an integer, or a float with few digits. Few digits (a thousandth to a
+        ten-thousandth of the range) keep configs readable, and they remove the last bits, in which two machines may
+        differ.
         """
         if self.choices is not None:
             return self.choices[proposed if self.is_ordered else self.labels.index(proposed)]
@@ -370,8 +367,9 @@ class Space:
         return parameters
 
     def corners(self) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-        """For each choice and each end of a range: its key, parameters that include it, and it alone with what it
-        depends on.
+        """For each choice and each end of a range, yield its key and two sets of parameters.
+
+        The first set includes it together with other values; the second has only it and what it depends on.
         """
         for each in self.dimensions:
             required = self._required_values(each)

@@ -15,7 +15,7 @@ from edgekit.core import yaml_file
 from edgekit.core.errors import ConfigError, EdgekitError, ResourceError
 from edgekit.core.schema.study import TrialRow
 from edgekit.report.search import recommend, tables
-from edgekit.report.search.studies import Study, read, shown
+from edgekit.report.search.studies import Study, read, value_text
 from edgekit.runner.files import make_folder, remove_quietly, sync_folder, temporary_path
 from edgekit.search.study import differing_names, normalize_json
 from edgekit.workbook import config_file
@@ -80,7 +80,7 @@ def run_take(path: Path, number: int, out: Path | None, say: Callable[[str], obj
         _check_same_config(study, plan, say)
     path_written = write_trial_config(study, number, out)
     trial = _feasible_trial(study, number)
-    figures = ", ".join(f"{each.title} {shown(trial, each)}" for each in study.objectives)
+    figures = ", ".join(f"{each.title} {value_text(trial, each)}" for each in study.objectives)
     say(f"trial       {number}: {figures}")
     say(f"options     {recommend.options(study, trial)}")
     say(f"wrote       {path_written}")
@@ -111,9 +111,9 @@ def _feasible_trial(study: Study, number: int) -> TrialRow:
         numbers = _number_range(study)
         raise ConfigError(f"--take {number}: the study has no such trial, only {numbers}; on the front: {front}")
     if trial["state"] != "complete" or not trial["feasible"]:
-        reason = tables.why(trial) or "no reason given"
+        reason = tables.trial_reason(trial) or "no reason given"
         raise ConfigError(
-            f"--take {number}: {tables.standing(trial, set())} ({reason}); take one of the front: {front}"
+            f"--take {number}: {tables.trial_standing(trial, set())} ({reason}); take one of the front: {front}"
         )
     return trial
 
@@ -143,7 +143,7 @@ def _with_absolute_paths(origin: Path, values: dict[str, Any]) -> dict[str, Any]
 def _header_comments(study: Study, trial: TrialRow, out: Path) -> str:
     """Comments that say where the file comes from, what was measured, and how to run it."""
     row = study.row
-    figures = [f"{each.title} {shown(trial, each)}" for each in study.objectives]
+    figures = [f"{each.title} {value_text(trial, each)}" for each in study.objectives]
     digest = next((each["digest"] for each in row["batches"] if each["number"] == trial["batch"]), "unknown")
     lines = [
         f"Trial {trial['number']} of study {row['name']}, by `edgekit search {study.config_path}` "

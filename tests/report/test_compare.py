@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from edgekit.report.compare import compare, show
+from edgekit.report.comparison import compare_runs, print_comparison
 from edgekit.report.result import RESULT
 from edgekit.stages.benchmark.stage import protocol
 from tests.conftest import FinishedRun, run_edgekit
@@ -36,7 +36,7 @@ def other(calm: Path, tmp_path: Path) -> Path:
 
 def told(a: Path, b: Path) -> str:
     stream = io.StringIO()
-    show(compare(a, b), Console(file=stream, width=240), everything=True)
+    print_comparison(compare_runs(a, b), Console(file=stream, width=240), show_all=True)
     return stream.getvalue()
 
 

@@ -59,7 +59,7 @@ def built(saved_s: Estimate, prices: Any = None, joules: bool = False, won: bool
     winners = {"winner": "mine", "winners": {"onnx": "mine"}} if won else {"winner": None, "winners": {}}
     benchmark = artifact("benchmark", {"cost": measured(saved_s, joules), **winners}, cpu_seconds=200.0)
     chain = [artifact("profile", **{"cpu_seconds": 100.0, **took}), benchmark]
-    found = costs.build(benchmark, [one for one in chain if one], prices)
+    found = costs.cost_of_run(benchmark, [one for one in chain if one], prices)
     assert found is not None
     TypeAdapter(Schema).validate_python(found)
     return found
@@ -132,7 +132,7 @@ def test_energy_that_other_processes_hide_leaves_the_run_s_unknown_and_its_money
     found = measured(about(0.003), joules=True)
     found["calls"][1]["joules"] = about(-0.5)
     benchmark = artifact("benchmark", {"cost": found, "winner": "mine", "winners": {"onnx": "mine"}}, cpu_seconds=200.0)
-    cost = costs.build(benchmark, [benchmark], EUROS)
+    cost = costs.cost_of_run(benchmark, [benchmark], EUROS)
     assert cost is not None and cost["walk"]["joules"] is None and cost["walk"]["money"] is None
     assert any("because other processes used too much" in note for note in cost["walk"]["notes"])
     answers = {row["unit"]: row["answer"] for row in cost["break_even"]}

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edgekit.core.errors import ConfigError
+from edgekit.report import finished_run as finished
 from edgekit.report import html, mlflow
-from edgekit.report import run as finished
 from edgekit.report.result import RESULT
 from tests.conftest import ROOT, TINY, FinishedRun, run_edgekit
 from tests.report.html import runs
@@ -97,7 +97,7 @@ def test_what_it_delivers_is_there_to_the_byte(
 
 def test_the_same_result_is_logged_once(logged: tuple[MlflowClient, Any, str], folder: Path) -> None:
     client, run, uri = logged
-    assert f"logged already as run {run.info.run_id}" in mlflow.log(folder, uri)
+    assert f"logged already as run {run.info.run_id}" in mlflow.log_run(folder, uri)
     assert len(client.search_runs([run.info.experiment_id])) == 1
 
 
@@ -106,7 +106,7 @@ def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mlflow", None)  # as Python marks a module that cannot be imported
     with pytest.raises(ConfigError, match=r"pip install mlflow-skinny alembic sqlalchemy"):
-        mlflow.check("sqlite:///x.db")
+        mlflow.check_store("sqlite:///x.db")
 
 
 @pytest.mark.parametrize("uri", ["http://user:secret@127.0.0.1:9", "gopher://somewhere", "sqlite:////proc/none/x.db"])
@@ -120,4 +120,4 @@ def test_a_store_that_does_not_answer_is_told_before_anything_runs(uri: str, tmp
 
 
 def test_options_are_flat_and_named_as_in_a_config() -> None:
-    assert finished.flat({"a": {"b": {"c": 1}, "d": []}, "e": {}}) == {"a.b.c": 1, "a.d": [], "e": {}}
+    assert finished.flatten({"a": {"b": {"c": 1}, "d": []}, "e": {}}) == {"a.b.c": 1, "a.d": [], "e": {}}

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from edgekit.report.figures import spread_labels
 from edgekit.report.sections import classes as classes_section
 from edgekit.report.sections import distillation
-from edgekit.report.sections.distillation import LEAST_GAP, lines_up
+from edgekit.report.sections.distillation import MIN_LABEL_GAP, label_rows
 from edgekit.stages.benchmark.evidence import break_down
 
 
@@ -32,9 +32,9 @@ def test_what_has_room_stays_where_it_is() -> None:
 
 def test_numbers_that_would_touch_stand_on_different_lines() -> None:
     macs = [1e6, 1.01e6, 1.02e6, 5e6, 9.9e6]
-    lines = lines_up(macs, 1e6, 1e7)
+    lines = label_rows(macs, 1e6, 1e7)
     assert lines == [0, 1, 2, 0, 0]
-    assert LEAST_GAP < 1 / 3
+    assert MIN_LABEL_GAP < 1 / 3
 
 
 def test_nothing_to_choose_is_no_picture() -> None:

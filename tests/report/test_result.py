@@ -26,7 +26,7 @@ from edgekit.core.run_folder import stage_folder
 from edgekit.core.schema.result import SCHEMA, check
 from edgekit.device.measure.conditions import Conditions, differences
 from edgekit.report import result as results
-from edgekit.report.console import show
+from edgekit.report.console import print_run
 from edgekit.stages.benchmark import decide, winners
 from edgekit.workbook.plan import load_plan
 from edgekit.workbook.run import write_result
@@ -165,7 +165,7 @@ def test_a_result_says_what_went_on_beside_its_measurement(result: Result) -> No
         assert differences(told, told)[0].startswith("the first was disturbed: ")
     loud = {**result, "conditions": {**told, "disturbed": ["other processes took 31% of the processor's time"]}}
     console = Console(file=io.StringIO(), width=200)
-    show(loud, Path("artifacts/tiny"), console)
+    print_run(loud, Path("artifacts/tiny"), console)
     assert "Noisy measurement: other processes took 31%" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -391,7 +391,7 @@ def test_the_schema_knows_every_rule_of_the_benchmark(schema: dict[str, Any]) ->
 
 def shown(result: Result, folder: Path) -> list[str]:
     stream = io.StringIO()
-    show(result, folder, Console(file=stream, width=140))
+    print_run(result, folder, Console(file=stream, width=140))
     return stream.getvalue().splitlines()
 
 

@@ -30,7 +30,7 @@ def result(tiny_run: FinishedRun) -> dict[str, Any]:
 def lines(result: dict[str, Any], width: int = 100, *, terminal: bool = True, drawn: bool = True) -> list[str]:
     stream = io.StringIO()
     console = Console(file=stream, width=width, force_terminal=terminal, color_system=None, _environ={"TERM": "xterm"})
-    summary.show(result, FOLDER, console, drawn=drawn)  # type: ignore[arg-type]
+    summary.print_summary(result, FOLDER, console, has_report=drawn)  # type: ignore[arg-type]
     return stream.getvalue().splitlines()
 
 
@@ -66,7 +66,7 @@ def test_it_has_at_most_25_lines_that_fit_the_terminal(
     result: dict[str, Any], width: int, terminal: bool, change: Any
 ) -> None:
     shown = lines(change(result), width, terminal=terminal)
-    assert len(shown) <= summary.MOST_LINES, "\n".join(shown)
+    assert len(shown) <= summary.MAX_LINES, "\n".join(shown)
     if terminal:  # a command stays one line, to be copied
         assert all(len(line.rstrip()) <= width for line in shown if " Next " not in line), "\n".join(shown)
     assert not any("\x1b" in line for line in shown)
@@ -136,7 +136,7 @@ def test_a_missed_budget_shows_the_nearest_miss_and_no_command_that_ships(result
         "unmet": dict.fromkeys(result["winners"], nearest),
     }  # fmt: skip
     words = "\n".join(shown := lines(missed, terminal=False))
-    assert len(shown) <= summary.MOST_LINES and "no variant meets the budget, so nothing ships" in shown[0]
+    assert len(shown) <= summary.MAX_LINES and "no variant meets the budget, so nothing ships" in shown[0]
     assert shown[1].startswith(f" The nearest miss is {nearest['name']} ") and "over by 5 pp of accuracy" in shown[1]
     assert "scp" not in words and shown[-1] == " Details  edgekit status artifacts/tiny --all"
 
@@ -165,7 +165,7 @@ def test_latencies_have_the_unit_that_suits_them(value: float | None, text: str)
 
 def test_one_of_several_runs_is_told_in_a_line(result: dict[str, Any]) -> None:
     p50 = latency(result["verdict"]["p50_ms"])
-    line = summary.outcome(result)  # type: ignore[arg-type]
+    line = summary.outcome_line(result)  # type: ignore[arg-type]
     assert line == f"3 of 3 targets ship; fastest: {result['verdict']['winner']}, p50 {p50}"
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from edgekit.core import artifacts
 from edgekit.core.artifacts import Artifact
-from edgekit.report.console import show
+from edgekit.report.console import print_run
 from edgekit.report.result import RESULT
 from edgekit.report.sections import variants
 from edgekit.report.sections.variants import page_grid
@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> variants.Variants:
     decision = decided(ROWS, P50_MS, budget(latency_p50_ms=1.0))
     config = {"confidence": 0.99, "tie_margin": 0.05, "budget": decision.metrics["budget"]}
     metrics = decision.metrics
-    return variants.of_benchmark(
+    return variants.variants_of_benchmark(
         artifacts.seal(out, stage="benchmark", source=None, data_digest="d", config=config, metrics=metrics)
     )
 
@@ -88,7 +88,7 @@ def by_heading(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[s
 
 def on_the_console(result: dict[str, Any], folder: Path) -> dict[str, dict[str, str]]:
     stream = io.StringIO()
-    show(result, folder, Console(file=stream, width=400))  # type: ignore[arg-type]
+    print_run(result, folder, Console(file=stream, width=400))  # type: ignore[arg-type]
     lines = stream.getvalue().splitlines()
     head = next(line for line in lines if line.startswith("┃"))
     headings = [cell.strip() for cell in head.strip("┃").split("┃")]
@@ -117,7 +117,7 @@ def test_a_second_accuracy_stands_on_the_console_where_it_is_wide_enough(tiny_ru
     shown = {}
     for width in (120, 240):
         stream = io.StringIO()
-        show(result, tiny_run.folder, Console(file=stream, width=width))
+        print_run(result, tiny_run.folder, Console(file=stream, width=width))
         shown[width] = stream.getvalue()
     assert shown[240].count("12.34") == shown[240].count("23.45") == len(result["variants"])
     assert shown[240].count("mAP@0.5:0.95") == 2

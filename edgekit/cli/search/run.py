@@ -20,7 +20,7 @@ from edgekit.core.errors import ConfigError, ResourceError
 from edgekit.core.progress import to_stderr
 from edgekit.core.schema.study import StudyRow
 from edgekit.core.terminal_progress import Watch
-from edgekit.report.search import page, show
+from edgekit.report.search import page, terminal
 from edgekit.report.search.studies import FILE, read
 from edgekit.report.search.words import STATES
 from edgekit.runner.files import make_folder, write_atomically
@@ -113,12 +113,12 @@ def run(request: Request, say: Say) -> bool:
         ) from None
     with lack_of_resources(folder), sigterm_as_interrupt(), Watch(folder) as watch:
         study = _search(request, plan, space, text, folder, caches, watch, say)
-    page.draw(folder / FILE, say)
+    page.try_write_page(folder / FILE, say)
     console, shown = Console(width=None if sys.stdout.isatty() else 120), read(folder)
     if request.verbose:
-        show.show(shown, console)
+        terminal.print_study(shown, console)
         console.print()
-    show.summary(shown, console, study.digest)
+    terminal.print_summary(shown, console, study.digest)
     return bool(study.row["front"])
 
 
@@ -158,7 +158,7 @@ def _on_batch(folder: Path, text: str, told: progress.SearchProgress, say: Say, 
     told(row)
     for line in batch_line(row):
         say(line)
-    page.draw(folder / FILE, say)
+    page.try_write_page(folder / FILE, say)
 
 
 def _note(log: Any, name: str, line: str) -> None:

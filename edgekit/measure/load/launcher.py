@@ -84,12 +84,12 @@ def run_loads(job: LoadJob, limit_s: float = math.inf, on_start: Callable[[int],
         else:
             failure = exit_status.cause() if exit_status.code else None
         notes = subprocesses.notes(path.with_suffix(".journal"))
-    reason = next((note["failed"] for note in notes if "failed" in note), failure)
+    failed = next((note["failed"] for note in notes if "failed" in note), failure)
     step_name = next((note["begins"] for note in reversed(notes) if "begins" in note), "its start")
     return LoadOutcome(
         results=[LoadResult.from_json(note["result"]) for note in notes if "result" in note],
         search=_search_result(job, notes),
-        failed=f"{step_name}: {' '.join(reason.split())}" if reason else None,
+        failed=f"{step_name}: {' '.join(failed.split())}" if failed else None,
     )
 
 

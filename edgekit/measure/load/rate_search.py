@@ -128,10 +128,11 @@ def find_highest_rate(
     confirmations: int = CONFIRMATIONS,
     most_trials: int = MAX_TRIALS,
 ) -> RateSearch:
-    """Search for the highest rate below `capacity_per_s`, the throughput of a closed loop, which no server can exceed
-    for long.
+    """Search for the highest rate below `capacity_per_s`, the throughput of a closed loop.
 
-    If the answers alone take longer than the bound, the search ends without trying lower rates.
+    No server can exceed that throughput for long. If the answers alone take longer than the bound, the search ends
+    without
+    trying lower rates.
     """
     trials: list[RateTrial] = []
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from edgekit.cli.app import app
-from edgekit.report.field.compare import compare
+from edgekit.report.field.comparison import compare_reports
 from tests.report.field.reports import EXAMPLES, latencies, made
 
 MARCH, SEPTEMBER = EXAMPLES / "camera-7-march.json", EXAMPLES / "camera-7-september.json"
@@ -39,18 +39,18 @@ def test_json_has_ratios_with_intervals_and_the_steps() -> None:
 
 
 def test_what_changed_of_the_conditions_is_named() -> None:
-    found = compare(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
+    found = compare_reports(made(), made(interpreter__version="9.9", device__python="3.13.0", device__host="b"))
     assert set(found.changed) == {"version of the interpreter", "Python", "host"}
     assert any("9.9 now." in line for line in found.words)
 
 
 def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     stream = made(latency_ms={**latencies(1.0), **latencies(0.1, part="wait")})
-    found = compare(made(latency_ms=latencies(1.0, answers=6)), stream)
+    found = compare_reports(made(latency_ms=latencies(1.0, answers=6)), stream)
     wait, execute = found.part("wait"), found.part("execute")
     assert wait is not None and wait.said == "in one report alone" and wait.ratio is None
     assert execute is not None and execute.said == "too few answers to say" and execute.ratio is not None
-    empty = compare(made(latency_ms={}), stream)
+    empty = compare_reports(made(latency_ms={}), stream)
     assert empty.words[0].startswith("Latency is not compared")
 
 

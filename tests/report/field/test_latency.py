@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgekit.device.monitor.histogram import BOUNDS_MS, bucket_index
-from edgekit.report.field.latency import percentile, ratio
+from edgekit.report.field.latency import latency_ratio, percentile
 
 
 def counts(values_ms: np.ndarray) -> list[int]:
@@ -39,7 +39,7 @@ def test_equal_latencies_are_hardly_ever_called_different_and_half_as_long_again
     for _ in range(200):
         then, now = (counts(np.exp(0.3 * rng.normal(size=400))) for _ in range(2))
         slower = counts(1.6 * np.exp(0.3 * rng.normal(size=400)))
-        same, other = ratio(then, now, 0.5), ratio(then, slower, 0.5)
+        same, other = latency_ratio(then, now, 0.5), latency_ratio(then, slower, 0.5)
         assert same is not None and other is not None
         alike += same.is_slower or same.is_faster
         different += other.is_slower
@@ -49,7 +49,7 @@ def test_equal_latencies_are_hardly_ever_called_different_and_half_as_long_again
 def test_the_ratio_turns_round_with_its_reports() -> None:
     rng = np.random.default_rng(5)
     a, b = counts(rng.uniform(1, 2, 500)), counts(rng.uniform(3, 6, 500))
-    there, back = ratio(a, b, 0.5), ratio(b, a, 0.5)
+    there, back = latency_ratio(a, b, 0.5), latency_ratio(b, a, 0.5)
     assert there is not None and back is not None and there.low and there.high and back.low and back.high
     assert there.ratio == pytest.approx(1 / back.ratio) and there.low == pytest.approx(1 / back.high)
     assert there.is_slower and back.is_faster
@@ -58,6 +58,9 @@ def test_the_ratio_turns_round_with_its_reports() -> None:
 def test_few_calls_have_no_interval_and_none_has_no_percentile() -> None:
     few = percentile(counts(np.ones(5)), 0.5)
     assert few is not None and few.low_ms is None and "too few" in str(few)
-    assert percentile(counts(np.ones(0)), 0.5) is None and ratio(counts(np.ones(0)), counts(np.ones(9)), 0.5) is None
-    late = ratio(counts(np.ones(500)), counts(np.full(500, 60_000.0)), 0.5)
+    assert (
+        percentile(counts(np.ones(0)), 0.5) is None
+        and latency_ratio(counts(np.ones(0)), counts(np.ones(9)), 0.5) is None
+    )
+    late = latency_ratio(counts(np.ones(500)), counts(np.full(500, 60_000.0)), 0.5)
     assert late is not None and late.low is None, "above all bounds nobody knows how long it took"

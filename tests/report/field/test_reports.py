@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from edgekit.core.errors import DataError
-from edgekit.report.field import history, show
-from edgekit.report.field.compare import compare
-from edgekit.report.field.reports import Report, folder, read
+from edgekit.report.field import history, terminal
+from edgekit.report.field.comparison import compare_reports
+from edgekit.report.field.reports import FieldReport, folder, read_report
 from tests.report.field.reports import EXAMPLES, example, made
 
 
@@ -51,7 +51,7 @@ def test_what_is_no_report_is_refused_with_the_reason(change: dict[str, Any], te
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**example(), **change}))
     with pytest.raises(DataError) as caught:
-        read(path)
+        read_report(path)
     assert text in str(caught.value) and str(path) in str(caught.value)
 
 
@@ -76,21 +76,27 @@ def test_a_report_with_anything_anywhere_is_refused_or_compared(bad: str, tmp_pa
         where[place[-1]] = "HERE"
         path.write_text(json.dumps(content).replace('"HERE"', bad))
         try:
-            report = read(path)
+            report = read_report(path)
         except DataError as error:
             assert str(path) in str(error)
             continue
         found = history.of([made(), report])
         assert history.rows(found) and history.drift(report) is not None
-        json.dumps([show.to_dict(found.comparison), show.to_dict(compare(report, made()))], allow_nan=False)
-        show.show(found.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
+        json.dumps(
+            [
+                terminal.comparison_to_json(found.comparison),
+                terminal.comparison_to_json(compare_reports(report, made())),
+            ],
+            allow_nan=False,
+        )
+        terminal.print_comparison(found.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}', "\x00", "[" * 100_000])
 def test_what_is_no_json_or_no_object_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(DataError, match="`edgerun predict --report` wrote"):
-        read(tmp_path / "a.json")
+        read_report(tmp_path / "a.json")
 
 
 def test_a_folder_without_reports_says_how_to_make_one(tmp_path: Path) -> None:
@@ -109,7 +115,7 @@ def test_throttling_is_known_or_not() -> None:
 
 
 class TestHistory:
-    def dated(self, name: str, month: int, **changes: Any) -> Report:
+    def dated(self, name: str, month: int, **changes: Any) -> FieldReport:
         return made(name, **{"from": f"2026-{month:02d}-01T00:00:00Z"}, **changes)
 
     def test_then_is_the_earliest_of_the_same_bundle_on_the_same_host(self) -> None:

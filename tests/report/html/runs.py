@@ -35,7 +35,9 @@ def edit(folder: Path, stage: str, change: Callable[[dict[str, Any]], None]) -> 
     kept = {name: value for name, value in fields.items() if name not in ("format", "record_sha256")}
     write_json(path, {**fields, "record_sha256": digest(kept)})
     old = json.loads((folder / result.RESULT).read_text())
-    write_json(folder / result.RESULT, result.with_sources({**old, **result.build(folder, old["config"])}, folder))
+    write_json(
+        folder / result.RESULT, result.with_sources({**old, **result.build_result(folder, old["config"])}, folder)
+    )
 
 
 def missed(run: FinishedRun, out: Path) -> Path:

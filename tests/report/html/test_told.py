@@ -37,7 +37,7 @@ def folder(tiny_run: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> P
     runs.edit(folder, "benchmark", second)
     runs.edit(folder, "profile", lambda found: found.update(data_notes=[SKIPPED]))
     runs.edit(folder, "quantize", lambda found: found.update(shared_scale=SHARED_SCALE))
-    html.write(folder)
+    html.write_page(folder)
     return folder
 
 
@@ -81,7 +81,7 @@ def test_outputs_that_share_a_scale_are_told_on_the_page_and_in_notebook_04(fold
 
 
 def test_nothing_of_all_that_is_said_where_there_is_nothing_to_say(tiny_run: FinishedRun) -> None:
-    html.write(tiny_run.folder)
+    html.write_page(tiny_run.folder)
     text = Read(tiny_run.folder / html.PAGE).text
     assert not [said for said in ("mAP", "skipped or changed", SHARED_SCALE[1:]) if said in text]
     found = json.loads((tiny_run.folder / RESULT).read_text())

@@ -24,7 +24,7 @@ def read(folder: Path, content: dict[str, Any]) -> Study:
 
 def made_up(study: Study) -> Importances:
     """Without a forest, which takes seconds."""
-    keys = list(studies.names(study))
+    keys = list(studies.option_names(study))
     rows = [Importance(each, key, 0.3, 0.1, 0.6, 30) for each in study.objectives for key in keys[:-1]]
     return Importances(tuple(rows), ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edgekit.report.search import importances, studies
-from edgekit.report.search.importances import LEAST
+from edgekit.report.search.importances import MIN_TRIALS
 from edgekit.report.search.studies import Study
 from tests.report.search import example
 
@@ -28,7 +28,7 @@ def test_the_option_that_decides_explains_nearly_all_and_a_constant_nothing(tmp_
     assert found.of(size) == [] and "every trial has the same size for tflite" in " ".join(found.left_out)
     conditional = [row for row in found.rows if row.key == example.DEPTH]
     having = sum(example.DEPTH in trial["parameters"] for trial in study.complete)
-    assert having >= LEAST and {row.trials for row in conditional} == {having}
+    assert having >= MIN_TRIALS and {row.trials for row in conditional} == {having}
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
     found = importances.of(study)
     assert found.rows == ()
     assert found.left_out == (
-        f"Too few trials to tell what each option did: {len(study.complete)} complete, and at least {LEAST} are "
+        f"Too few trials to tell what each option did: {len(study.complete)} complete, and at least {MIN_TRIALS} are "
         "needed.",
     )
 
@@ -50,5 +50,5 @@ def test_of_few_trials_nothing_is_told(tmp_path: Path) -> None:
 def test_an_option_that_few_trials_have_is_named(tmp_path: Path) -> None:
     study = studies.read(example.STUDY)
     having = sum(example.BLOCKS in trial["parameters"] for trial in study.complete)
-    [said] = importances.few_words(len(study.complete), {example.BLOCKS: having}).splitlines()
+    [said] = importances.too_few_message(len(study.complete), {example.BLOCKS: having}).splitlines()
     assert f"{example.BLOCKS} ({having} complete)" in said

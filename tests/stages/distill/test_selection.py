@@ -18,7 +18,7 @@ from edgekit.core.errors import BudgetUnreachable
 from edgekit.data import load
 from edgekit.measure.latency import TimedFile, TimingResult, convert_models
 from edgekit.models.from_artifact import open_model
-from edgekit.report import rejected
+from edgekit.report import rejected_steps
 from edgekit.report.sections import distillation
 from edgekit.stages import distill, profile
 from edgekit.stages.bundle.provenance import measured
@@ -186,7 +186,7 @@ def test_those_not_chosen_stand_among_the_rejected(free: Artifact) -> None:
     told = {"task": "classification", "budget": {"accuracy_confidence": 0.95}}
     chain: Any = SimpleNamespace(metrics=given, config=told)
     chain.ancestor = chain.made_by = lambda stage: chain
-    untrained, beaten = [row for row in rejected.steps(chain) if row["what"].startswith("candidate ")]
+    untrained, beaten = [row for row in rejected_steps.rejected_steps(chain) if row["what"].startswith("candidate ")]
     assert (untrained["accuracy_validation"], untrained["drop_pp"], untrained["bound_pp"]) == (None, None, None)
     assert untrained["what"] == f"candidate {RESNET}"
     assert untrained["reason"].startswith("p50 is over 1 ms on every target; untrained ")
