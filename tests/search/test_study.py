@@ -181,14 +181,14 @@ class TestOtherKey:
 
     def test_a_file_of_something_else(self, tmp_path: Path) -> None:
         (tmp_path / FILE).write_text('{"other": 1}\n')
-        with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
+        with pytest.raises(ConfigError, match="not a journal that this version of edgekit can read"):
             studies.run(tmp_path, tmp_path)
 
     def test_one_that_was_timed_in_another_way(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as before:
             before.setattr("edgekit.search.study.JOURNAL_FORMAT", 1)
             studies.run(tmp_path / "study", tmp_path, trials=4)
-        with pytest.raises(ConfigError, match="is no journal of a study that this version can read"):
+        with pytest.raises(ConfigError, match="not a journal that this version of edgekit can read"):
             studies.run(tmp_path / "study", tmp_path, trials=8)
 
 
@@ -269,7 +269,7 @@ class TestEnd:
             ({"batch": -1}, "batch: got -1; give a finite number above 0"),
             ({"minutes": float("nan")}, "minutes: got nan; give a finite number above 0"),
             ({"minutes": float("inf")}, "minutes: got inf; give a finite number above 0"),
-            ({"trials": None}, "trials and minutes: neither is given"),
+            ({"trials": None}, "trials and minutes: neither is set"),
         ],
     )
     def test_numbers_that_make_no_search_are_refused(self, tmp_path: Path, options: dict[str, Any], words: str) -> None:

@@ -83,13 +83,13 @@ def test_what_is_not_inside_the_budget_is_refused_in_one_line(
 
 @pytest.mark.parametrize("number", [-1, 40, 10**30])
 def test_an_unknown_number_is_told_which_there_are(number: int, content: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no such trial, only 0 to 39; the front: 15, 31, 28, 29, 6$"):
+    with pytest.raises(ConfigError, match=r"no such trial, only 0 to 39; on the front: 15, 31, 28, 29, 6$"):
         trial_config.write_trial_config(searched(tmp_path, content), number)
 
 
 def test_where_none_is_inside_the_budget_that_is_said(tmp_path: Path) -> None:
     study = searched(tmp_path, example.study(trials=4, budget={"latency_p50_ms": 0.001}))
-    with pytest.raises(ConfigError, match="no trial is inside the budget"):
+    with pytest.raises(ConfigError, match="no trial meets the budget"):
         trial_config.write_trial_config(study, 0)
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten_not_even_a_broken_link(content: dict[str, Any], 
     mine.write_text("mine\n")
     link.symlink_to(tmp_path / "nowhere")
     for out in (mine, link):
-        with pytest.raises(ConfigError, match="is there already and stays"):
+        with pytest.raises(ConfigError, match="exists already and is not overwritten"):
             trial_config.write_trial_config(study, study.front[0]["number"], out)
     assert mine.read_text() == "mine\n" and not link.exists()
 
@@ -181,7 +181,7 @@ def test_a_study_of_another_config_with_the_same_name_is_refused(content: dict[s
     study = searched(tmp_path, content)
     other = tmp_path / "configs" / "other.yaml"
     other.write_text(yaml.safe_dump({**content["config"], "seed": 77}))
-    with pytest.raises(ConfigError, match=r"is the study of .*digits\.yaml, not of other\.yaml"):
+    with pytest.raises(ConfigError, match=r"a study of .*digits\.yaml, not of other\.yaml"):
         trial_config.run_take(study.path, study.front[0]["number"], None, print, load_plan(other))
     assert sorted(path.name for path in other.parent.iterdir()) == ["digits.yaml", "other.yaml"]
     other.write_text(yaml.safe_dump(content["config"]))  # a copy of what was searched

@@ -32,7 +32,7 @@ LEVELS = 10
 
 @dataclass(frozen=True)
 class Importance:
-    """The share of the variance that an option explains alone, with its range if a quarter of the trials is left out."""
+    """The share of the variance that an option explains alone, with its range if some trials are left out."""
 
     objective: StudyObjective
     key: str

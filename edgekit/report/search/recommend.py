@@ -16,7 +16,7 @@ MAX_LISTED = 4
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A trial and the objectives that it is best in; `close` has those of the front that are not significantly worse."""
+    """A trial and the objectives that it is best in; `close` has others that are not significantly worse."""
 
     trial: TrialRow
     best_in: tuple[StudyObjective, ...]

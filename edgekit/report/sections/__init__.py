@@ -1,1 +1,1 @@
-"""One module for each topic, with its rows, tables, figures and sentences for the notebook, the page and the terminal."""
+"""One module for each topic, with its rows, tables, figures and sentences for notebooks, the page and the terminal."""

@@ -27,7 +27,7 @@ DEFAULT_CALLS = 1e7
 
 
 def cost_of(artifact: Artifact, prices: Mapping[str, Any] | None = None) -> Cost:
-    """The cost of a sealed benchmark with the stages before it; `prices` is the section `benchmark.cost` of a config."""
+    """The cost of a sealed benchmark and the stages before it; `prices` is the section `benchmark.cost` of a config."""
     return costs.cost_of_run(artifact, costs.ancestry(artifact), costs.prices_of(prices))
 
 

@@ -27,7 +27,7 @@ CURVE_POINTS = 400
 
 
 def shown_in_ecdf(benchmark: Artifact) -> list[str]:
-    """The baseline, the winners, the best post-training int8 and reference models; more curves would hide each other."""
+    """The baseline, winners, best post-training int8 and reference models; more curves would hide each other."""
     metrics = benchmark.metrics
     nearest = [row["name"] for row in metrics["unmet"].values() if row]
     shown = [metrics["rows"][0]["name"], *metrics["winners"].values(), metrics["post_training_baseline"], *nearest]
@@ -36,7 +36,7 @@ def shown_in_ecdf(benchmark: Artifact) -> list[str]:
 
 
 def ecdf_figure(samples_ms: Mapping[str, np.ndarray]) -> Figure:
-    """The share of calls that took at most this long, with p50, p95 and p99 marked; `samples_ms` are (calls,) by name."""
+    """The share of calls that took at most this long, with percentiles marked; `samples_ms` are (calls,) by name."""
     shares = np.linspace(0.0, 1.0, CURVE_POINTS + 1)
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(7.6, 4.4), layout="constrained")

@@ -77,7 +77,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
 
 
 def noise_grid(result: Result) -> Grid:
-    """What was observed during the measurement, and the limits for noise; what the machine does not report is left out."""
+    """What was observed during the measurement, as far as the machine reports it, and the limits for noise."""
     observed: Mapping[str, Any] = result["conditions"]["seen"]
     lines = [
         Line(

@@ -177,7 +177,7 @@ def _spread_db(row: CalibrationSize) -> float:
 
 
 def histograms_figure(rows: Sequence[Histogram]) -> Figure | None:
-    """Weights and inputs of each layer: float filled, int8 as steps, and the ends of the range dashed, on a log scale."""
+    """Weights and inputs of each layer: float filled, int8 as steps, the ends of the range dashed; log scale."""
     if not rows:
         return None
     layers = list(dict.fromkeys(row["layer"] for row in rows))

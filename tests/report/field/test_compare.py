@@ -59,7 +59,7 @@ def test_a_part_in_one_report_alone_and_few_answers_are_said() -> None:
     [
         ((MARCH, "none.json"), 4, "none.json: cannot be read"),
         (("runs/a", "runs/b", "--json"), 2, "--json: is for two field reports"),
-        ((MARCH, "somewhere"), 2, "no run here"),
+        ((MARCH, "somewhere"), 2, "no such run here"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(arguments: tuple[object, ...], code: int, text: str) -> None:

@@ -204,7 +204,7 @@ def test_a_page_that_cannot_be_drawn_is_told_and_the_verdict_stands(copy: Path) 
     (copy / html.NOTEBOOK_FOLDER).write_text("in the way")
     done = run_edgekit("run", str(TINY), "--out", str(copy.parent))
     assert done.returncode == 0, done.stderr
-    assert "report.html could not be drawn (FileExistsError" in done.stdout
+    assert "report.html could not be written (FileExistsError" in done.stdout
     assert " tiny · 3 of 3 targets ship" in done.stdout
     assert not (copy / html.PAGE).exists()
 

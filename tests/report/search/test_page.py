@@ -53,7 +53,7 @@ def test_a_damaged_study_leaves_the_page_that_is_there(tmp_path: Path) -> None:
         page.write_page(tmp_path)
     said: list[str] = []
     assert not page.try_write_page(tmp_path / "study.json", said.append)
-    assert path.read_text() == text and "the study stands" in said[0]
+    assert path.read_text() == text and "The study is complete" in said[0]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])

@@ -105,11 +105,11 @@ def test_values_that_fit_but_do_not_have_their_digest_are_no_study(whole: dict[s
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 200_000, "no JSON"),
-        (b'{"trials": NaN}', "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"trials": NaN}', "not JSON"),
         (b"[]", "not a study"),
         (b'{"kind": "field"}', "not a study"),
         (b'{"trials": [], "objectives": [], "format": 9, "edgekit": "9.0"}', "format 9, and this edgekit reads 1"),
