@@ -93,7 +93,7 @@ class RaplCounters:
             for zone, readings in zip(self.zones, zip(before_uj, after_uj, strict=True), strict=True)
         ]
         if not any(used_uj):
-            raise EnergyUnavailable(f"the RAPL counters below {self.zones[0].path.parent} stand still")
+            raise EnergyUnavailable(f"the RAPL counters below {self.zones[0].path.parent} do not change")
         return EnergyUsed(sum(used_uj) / MICROJOULES_PER_JOULE, ended - started)
 
 
@@ -111,7 +111,7 @@ def find_rapl_counters(root: Path = POWERCAP) -> RaplCounters:
         if name.startswith("package") or name == "dram":
             zones.append(RaplZone(path, name, _read_microjoules(path / "max_energy_range_uj")))
     if not zones:
-        raise EnergyUnavailable(f"this machine shows no RAPL counter of a package below {root}")
+        raise EnergyUnavailable(f"this machine has no RAPL counter of a package below {root}")
     for zone in zones:
         zone.read_uj()
     return RaplCounters(tuple(zones))
@@ -129,7 +129,7 @@ def _read_text(path: Path) -> str:
 def _read_microjoules(path: Path) -> int:
     text = _read_text(path)
     if not text.isdecimal():
-        raise EnergyUnavailable(f"{path} holds {text[:40]!r} and no number of microjoules")
+        raise EnergyUnavailable(f"{path} contains {text[:40]!r} instead of a number of microjoules")
     return int(text)
 
 
@@ -173,7 +173,7 @@ class PowerMeter:
         text = ""
         try:
             if self.path.is_fifo():  # opening a pipe would block
-                raise EnergyUnavailable(f"{self.path} is a pipe; a file is wanted that is rewritten")
+                raise EnergyUnavailable(f"{self.path} is a pipe; the meter must write to a regular file")
             with open(self.path, "rb") as stream:
                 text = stream.read(MAX_METER_BYTES).decode(errors="backslashreplace").strip()
             if len(text) == MAX_METER_BYTES:
@@ -182,9 +182,9 @@ class PowerMeter:
         except OSError as error:
             raise EnergyUnavailable(f"{self.path} cannot be read ({error.strerror or error})") from None
         except ValueError:
-            raise EnergyUnavailable(f"{self.path} holds {text[:40]!r} and no number of {self.unit}") from None
+            raise EnergyUnavailable(f"{self.path} contains {text[:40]!r} instead of a number of {self.unit}") from None
         if not math.isfinite(value) or value < 0:
-            raise EnergyUnavailable(f"{self.path} holds {text[:40]!r}; a number of {self.unit} from 0 is wanted")
+            raise EnergyUnavailable(f"{self.path} contains {text[:40]!r}; the number of {self.unit} must be 0 or more")
         return value
 
     def _measure_joules(self, work: Callable[[], object]) -> EnergyUsed:

@@ -122,7 +122,7 @@ class _ProcessHold:
             turnstile, handle = _open_lock(folder / TURNSTILE), _open_lock(folder / LANE)
         except OSError as error:
             raise ResourceError(
-                f"{FOLDER_VARIABLE}={folder}: no lane there ({error.strerror}); name a folder that can be written"
+                f"{FOLDER_VARIABLE}={folder}: cannot create a lane there ({error.strerror}); name a writable folder"
             ) from None
         try:
             _lock(turnstile, handle, kind)

@@ -191,13 +191,13 @@ def leakage_message(row: SeenValidation) -> str:
     return f"{called} seems to know validation: {rates}, more than chance can explain ({test}). {ADVICE_IF_SEEN[role]}"
 
 
-def short_leakage_message(seen: SeenValidation) -> str:
+def short_leakage_message(row: SeenValidation) -> str:
     """The message about a model that knows validation, without the statistical test, for the end of a run."""
-    role = seen.get("role", "baseline")
-    name = seen["name"] if role == "baseline" else f"The {role} {seen['name']}"
+    role = row.get("role", "baseline")
+    name = row["name"] if role == "baseline" else f"The {role} {row['name']}"
     return (
-        f"{name} was probably trained on validation samples: {seen['accuracy_validation']:.2%} of them right, and "
-        f"{seen['accuracy_test']:.2%} of the test samples. {ADVICE_IF_SEEN[role]}."
+        f"{name} was probably trained on validation samples: {row['accuracy_validation']:.2%} of them right, and "
+        f"{row['accuracy_test']:.2%} of the test samples. {ADVICE_IF_SEEN[role]}."
     )
 
 

@@ -75,12 +75,12 @@ def _break_even(row: CallCost, run_cost: WalkCost, measured: CallCosts, prices: 
         yield _row(row["name"], "money", run_cost["money"], row.get("saved_money"))
 
 
-def _row(name: str, unit: Unit, walk: Estimate | None, saved: Estimate | None) -> BreakEven:
-    answer, calls, low, high = break_even(walk, saved)
+def _row(name: str, unit: Unit, run_cost: Estimate | None, saved: Estimate | None) -> BreakEven:
+    answer, calls, low, high = break_even(run_cost, saved)
     return {
         "name": name,
         "unit": unit,
-        "walk": walk and walk["value"],
+        "walk": run_cost and run_cost["value"],
         "saved": saved,
         "answer": answer,
         "calls": calls,

@@ -50,8 +50,8 @@ def trial_folder(folder: Path, settings: Sequence[str]) -> Path:
 
 def measured_targets(objectives: Sequence[Objective], plan: Plan) -> list[str]:
     """The targets whose files represent a trial: those of the objectives, or the first target of the config."""
-    named = [objective.target for objective in objectives if objective.target]
-    return list(dict.fromkeys(named)) or [plan.run.targets[0]]
+    objective_targets = [objective.target for objective in objectives if objective.target]
+    return list(dict.fromkeys(objective_targets)) or [plan.run.targets[0]]
 
 
 class Evaluator:

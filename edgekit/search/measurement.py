@@ -97,8 +97,8 @@ class Measurements:
 
     def latency_of(self, content: ModelFiles) -> MeasuredLatency | None:
         """The measured latency of files; None if they were not measured."""
-        found = self._own["files"].get(content.key)
-        return MeasuredLatency(**found, anchor_ms=self._own["anchors"][content.target]) if found else None
+        row = self._own["files"].get(content.key)
+        return MeasuredLatency(**row, anchor_ms=self._own["anchors"][content.target]) if row else None
 
     def check_baselines(self, baselines: Mapping[str, ModelFiles]) -> None:
         """Check that the earlier measurements refer to the same files of the baseline.

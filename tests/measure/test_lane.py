@@ -225,7 +225,7 @@ def test_a_torn_line_of_the_journal_is_left_out(place: Path) -> None:
 def test_a_place_without_a_lane_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "file/lane"))
-    with pytest.raises(ResourceError, match=r"EDGEKIT_LANE=.*name a folder that can be written"), lane.computing():
+    with pytest.raises(ResourceError, match=r"EDGEKIT_LANE=.*name a writable folder"), lane.computing():
         pass
     monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "fine"))
     with lane.computing():  # nothing is left over of the attempt

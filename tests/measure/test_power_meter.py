@@ -70,10 +70,10 @@ def test_watts_that_change_are_summed_over_their_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds '' and no number of watts"),
-        ("12 W", "holds '12 W' and no number of watts"),
-        ("nan", "holds 'nan'; a number of watts from 0 is wanted"),
-        ("-3", "holds '-3'; a number of watts from 0 is wanted"),
+        ("", "contains '' instead of a number of watts"),
+        ("12 W", "contains '12 W' instead of a number of watts"),
+        ("nan", "contains 'nan'; the number of watts must be 0 or more"),
+        ("-3", "contains '-3'; the number of watts must be 0 or more"),
     ],
 )
 def test_what_is_no_number_is_shown(text: str, words: str, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def run_loads(job: LoadJob, limit_s: float = math.inf, on_start: Callable[[int],
                 "edgekit.measure.load.worker:run_job", [str(path)], log, limit_s, started=on_start, look=step.is_late
             )
         if exit_status.code and (exit_status.late or step.late):
-            failure: str | None = f"no end within {limit_s if exit_status.late else step.within_s:,.0f} s"
+            failure: str | None = f"did not end within {limit_s if exit_status.late else step.within_s:,.0f} s"
         else:
             failure = exit_status.cause() if exit_status.code else None
         notes = subprocesses.notes(path.with_suffix(".journal"))

@@ -38,7 +38,7 @@ def read_detail(folder: Path) -> dict[str, Any]:
             if entry["key"] in DETAIL_KEYS:
                 values[DETAIL_KEYS[entry["key"]]] = entry["value"]
     if missing := sorted(set(DETAIL_KEYS.values()) - set(values)):
-        raise StageError(f"LoadGen's log lacks {', '.join(missing)}; is it another version than 6.0?")
+        raise StageError(f"LoadGen's log lacks {', '.join(missing)}; is its version other than 6.0?")
     return values
 
 
@@ -50,5 +50,5 @@ def read_latencies_ms(folder: Path) -> np.ndarray:
             if match := SAMPLE_PATTERN.search(line):
                 completions.append((int(match[1]), int(match[2])))
     if not completions:
-        raise StageError("LoadGen's trace has no query; is it another version than 6.0?")
+        raise StageError("LoadGen's trace has no query; is its version other than 6.0?")
     return np.array([complete_ns for _, complete_ns in sorted(completions)]) / 1e6

@@ -238,7 +238,7 @@ def _shortfalls(load: Load, queries: int, seconds: float, loadgen_log: dict[str,
     if load.seconds < minimum.seconds:
         reasons.append(f"{load.seconds:g} of {minimum.seconds:g} s")
     elif not loadgen_log["min_duration_met"]:
-        reasons.append(f"LoadGen's minimum duration was not met, {seconds:.3g} s for {load.seconds:g} asked")
+        reasons.append(f"LoadGen's minimum duration was not met, {seconds:.3g} s of the requested {load.seconds:g}")
     if queries < minimum.queries:
         reasons.append(f"{queries:,} of {minimum.queries:,} queries")
     if is_unsure:

@@ -173,7 +173,7 @@ def find_highest_rate(
         low *= 1 - step
         step = min(2 * step, 0.5)
     return result(
-        None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for so short ones"
+        None, f"no rate was confirmed within {most_trials} trials: the machine is too noisy for trials this short"
     )
 
 
@@ -192,5 +192,5 @@ def _service_p99_ms(trials: list[RateTrial]) -> float:
 def _next_higher_rate(confirmed_rate: float, capacity_per_s: float, trials: list[RateTrial]) -> str:
     failed_rates = [trial.rate_per_s for trial in trials if not trial.meets and trial.rate_per_s > confirmed_rate]
     if not failed_rates:
-        return f"a closed loop is answered {capacity_per_s:.4g} per s"
+        return f"a closed loop reaches {capacity_per_s:.4g} per s"
     return f"{min(failed_rates):.4g} per s did not"

@@ -43,7 +43,7 @@ def find_fault(content: Mapping[str, Any]) -> str:
         if not _is_count(content.get(number)):
             return f"{number} is {content.get(number)!r}"
     if not all(_is_count(each) for name in ("refused", "labels") for each in content[name].values()):
-        return "refused or labels holds something that is no count"
+        return "refused or labels contains something other than a count"
     if not all(isinstance(content.get(name), str) for name in ("from", "to")):
         return "from or to is missing"
     for name in BUNDLE_NAMES:
@@ -52,7 +52,7 @@ def find_fault(content: Mapping[str, Any]) -> str:
     for part, latency in content["latency_ms"].items():
         pairs = latency.get("counts") if isinstance(latency, dict) else None
         if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
-            return f"latency_ms.{part}.counts is no list of [place, count]"
+            return f"latency_ms.{part}.counts is not a list of [place, count]"
     return _machine_fault(content["machine"]) or _verdict_fault(content.get("verdict", {}))
 
 
@@ -62,31 +62,31 @@ def _machine_fault(machine: Mapping[str, Any]) -> str:
         return "machine.first or machine.last is missing"
     looks = machine.get("looks")
     if not isinstance(looks, list) or not all(isinstance(each, dict) for each in looks):
-        return "machine.looks is no list of readings"
+        return "machine.looks is not a list of readings"
     if any(name not in each for each in looks for name in READING_KEYS):
-        return "a reading of machine.looks is not whole"
+        return "a reading of machine.looks is incomplete"
     if not all(
         _is_reading(each.get(name)) for each in (*ends, *looks) for name in READING_KEYS if isinstance(each, dict)
     ):
-        return "a reading of machine is no number"
+        return "a reading of machine is not a number"
     return ""
 
 
 def _verdict_fault(verdict: Any) -> str:
     if not isinstance(verdict, dict):
-        return "verdict is no object"
+        return "verdict is not an object"
     findings = verdict.get("findings", [])
     if not isinstance(findings, list) or not all(isinstance(each, dict) for each in findings):
-        return "verdict.findings is no list of objects"
+        return "verdict.findings is not a list of objects"
     if not all(_is_reading(each.get("evidence")) for each in findings):
-        return "verdict.findings holds evidence that is no number"
+        return "verdict.findings has evidence that is not a number"
     return ""
 
 
 def _parse_float(text: str) -> float:
     value = float(text)
     if not abs(value) <= MAX_VALUE:
-        raise ValueError(f"{text[:40]} is no reading")
+        raise ValueError(f"{text[:40]} is not a reading")
     return value
 
 
@@ -188,8 +188,8 @@ def read_report(path: Path) -> FieldReport:
         raise DataError(f"{path}: not a field report; give a file that `edgerun predict --report` wrote")
     if content.get("format") != FORMAT:
         raise DataError(
-            f"{path}: a field report of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "
-            "use the edgekit that its edgerun.pyz came from"
+            f"{path}: a field report of format {content.get('format')!r}, but this version of edgekit reads {FORMAT}; "
+            "use the version of edgekit that its edgerun.pyz came from"
         )
     if fault := find_fault(content):
         raise DataError(f"{path}: {fault}; it was edited or cut short, copy it from the device again")
@@ -205,7 +205,7 @@ def folder(path: Path) -> list[FieldReport]:
         raise DataError(f"{path}: no such folder; name one with field reports, which `edgerun predict --report` writes")
     reports = [read_report(each) for each in sorted(path.glob("*.json")) if _is_field_report(each)]
     if not reports:
-        raise DataError(f"{path}: holds no field report; `edgerun predict --report {path}/DEVICE.json` writes one")
+        raise DataError(f"{path}: has no field report; `edgerun predict --report {path}/DEVICE.json` writes one")
     return sorted(reports, key=lambda each: (each.content["from"], each.name))
 
 

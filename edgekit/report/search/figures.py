@@ -56,7 +56,7 @@ ENDING_STYLES: dict[str, PlotStyle] = {
 
 def front(study: Study) -> Figure | None:
     """Each pair of objectives, with the recommended trials numbered."""
-    named = {point.number: point.title.lower() for point in recommend.points(study)}
+    titles_by_number = {point.number: point.title.lower() for point in recommend.points(study)}
     on_front = {each["number"] for each in study.front}
     points = []
     for trial in study.complete:
@@ -68,7 +68,7 @@ def front(study: Study) -> Figure | None:
             for key, end in (("values", own), ("lows", low), ("highs", high)):
                 row[key].append(each.scaled(end))
         points.append(row)
-    return draw_front([_axis(study, each) for each in study.objectives], points, named)
+    return draw_front([_axis(study, each) for each in study.objectives], points, titles_by_number)
 
 
 def _axis(study: Study, objective: StudyObjective) -> dict[str, Any]:
@@ -195,7 +195,7 @@ class _Scale:
 
 
 def draw_front(
-    axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], named: Mapping[int, str]
+    axes: Sequence[Mapping[str, Any]], points: Sequence[Mapping[str, Any]], descriptions: Mapping[int, str]
 ) -> Figure | None:
     """Draw a panel for each pair of objectives; None without a complete trial or with a single objective.
 
@@ -205,7 +205,7 @@ def draw_front(
         One row for each objective: `heading`, `log`, `maximize`, `limit` (None if there is none) and `limit_words`.
     points
         One row for each trial: `number`, `kind`, and by objective `values`, `lows` and `highs` in the axes' units.
-    named
+    descriptions
         Descriptions of the trials that are numbered in the figure.
 
     At most `MAX_PAIRS` pairs are drawn, those with the first objective first.
@@ -223,7 +223,7 @@ def draw_front(
             x, y = (other, one) if axes[one]["maximize"] else (one, other)
             _panel(panel, axes, points, x, y)
         handles = _handles(panels[0], axes)
-        words = "\n".join(f"{number}  {text}" for number, text in named.items())
+        words = "\n".join(f"{number}  {text}" for number, text in descriptions.items())
         if len(panels) > len(pairs):
             rest = panels[len(pairs)]
             rest.set_axis_off()
@@ -238,7 +238,7 @@ def draw_front(
         for panel, (one, other) in zip(panels, pairs, strict=False):
             x, y = (other, one) if axes[one]["maximize"] else (one, other)
             marked = [(row["values"][x], row["values"][y], str(row["number"])) for row in points
-                      if row["number"] in named]  # fmt: skip
+                      if row["number"] in descriptions]  # fmt: skip
             label_points(panel, marked, [(row["values"][x], row["values"][y]) for row in points])
     return close_figure(figure)
 
@@ -442,16 +442,16 @@ def growth(study: Study) -> Figure | None:
 
 def cost(study: Study) -> Figure | None:
     """For each fidelity, what became of its trials, and the work that they took; None if no time was recorded."""
-    rungs = work_by_fidelity(study)
-    whole = sum(row.seconds for row in rungs)
+    fidelities = work_by_fidelity(study)
+    whole = sum(row.seconds for row in fidelities)
     if not whole:
         return None
-    scale, unit = _unit(max(row.seconds for row in rungs))
+    scale, unit = _unit(max(row.seconds for row in fidelities))
     with plt.rc_context(PLAIN_TEXT_STYLE):
         figure, (left, right) = plt.subplots(
-            1, 2, figsize=(9.2, 1.5 + 0.38 * len(rungs)), layout="constrained", sharey=True
+            1, 2, figsize=(9.2, 1.5 + 0.38 * len(fidelities)), layout="constrained", sharey=True
         )
-        for place, row in enumerate(rungs):
+        for place, row in enumerate(fidelities):
             at = 0
             for state, look in ENDING_STYLES.items():
                 went_on = row.came - sum(row.ended.values())
@@ -463,8 +463,8 @@ def cost(study: Study) -> Figure | None:
             right.barh(place, row.seconds / scale, height=0.66, color=DARK)
             right.annotate(_percent(row.seconds / whole), (row.seconds / scale, place), xytext=(4, 0),
                            textcoords="offset points", va="center", fontsize=8)  # fmt: skip
-        left.set_yticks(range(len(rungs)), [row.title for row in rungs])
-        left.set_ylim(len(rungs) - 0.4, -0.6)
+        left.set_yticks(range(len(fidelities)), [row.title for row in fidelities])
+        left.set_ylim(len(fidelities) - 0.4, -0.6)
         left.xaxis.set_major_locator(MaxNLocator(integer=True))
         for axes in (left, right):
             axes.grid(visible=False, axis="y")
@@ -474,7 +474,7 @@ def cost(study: Study) -> Figure | None:
         left.set_title("How each fidelity sorted out trials")
         right.set_title("and what they cost")
         for state, look in ENDING_STYLES.items():
-            if state == "went on" or any(row.ended.get(state) for row in rungs):
+            if state == "went on" or any(row.ended.get(state) for row in fidelities):
                 left.barh(0, 0, label="went on, or complete" if state == "went on" else state, **look)
         figure.legend(loc="outside lower center", ncols=4, fontsize=8.5)
     return close_figure(figure)

@@ -89,7 +89,7 @@ def describe(study: Study) -> str:
     """All recommended trials in words, each with the command that writes its config."""
     texts = [[*sentences(study, point), f"  {study.command(point.number)}"] for point in points(study)]
     lines = [line for each in texts for line in each]
-    return "\n".join(lines or ["No trial is inside the budget, so there is none to take."])
+    return "\n".join(lines or ["No trial meets the budget, so there is none to take."])
 
 
 def options(study: Study, trial: TrialRow) -> str:

@@ -55,7 +55,7 @@ def type_fault(value: Any, kind: Any, where: str = "") -> str:
 
 def _row_fault(value: Any, kind: Any, where: str) -> str:
     if not isinstance(value, Mapping):
-        return f"{where or 'it'} is no object"
+        return f"{where or 'it'} is not an object"
     for name, declared in get_type_hints(kind, include_extras=True).items():
         place = f"{where}.{name}" if where else name
         optional = get_origin(declared) is NotRequired
@@ -105,12 +105,12 @@ def _faults(row: StudyRow) -> Iterator[str]:
         *(each["key"] for each in row["space"]),
         *(each["target"] or "" for each in row["objectives"]),
     ]
-    yield from (f"{name!r} is no name" for name in names if name and not _NAME.fullmatch(name))
+    yield from (f"{name!r} is not a name" for name in names if name and not _NAME.fullmatch(name))
     yield from _objective_faults(row)
     study_objectives = objectives.read_objectives(row["objectives"])
     numbers = [each["number"] for each in row["trials"]]
     if any(later <= earlier for earlier, later in pairwise(numbers)):
-        yield "the numbers of the trials do not rise"
+        yield "the numbers of the trials are not ascending"
     for trial in row["trials"]:
         yield from (f"trial {trial['number']}: {fault}" for fault in _trial_faults(trial, row, study_objectives))
     yield from _batch_faults(row)
@@ -141,25 +141,25 @@ def _trial_faults(trial: TrialRow, row: StudyRow, study_objectives: Sequence[Stu
         if interval is not None and not (len(interval) == 2 and interval[0] <= interval[1]):
             yield f"the interval of {each.title} is {interval}"
     if unknown := set(trial["parameters"]) - {each["key"] for each in row["space"]}:
-        yield f"{min(unknown)} is no option of the space"
+        yield f"{min(unknown)} is not an option of the space"
     if trial["batch"] not in {each["number"] for each in row["batches"]}:
-        yield f"its batch {trial['batch']} is not there"
+        yield f"its batch {trial['batch']} does not exist"
     if any(seconds < 0 for seconds in trial["took_s"].values()):
-        yield "it took less than nothing"
+        yield "its duration is negative"
     complete, met = (
         trial["state"] == "complete",
         all(each <= ROUNDING_TOLERANCE for each in trial["constraints"].values()),
     )
     if complete and None in values:
-        yield "complete, and a value is missing"
+        yield "it is complete, but a value is missing"
     if complete and trial["feasible"] != met:
-        yield f"feasible is {trial['feasible']}, and its constraints say {met}"
+        yield f"feasible is {trial['feasible']}, but its constraints say {met}"
 
 
 def _batch_faults(row: StudyRow) -> Iterator[str]:
     numbers = [each["number"] for each in row["batches"]]
     if any(later <= earlier for earlier, later in pairwise(numbers)):
-        yield "the numbers of the batches do not rise"
+        yield "the numbers of the batches are not ascending"
     for each in row["batches"]:
         if not _DIGEST.fullmatch(each["digest"]):
             yield f"batch {each['number']}: digest is {each['digest'][:80]!r}"
@@ -173,7 +173,7 @@ def altered_batch(row: StudyRow) -> str:
     for batch in row["batches"]:
         previous = chained(previous, [trial for trial in row["trials"] if trial["batch"] == batch["number"]])
         if previous != batch["digest"]:
-            return f"the trials of batch {batch['number'] + 1} do not have the digest that stands there"
+            return f"the trials of batch {batch['number'] + 1} do not match its digest"
     return ""
 
 
@@ -182,13 +182,13 @@ def _front_faults(row: StudyRow, study_objectives: Sequence[StudyObjective]) -> 
     reached = {each["number"]: each for each in row["trials"] if each["state"] == "complete" and each["feasible"]}
     for number in row["front"]:
         if number not in reached:
-            yield f"front: trial {number} is no complete one inside the budget"
+            yield f"front: trial {number} is not a complete trial within the budget"
             return
     points = {number: cast("list[float]", each["values"]) for number, each in reached.items()}
     for number, point in points.items():
         better_trial = next((other for other, one in points.items() if dominates(one, point, study_objectives)), None)
         if number in row["front"] and better_trial is not None:
-            yield f"front: trial {better_trial} is better than trial {number} of it"
+            yield f"front: trial {better_trial} is better than trial {number}, which is on it"
         is_on_front = any(points[other] == point for other in row["front"])
         if better_trial is None and not is_on_front:
             yield f"front: trial {number} is missing from it"
@@ -197,7 +197,7 @@ def _front_faults(row: StudyRow, study_objectives: Sequence[StudyObjective]) -> 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is not a number")
     return value
 
 
@@ -321,7 +321,7 @@ def read(path: Path) -> Study:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise DataError(f"{path}: {size:,} bytes, and no study is larger than {MAX_BYTES:,}")
+            raise DataError(f"{path}: {size:,} bytes, but a study has at most {MAX_BYTES:,}")
         content = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise DataError(f"{path}: no such study; `edgekit search CONFIG` writes one after its first batch") from None
@@ -333,7 +333,7 @@ def read(path: Path) -> Study:
         raise DataError(f"{path}: not a study; give the {FILE} that `edgekit search` wrote")
     if content.get("format") != FORMAT:
         raise DataError(
-            f"{path}: a study of format {content.get('format')!r}, and this edgekit reads {FORMAT}; "
+            f"{path}: a study of format {content.get('format')!r}, but this version of edgekit reads {FORMAT}; "
             f"use edgekit {content.get('edgekit')!r}, which wrote it"
         )
     if fault := find_fault(content):

@@ -57,12 +57,14 @@ def work_by_fidelity(study: Study) -> list[FidelityWork]:
     """The work of each fidelity, from cheap to expensive. A trial that repeats another one took no work."""
     trials = [each for each in study.trials if each["same_as"] is None]
     rows = []
-    for place, rung in enumerate(FIDELITIES):
+    for place, fidelity in enumerate(FIDELITIES):
         reached = sum(FIDELITIES.index(each["rung"]) >= place for each in trials)
-        ended_here = [each for each in trials if each["rung"] == rung]
+        ended_here = [each for each in trials if each["rung"] == fidelity]
         ended: Counter[str] = Counter(each["state"] for each in ended_here if each["state"] != "complete")
         rows.append(
-            FidelityWork(rung, reached, dict(ended), float(sum(sum(each["took_s"].values()) for each in ended_here)))
+            FidelityWork(
+                fidelity, reached, dict(ended), float(sum(sum(each["took_s"].values()) for each in ended_here))
+            )
         )
     return rows
 

@@ -285,8 +285,8 @@ def operators_figure(rows: Sequence[Operator], inside: Mapping[str, Sequence[Ope
     with plt.rc_context(STYLE):
         high = (len(shown) + 1) // 2
         figure, grid = plt.subplots(high, 2, figsize=(9.6, 2.4 * high), layout="constrained", squeeze=False)
-        for axes, (target, found) in zip(grid.flat, shown.items(), strict=False):
-            _bars(axes, list(found), most)
+        for axes, (target, operators) in zip(grid.flat, shown.items(), strict=False):
+            _bars(axes, list(operators), most)
             axes.set_title(TITLES[target])
         for axes in list(grid.flat)[len(shown) :]:
             axes.set_visible(False)

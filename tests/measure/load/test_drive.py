@@ -208,12 +208,12 @@ class TestChild:
 
     def test_one_that_hangs_ends_at_the_limit(self) -> None:
         outcome = run_loads(LoadJob(words("sleeping", seconds=600), (Load("offline", 0.1),)), limit_s=3)
-        self._one_line(outcome, "no end within 3 s")
+        self._one_line(outcome, "did not end within 3 s")
 
     def test_one_that_hangs_in_a_step_ends_when_that_step_should_have(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(launcher, "START_TIMEOUT_S", 3.0)
         outcome = run_loads(LoadJob(words("sleeping", seconds=600), (Load("offline", 0.1),)))
-        self._one_line(outcome, "no end within 3 s")
+        self._one_line(outcome, "did not end within 3 s")
 
     def test_it_leaves_with_its_parent(self, tmp_path: Path) -> None:
         path = tmp_path / "job.json"

@@ -161,7 +161,7 @@ def test_where_nothing_fails_a_closed_loop_is_the_limit() -> None:
     _, attempt = queue(1e6)
     found = find_highest_rate(attempt, CAPACITY, BOUND_MS)  # type: ignore[arg-type]
     assert found.rate_per_s is not None and CAPACITY * (1 - 2 * RATE_PRECISION) < found.rate_per_s < CAPACITY
-    assert found.why == "met in 3 further trials; a closed loop is answered 1000 per s"
+    assert found.why == "met in 3 further trials; a closed loop reaches 1000 per s"
     assert RateSearch.from_json(found.to_json()) == found
 
 

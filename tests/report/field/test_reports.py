@@ -32,18 +32,18 @@ def test_the_examples_are_read_in_their_order() -> None:
     ("change", "text"),
     [
         ({"kind": "something"}, "not a field report"),
-        ({"format": 2}, "a field report of format 2, and this edgekit reads 1"),
+        ({"format": 2}, "a field report of format 2, but this version of edgekit reads 1"),
         ({"answered": -1}, "answered is -1"),
         ({"answered": True}, "answered is True"),
         ({"bundle": None}, "bundle is missing"),
-        ({"refused": {"invalid": "x"}}, "refused or labels holds something that is no count"),
+        ({"refused": {"invalid": "x"}}, "refused or labels contains something other than a count"),
         ({"from": 3}, "from or to is missing"),
         ({"machine": {}}, "machine.first or machine.last is missing"),
-        ({"machine": {"first": {}, "last": {}, "looks": [{}]}}, "a reading of machine.looks is not whole"),
-        ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is no list"),
-        ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is no list"),
-        ({"verdict": "fine"}, "verdict is no object"),
-        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is no list of objects"),
+        ({"machine": {"first": {}, "last": {}, "looks": [{}]}}, "a reading of machine.looks is incomplete"),
+        ({"latency_ms": {"execute": {"counts": [[0, -1]]}}}, "latency_ms.execute.counts is not a list"),
+        ({"latency_ms": {"execute": {"counts": [[9999, 1]]}}}, "latency_ms.execute.counts is not a list"),
+        ({"verdict": "fine"}, "verdict is not an object"),
+        ({"verdict": {"level": "doubtful", "findings": [3]}}, "verdict.findings is not a list of objects"),
         ({"bundle": {"name": "a", "version": "1", "variant": "b"}}, "bundle.identity is None"),
     ],
 )
@@ -101,7 +101,7 @@ def test_what_is_no_json_or_no_object_is_refused(text: str, tmp_path: Path) -> N
 
 def test_a_folder_without_reports_says_how_to_make_one(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"mine": 1}')
-    with pytest.raises(DataError, match="holds no field report; `edgerun predict --report"):
+    with pytest.raises(DataError, match="has no field report; `edgerun predict --report"):
         folder(tmp_path)
     with pytest.raises(DataError, match="no such folder"):
         folder(tmp_path / "none")
