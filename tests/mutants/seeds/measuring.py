@@ -67,7 +67,7 @@ MEASURING = (
         "latencies_ms = loadgen_logs.read_latencies_ms(folder)",
         "latencies_ms = service_ms",
         "the wait of a query that stood in the queue is forgotten",
-        ("tests/measure/load/test_drive.py",),
+        ("tests/measure/load/test_loadgen_run.py",),
     ),
 )
 
