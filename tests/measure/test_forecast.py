@@ -1,4 +1,4 @@
-"""Forecasts: Amdahl's law, the machine's ceilings, predicted beside achieved, and when to stop."""
+"""Forecasts: Amdahl's law, the machine's ceilings, predicted and measured speed-ups, and the advice to stop."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_the_fixed_part_of_a_call_stays_in_int8() -> None:
 
 def test_a_call_faster_than_the_ceilings_has_nothing_fixed() -> None:
     """A ceiling is measured too: caches may give more than the bandwidth that was found."""
-    found = estimate_execution(1.0, COSTS, MACHINE)
-    assert found.fixed_ms == 0.0
-    assert found.speedup(macs_share=0.5, bytes_share=0.5) == pytest.approx(2.0)
+    result = estimate_execution(1.0, COSTS, MACHINE)
+    assert result.fixed_ms == 0.0
+    assert result.speedup(macs_share=0.5, bytes_share=0.5) == pytest.approx(2.0)
 
 
 def row(name: str, model: str, precision: str, target: str, speedup: float) -> dict[str, object]:
@@ -55,11 +55,13 @@ def test_predicted_stands_beside_achieved() -> None:
         row("student-int8-onnx", "student", "int8", "onnx", 2.0),
     ]
     half = {"macs": COSTS["macs"] / 2, "moved": COSTS["moved"] / 2}
-    found = {one["name"]: one for one in compare_with_measured(profile, variants, {"baseline": COSTS, "student": half})}
-    assert set(found) == {"baseline-int8-tflite", "student-fp32-tflite"}, "no forecast for w8, nor where nothing ran"
-    assert found["baseline-int8-tflite"]["predicted"] == pytest.approx(3.0 * 4.0 / 2.5)
-    assert found["baseline-int8-tflite"]["share"] == pytest.approx(1.0)
-    assert found["student-fp32-tflite"]["share"] == pytest.approx(2.0 / (3.0 * 4.0 / 3.0))
+    result = {
+        one["name"]: one for one in compare_with_measured(profile, variants, {"baseline": COSTS, "student": half})
+    }
+    assert set(result) == {"baseline-int8-tflite", "student-fp32-tflite"}, "no forecast for w8, nor where nothing ran"
+    assert result["baseline-int8-tflite"]["predicted"] == pytest.approx(3.0 * 4.0 / 2.5)
+    assert result["baseline-int8-tflite"]["share"] == pytest.approx(1.0)
+    assert result["student-fp32-tflite"]["share"] == pytest.approx(2.0 / (3.0 * 4.0 / 3.0))
 
 
 def test_a_baseline_without_counted_multiply_adds_is_predicted_by_its_bytes() -> None:
@@ -70,8 +72,8 @@ def test_a_baseline_without_counted_multiply_adds_is_predicted_by_its_bytes() ->
     }
     variants = [row("student-fp32-tflite", "student", "fp32", "tflite", 3.4)]
     half = {"macs": 0, "moved": 2_500_000}
-    (found,) = compare_with_measured(profile, variants, {"baseline": costs, "student": half})
-    assert found["predicted"] == pytest.approx(3.0 * 4.0 / 3.5)
+    (result,) = compare_with_measured(profile, variants, {"baseline": costs, "student": half})
+    assert result["predicted"] == pytest.approx(3.0 * 4.0 / 3.5)
 
 
 def test_a_profile_that_predicted_nothing_gives_no_rows() -> None:
@@ -105,9 +107,9 @@ WAYS = [
 def test_stop_where_a_runtime_is_surely_inside_the_budget(
     latency_ms: float | None, size: int | None, named: str | None
 ) -> None:
-    said = early_stop_advice(WAYS, ["tflite", "openvino"], 200_000, latency_ms, size)
-    assert (said is None) == (named is None)
-    assert named is None or (said and said.startswith(f"Stop here: {named} "))
+    text = early_stop_advice(WAYS, ["tflite", "openvino"], 200_000, latency_ms, size)
+    assert (text is None) == (named is None)
+    assert named is None or (text and text.startswith(f"Stop here: {named} "))
 
 
 def test_speed_is_a_ratio_of_the_same_call() -> None:

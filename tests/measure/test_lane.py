@@ -1,4 +1,4 @@
-"""The lane of a machine, held by real processes: nothing overlaps a measuring, nobody waits for ever."""
+"""The lane of a machine with real processes: nothing overlaps a measurement, and nobody waits for ever."""
 
 from __future__ import annotations
 

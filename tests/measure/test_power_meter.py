@@ -1,4 +1,4 @@
-"""A power meter's file, rewritten by another process while it is read."""
+"""The file of a power meter, which another process rewrites while it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RAPL counters in a seeded tree of files, as the kernel lays them out."""
+"""RAPL counters in a copy of the kernel's tree of files."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_packages_and_memory_are_summed_and_what_they_hold_or_what_holds_them_is
             ("intel-rapl-mmio:0", "package-0"),
         )
     }
-    found = energy.find_rapl_counters(tmp_path)
+    result = energy.find_rapl_counters(tmp_path)
 
     def work() -> None:
         for place, file in enumerate(files.values()):
             file.write_text(str(10**place * 1_000_000))
 
-    assert found.measure(work).joules == pytest.approx(1 + 100 + 1000)
-    assert found.name == "RAPL counters (package-0, dram, package-1) of the whole processor"
+    assert result.measure(work).joules == pytest.approx(1 + 100 + 1000)
+    assert result.name == "RAPL counters (package-0, dram, package-1) of the whole processor"
 
 
 def test_a_machine_without_counters_says_so(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`edgekit compare`: what differs between two runs, and latencies only where they mean something."""
+"""`edgekit compare`: the differences between two runs, and latencies only if they are comparable."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def told(a: Path, b: Path) -> str:
 
 
 def line(text: str, name: str) -> list[str]:
-    found = next(each for each in text.splitlines() if f" {name} " in each and "│" in each)
-    return [cell.strip() for cell in found.strip("│").split("│")]
+    result = next(each for each in text.splitlines() if f" {name} " in each and "│" in each)
+    return [cell.strip() for cell in result.strip("│").split("│")]
 
 
 def test_a_run_against_itself_differs_in_nothing(calm: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a conversion left out stands where a finished run is told again: its verdict, beside another run, in MLflow."""
+"""Variants that were left out appear wherever a finished run is shown: verdict, comparison and MLflow."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_a_variant_of_one_run_says_why_the_other_has_none(letter: str) -> None:
     a, b = (ran, without) if letter == "A" else (without, ran)
     never = {**KEPT, "name": "baseline-w8-onnx"}
     rows = [(row["name"], *((row, None) if letter == "A" else (None, row))) for row in (KEPT, never)]
-    found = RunComparison(
+    outcome = RunComparison(
         a=a, b=b, folders=(Path("a"), Path("b")), config={}, versions={}, machine={}, variants=rows,
         no_latencies=["another machine"], no_accuracies="", margin=0.05,
     )  # fmt: skip
     stream = io.StringIO()
-    print_comparison(found, Console(file=stream, width=240), show_all=True)
+    print_comparison(outcome, Console(file=stream, width=240), show_all=True)
     kept, not_asked = (
         next(line for line in stream.getvalue().splitlines() if row["name"] in line) for row in (KEPT, never)
     )

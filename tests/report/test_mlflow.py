@@ -1,4 +1,4 @@
-"""MLflow: a finished run in a real local store, read back with MLflow's own client; nothing calls out."""
+"""A finished run in a real local MLflow store, read back with MLflow's own client; nothing contacts the network."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_every_figure_is_a_metric(logged: tuple[MlflowClient, Any, str], folder:
             assert metrics[f"{row['name']}/{name}"] == pytest.approx(row[name])
     assert metrics["verdict/speedup_vs_eager"] == pytest.approx(result["verdict"]["speedup_vs_eager"])
     assert metrics["verdict/met"] == 1.0
-    for stage, found in result["stages"].items():
-        assert metrics[f"seconds/{stage}"] == pytest.approx(found["seconds"])
+    for stage, outcome in result["stages"].items():
+        assert metrics[f"seconds/{stage}"] == pytest.approx(outcome["seconds"])
     assert logged[1].info.status == "FINISHED"
     assert logged[1].data.tags["edgekit.winner"] == result["verdict"]["winner"]
 
@@ -87,9 +87,9 @@ def test_what_it_delivers_is_there_to_the_byte(
 ) -> None:
     client, run, _ = logged
     result = json.loads((folder / RESULT).read_text())
-    wanted = {RESULT, html.PAGE, "bundles/edgerun.pyz", "report/06_benchmark.html"}
-    wanted |= {f"bundles/{entry['file']}" for entry in result["bundles"].values()}
-    for name in wanted:
+    expected = {RESULT, html.PAGE, "bundles/edgerun.pyz", "report/06_benchmark.html"}
+    expected |= {f"bundles/{entry['file']}" for entry in result["bundles"].values()}
+    for name in expected:
         fetched = Path(client.download_artifacts(run.info.run_id, name, str(tmp_path)))
         assert fetched.read_bytes() == (folder / name).read_bytes(), name
     assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(folder.parent / "mlartifacts")

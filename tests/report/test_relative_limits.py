@@ -1,4 +1,4 @@
-"""Relative limits, and limits of single targets, as people read them: page, table, picture and search."""
+"""Relative limits and limits of single targets, as the page, tables, figures and searches show them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_the_page_has_a_line_of_limits_or_one_for_each_target() -> None:
 
 def test_the_table_says_how_a_variant_compares_with_the_reference() -> None:
     lines = {line.name: line.verdict for line in variants.variants_of_result(result(**RELATIVE)).lines}
-    said = "0.512× (0.5–0.52) the time of theirs.tflite, of which 0.6 is the limit"
-    assert lines["student-fp32-tflite"] == f"ships for tflite; {said}"
+    text = "0.512× (0.5–0.52) the time of theirs.tflite, of which 0.6 is the limit"
+    assert lines["student-fp32-tflite"] == f"ships for tflite; {text}"
     assert "theirs" not in lines["student-fp32-onnx"]
 
 

@@ -1,4 +1,4 @@
-"""The table of files made by others: notebook and page show one and the same, the console one line of it."""
+"""The table of reference models: the same in the notebook and on the page, and one line on the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a run on the terminal: never longer than 25 lines, whatever the run has to say."""
+"""The end of a run on the terminal never has more than 25 lines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FOLDER = Path("artifacts/tiny")
 
 @pytest.fixture
 def result(tiny_run: FinishedRun) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
-    found["conditions"] |= {"disturbed": [], "stayed_open": []}
-    return found
+    outcome: dict[str, Any] = json.loads((tiny_run.folder / RESULT).read_text())
+    outcome["conditions"] |= {"disturbed": [], "stayed_open": []}
+    return outcome
 
 
 def lines(result: dict[str, Any], width: int = 100, *, terminal: bool = True, drawn: bool = True) -> list[str]:
@@ -36,27 +36,29 @@ def lines(result: dict[str, Any], width: int = 100, *, terminal: bool = True, dr
 
 def loud(result: dict[str, Any]) -> dict[str, Any]:
     """The same run with everything that a summary may have to say."""
-    told = deepcopy(result)
+    content = deepcopy(result)
     seen = {
         "name": "net.keras", "accuracy_validation": 1.0, "samples_validation": 359, "accuracy_test": 0.88,
         "samples_test": 359, "p_value": 1e-9, "level": 0.001, "known": True,
     }  # fmt: skip
-    row = next(row for row in told["variants"] if row["name"] == told["winners"]["openvino"])
+    row = next(row for row in content["variants"] if row["name"] == content["winners"]["openvino"])
     lost = {
         "name": "sparse-int4-onnx", "model": "sparse", "precision": "int4", "target": "onnx", "kind": "other",
         "operator": None, "layer": None, "place": None, "cause": "no", "advice": None, "reason": "no",
     }  # fmt: skip
-    told["seen_validation"], told["others_seen_validation"] = seen, [{**seen, "role": "teacher"}] * 3
-    told["conditions"] |= {
+    content["seen_validation"], content["others_seen_validation"] = seen, [{**seen, "role": "teacher"}] * 3
+    content["conditions"] |= {
         "disturbed": ["other processes took 77% of the processor's time", "interrupted 223 times a second", "more"],
         "stayed_open": ["winner of onnx: a takes 1.1 times as long", "gain of convert: 2 times"],
     }
-    told["rivals"] = [{"name": "other.tflite", "winner_speedup_low": 0.5}]
-    told["unmet"] = {"onnx": {**row, "name": "pruned-int8-onnx", "bound_pp": 30.0, "reasons": ["too inaccurate " * 9]}}
-    told["winners"] = {target: name for target, name in told["winners"].items() if target != "onnx"}
-    told["bundles"].pop("onnx")
-    told["left_out"] = [lost]
-    return told
+    content["rivals"] = [{"name": "other.tflite", "winner_speedup_low": 0.5}]
+    content["unmet"] = {
+        "onnx": {**row, "name": "pruned-int8-onnx", "bound_pp": 30.0, "reasons": ["too inaccurate " * 9]}
+    }
+    content["winners"] = {target: name for target, name in content["winners"].items() if target != "onnx"}
+    content["bundles"].pop("onnx")
+    content["left_out"] = [lost]
+    return content
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

@@ -1,4 +1,4 @@
-"""The table of variants: what it holds, and that console, notebook and page show one and the same."""
+"""The table of variants: its content, and that terminal, notebook and page show the same."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def test_the_baseline_comes_first_then_what_ships_then_what_might_have_then_what
 
 
 def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
-    said = {line.name: line.verdict for line in made.lines}
-    assert said.pop("student-int8-tflite").startswith("rejected: accuracy drop 48.00 pp")
-    assert said == {
+    text = {line.name: line.verdict for line in made.lines}
+    assert text.pop("student-int8-tflite").startswith("rejected: accuracy drop 48.00 pp")
+    assert text == {
         "baseline-eager": "baseline",
         "pruned-fp32-tflite": "ships for tflite: tie, won by fewest bytes",
         "student-fp32-onnx": "ships for onnx: fastest",
@@ -74,9 +74,9 @@ def test_every_line_says_why_it_ended_so(made: variants.Variants) -> None:
 
 
 def test_the_figures_are_those_of_the_rows(made: variants.Variants) -> None:
-    found = next(line for line in made.lines if line.name == "pruned-fp32-tflite")
-    assert (found.bytes, found.p50_ms, found.drop_pp) == (800, pytest.approx(0.0203), 0.0)
-    assert found.speedup is not None and found.speedup[0] == pytest.approx(2.0 / 0.0203, rel=1e-3)
+    result = next(line for line in made.lines if line.name == "pruned-fp32-tflite")
+    assert (result.bytes, result.p50_ms, result.drop_pp) == (800, pytest.approx(0.0203), 0.0)
+    assert result.speedup is not None and result.speedup[0] == pytest.approx(2.0 / 0.0203, rel=1e-3)
     before = made.lines[0]
     assert (before.drop_pp, before.bound_pp, before.speedup) == (0.0, None, None)
     assert "at 95 % confidence" in made.caption

@@ -1,4 +1,4 @@
-"""Small studies for the tests: a space with conditions, a formula for an evaluation, a script that runs the two."""
+"""Small studies for tests: a conditional space, a formula instead of an evaluation, and a script that runs both."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcom
 
 def two_objectives(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
     """The same for a study of accuracy and bytes alone."""
-    found = evaluate(trials, context)
-    for each in found:
+    result = evaluate(trials, context)
+    for each in result:
         each["values"], each["intervals"] = each["values"][::2], each["intervals"][::2]
-    return found
+    return result
 
 
 def run(folder: Path, where: Path, **options: Any) -> StudyState:
     """A study in `folder`, of the space in `where`."""
-    made = space(where, options.pop("text", SPACE))
+    built = space(where, options.pop("text", SPACE))
     options = {"seed": 1, "batch": 4, "trials": 16, "evaluate": evaluate, "subject": SUBJECT, **options}
-    return search(made, made.objectives, folder=folder, **options)
+    return search(built, built.objectives, folder=folder, **options)
 
 
 def main() -> None:
@@ -99,12 +99,12 @@ def main() -> None:
     moment_s = options.pop("moment_s", 0.0)
 
     def slowly(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-        found = {}
+        result = {}
         for trial in random.sample(list(trials), len(trials)):
             time.sleep(moment_s * random.random())
-            found[trial.number] = outcome(trial.parameters)
-            context.record_outcome(trial.number, found[trial.number])
-        return [found[trial.number] for trial in trials]
+            result[trial.number] = outcome(trial.parameters)
+            context.record_outcome(trial.number, result[trial.number])
+        return [result[trial.number] for trial in trials]
 
     print("begun", os.getpid(), flush=True)
     print(run(folder, folder.parent, evaluate=slowly, **options).digest)

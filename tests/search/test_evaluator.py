@@ -1,4 +1,4 @@
-"""Rungs, files and values of a batch, beside a pool whose works answer from a script; test_search.py has real ones."""
+"""The fidelities, files and values of a batch, with a scripted pool; test_search.py runs real jobs."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class World:
         self, config: str, settings: list[str], folder: str, targets: list[str], caches: list[str]
     ) -> Any:
         self.content("input.npy")
-        found = relative_limits(load_plan(Path(config), settings, known=True), targets)
-        sha256s = {sha256: {"path": limit.file["path"]} for sha256, limit in found.items()}
+        result = relative_limits(load_plan(Path(config), settings, known=True), targets)
+        sha256s = {sha256: {"path": limit.file["path"]} for sha256, limit in result.items()}
         beside = {"raw": str(self.folder / "input.npy"), "files": sha256s}
         return {
             **({"beside": beside} if sha256s else {}),
@@ -116,8 +116,8 @@ class World:
             _, precision, width = f"x-{Path(each.paths[0]).name}".rsplit("-", 2)
             ratio = self.slow * int(width) * (0.25 if precision == "int8" else 0.5)
             ratios[each.key] = {"ratio": ratio, "low": ratio * 0.95, "high": ratio * 1.05}
-            theirs = {name: ratio * share / 4 for name, share in (("ratio", 1), ("low", 0.95), ("high", 1.05))}
-            ratios[each.key] |= {"beside": dict.fromkeys(beside["files"], theirs)} if beside else {}
+            other = {name: ratio * share / 4 for name, share in (("ratio", 1), ("low", 0.95), ("high", 1.05))}
+            ratios[each.key] |= {"beside": dict.fromkeys(beside["files"], other)} if beside else {}
         return {"ratios": ratios, "anchors": {"tflite": 1.0 * self.slow}, "disturbed": []}
 
 
@@ -139,30 +139,30 @@ def batch(
 
 
 def test_a_trial_is_worth_its_fastest_file_within_the_drop(tmp_path: Path) -> None:
-    found, _, context = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 8)])
-    assert found[0]["state"] == "complete" and found[0]["rung"] == "all"
-    assert found[0]["variants"] == {"tflite": "student-int8-8"}  # the pruned one is as fast, and has lost too much
-    assert found[0]["values"] == [pytest.approx(0.898), pytest.approx(2.0), 800.0]
-    assert found[0]["intervals"][1] == [pytest.approx(1.9), pytest.approx(2.1)]
-    assert found[0]["constraints"] == {"accuracy_drop_pp": pytest.approx(2.0 - 25.0)}
+    result, _, context = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 8)])
+    assert result[0]["state"] == "complete" and result[0]["rung"] == "all"
+    assert result[0]["variants"] == {"tflite": "student-int8-8"}  # the pruned one is as fast, and has lost too much
+    assert result[0]["values"] == [pytest.approx(0.898), pytest.approx(2.0), 800.0]
+    assert result[0]["intervals"][1] == [pytest.approx(1.9), pytest.approx(2.1)]
+    assert result[0]["constraints"] == {"accuracy_drop_pp": pytest.approx(2.0 - 25.0)}
     assert context.baselines == [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
     assert context.baseline_accuracy == 0.93
-    assert set(found[0]["took_s"]) == {"shape", "few_epochs", "distill", "measuring"}
-    assert (found[0]["took_s"]["few_epochs"], found[0]["took_s"]["distill"]) == (1.0, 4.0)
+    assert set(result[0]["took_s"]) == {"shape", "few_epochs", "distill", "measuring"}
+    assert (result[0]["took_s"]["few_epochs"], result[0]["took_s"]["distill"]) == (1.0, 4.0)
 
 
 def test_where_no_file_is_within_the_drop_the_most_accurate_stands_for_it_and_the_limit_is_not_met(
     tmp_path: Path,
 ) -> None:
-    found, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 5)])
-    assert found[0]["variants"] == {"tflite": "student-fp32-5"}
-    assert found[0]["constraints"]["accuracy_drop_pp"] == pytest.approx(35.0)
+    result, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 5)])
+    assert result[0]["variants"] == {"tflite": "student-fp32-5"}
+    assert result[0]["constraints"]["accuracy_drop_pp"] == pytest.approx(35.0)
 
 
 def test_a_network_that_cannot_be_built_costs_its_own_trial_alone(tmp_path: Path) -> None:
-    found, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 13), a_trial(1, 8)])
-    assert (found[0]["state"], found[0]["rung"]) == ("failed", "shape") and "must not be 13" in found[0]["reason"]
-    assert found[0]["values"] == [None] * 3 and found[1]["state"] == "complete"
+    result, _, _ = batch(World(tmp_path / "w"), tmp_path / "s", [a_trial(0, 13), a_trial(1, 8)])
+    assert (result[0]["state"], result[0]["rung"]) == ("failed", "shape") and "must not be 13" in result[0]["reason"]
+    assert result[0]["values"] == [None] * 3 and result[1]["state"] == "complete"
 
 
 def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_a_trial_whose_process_dies_each_time_costs_itself_alone(tmp_path: Path)
         return everything(settings=settings, **others)
 
     world.pool.script["train_fully"] = dying
-    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 9), a_trial(1, 8)])
-    assert (found[0]["state"], found[0]["rung"]) == ("failed", "all") and "killed (SIGKILL)" in found[0]["reason"]
-    assert found[1]["state"] == "complete"
+    result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 9), a_trial(1, 8)])
+    assert (result[0]["state"], result[0]["rung"]) == ("failed", "all") and "killed (SIGKILL)" in result[0]["reason"]
+    assert result[1]["state"] == "complete"
 
 
 def test_a_cache_is_the_same_folder_for_workers_that_stand_elsewhere(tmp_path: Path) -> None:
@@ -209,18 +209,18 @@ def test_a_full_disk_ends_the_search(tmp_path: Path) -> None:
 
 def test_weights_over_the_size_end_a_trial_before_anything_is_made_of_it(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
-    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], "budget.size_bytes=1000")
-    assert (found[0]["state"], found[0]["rung"]) == ("infeasible", "shape")
-    assert found[0]["constraints"] == {"size_bytes": 64 * 50 - 1000}
+    result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], "budget.size_bytes=1000")
+    assert (result[0]["state"], result[0]["rung"]) == ("infeasible", "shape")
+    assert result[0]["constraints"] == {"size_bytes": 64 * 50 - 1000}
     assert world.pool.did == ["prepare_baseline", "measure_shapes"]
 
 
 def test_an_untrained_network_over_the_latency_is_not_trained(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
-    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], "budget.latency_p50_ms=3")
-    assert (found[1]["state"], found[1]["rung"]) == ("infeasible", "untrained")
-    assert found[1]["constraints"] == {"latency_p50_ms": pytest.approx(8 * 0.95 - 3)}
-    assert found[0]["state"] == "complete" and set(found[0]["constraints"]) == {"accuracy_drop_pp", "latency_p50_ms"}
+    result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], "budget.latency_p50_ms=3")
+    assert (result[1]["state"], result[1]["rung"]) == ("infeasible", "untrained")
+    assert result[1]["constraints"] == {"latency_p50_ms": pytest.approx(8 * 0.95 - 3)}
+    assert result[0]["state"] == "complete" and set(result[0]["constraints"]) == {"accuracy_drop_pp", "latency_p50_ms"}
     assert world.pool.did.count("train_briefly") == world.pool.did.count("train_fully") == 1
 
 
@@ -233,16 +233,16 @@ def beside_a_rival(folder: Path) -> list[str]:
 def test_a_limit_beside_a_rival_is_held_in_the_rounds_that_time_it_too(tmp_path: Path) -> None:
     world, settings = World(tmp_path / "w"), beside_a_rival(tmp_path)
     limit = "budget.latency_p50={ratio: 0.5, of: theirs.tflite}"
-    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], *settings, limit)
-    assert (found[1]["state"], found[1]["rung"]) == ("infeasible", "untrained")
-    assert found[1]["constraints"] == {"latency_p50": pytest.approx(8 / 4 * 0.95 - 0.5)}
-    assert found[1]["reason"].endswith("is at least 1.9 of that of theirs.tflite, over 0.5")
-    assert found[0]["state"] == "complete"
-    assert found[0]["constraints"]["latency_p50"] == pytest.approx(1 / 4 * 0.95 - 0.5)
+    result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 4), a_trial(1, 16)], *settings, limit)
+    assert (result[1]["state"], result[1]["rung"]) == ("infeasible", "untrained")
+    assert result[1]["constraints"] == {"latency_p50": pytest.approx(8 / 4 * 0.95 - 0.5)}
+    assert result[1]["reason"].endswith("is at least 1.9 of that of theirs.tflite, over 0.5")
+    assert result[0]["state"] == "complete"
+    assert result[0]["constraints"]["latency_p50"] == pytest.approx(1 / 4 * 0.95 - 0.5)
     busy = World(tmp_path / "w", slow=1.7)
     again = Evaluator(plan(*settings, limit), tmp_path / "t", OBJECTIVES, busy.pool, replay=tmp_path / "s")
     outcomes = again([a_trial(0, 4), a_trial(1, 16)], BatchContext(tmp_path / "t", 0, (), (), lambda *_: None))
-    assert [each["constraints"] for each in outcomes] == [found[0]["constraints"], found[1]["constraints"]]
+    assert [each["constraints"] for each in outcomes] == [result[0]["constraints"], result[1]["constraints"]]
     assert next(busy.rounds) == 1, "what was measured beside the rival is taken from there"
 
 
@@ -265,16 +265,16 @@ def test_a_rival_that_was_moved_is_timed_where_it_lies_now(tmp_path: Path) -> No
     moved = rival.replace(str(tmp_path), str(tmp_path / "new"))
     _, evaluator, _ = batch(world, tmp_path / "s", [a_trial(1, 8)], moved, *settings)
     assert world.pool.did.count("prepare_baseline") == 2 and evaluator._baseline is not None
-    [found] = evaluator._baseline.reference_inputs["files"].values()
-    assert found["path"] == str(tmp_path / "new" / "theirs.tflite")
+    [result] = evaluator._baseline.reference_inputs["files"].values()
+    assert result["path"] == str(tmp_path / "new" / "theirs.tflite")
 
 
 def test_a_size_beside_the_baselines_counts_from_the_anchor(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     limit = ["convert.models=[baseline, student, pruned]", "budget.size={ratio: 125, of: baseline}"]
-    found, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], *limit)
-    assert found[0]["constraints"] == {"size_bytes": 64 * 50 - 125 * len("anchor")}
-    assert "of the float baseline" in found[0]["reason"]
+    result, _, _ = batch(world, tmp_path / "s", [a_trial(0, 64)], *limit)
+    assert result[0]["constraints"] == {"size_bytes": 64 * 50 - 125 * len("anchor")}
+    assert "of the float baseline" in result[0]["reason"]
 
 
 def test_without_a_limit_that_a_clock_or_a_size_could_break_nothing_is_timed_untrained(tmp_path: Path) -> None:
@@ -286,18 +286,18 @@ def test_without_a_limit_that_a_clock_or_a_size_could_break_nothing_is_timed_unt
 def test_a_trial_far_behind_one_that_is_no_larger_is_stopped_after_few_epochs_in_any_order(tmp_path: Path) -> None:
     slow, fast = a_trial(0, 8, "distill.learning_rate=0.001"), a_trial(1, 8)
     for name, trials in (("a", [slow, fast]), ("b", [fast, slow])):
-        found, _, _ = batch(World(tmp_path / name), tmp_path / f"s{name}", trials)
-        assert (found[0]["state"], found[0]["rung"]) == ("stopped", "few_epochs")
-        assert "trial 1 has 90.0%" in found[0]["reason"] and found[1]["state"] == "complete"
+        result, _, _ = batch(World(tmp_path / name), tmp_path / f"s{name}", trials)
+        assert (result[0]["state"], result[0]["rung"]) == ("stopped", "few_epochs")
+        assert "trial 1 has 90.0%" in result[0]["reason"] and result[1]["state"] == "complete"
 
 
 def test_a_batch_that_was_killed_while_it_was_told_is_told_as_it_was_evaluated(tmp_path: Path) -> None:
     world = World(tmp_path / "w")
     slow, fast = a_trial(0, 8, "distill.learning_rate=0.001"), a_trial(1, 8)
-    found, _, _ = batch(world, tmp_path / "s", [slow, fast])
-    said = len(world.pool.did)
+    result, _, _ = batch(world, tmp_path / "s", [slow, fast])
+    text = len(world.pool.did)
     again, _, context = batch(world, tmp_path / "s", [slow])  # alone, nobody would stop it
-    assert again[0] == found[0] and len(world.pool.did) == said and context.baselines
+    assert again[0] == result[0] and len(world.pool.did) == text and context.baselines
 
 
 def test_a_batch_that_was_told_before_a_kill_is_still_marked_as_disturbed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the processes of a search compute, they compute on the lane; test_search.py does all works for real."""
+"""The jobs of a search hold the lane while they compute; test_search.py runs all of them for real."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from tests.conftest import TINY
 
 def test_networks_are_built_and_pruned_on_the_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lane.FOLDER_VARIABLE, str(tmp_path / "lane"))
-    found = jobs.measure_shapes(str(TINY), {"0": [], "1": ["distill.student.kwargs.width=-1"]})
-    assert found["0"]["size"]["parameters"] > 0 and "failed" in found["1"]
+    result = jobs.measure_shapes(str(TINY), {"0": [], "1": ["distill.student.kwargs.width=-1"]})
+    assert result["0"]["size"]["parameters"] > 0 and "failed" in result["1"]
     assert [hold.kind for hold in lane.read_holds(tmp_path / "lane")] == ["computing"]

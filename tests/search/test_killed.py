@@ -1,4 +1,4 @@
-"""Real processes that run a study are killed a hundred times: one digest."""
+"""A study whose processes are killed a hundred times ends with the same digest."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def test_after_a_hundred_kills_every_study_has_the_digest_of_one_that_nothing_di
     words = [sys.executable, "-m", "tests.search.killed", str(tmp_path / "killed"), str(KILLS)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    assert found["killed"] >= KILLS
-    assert set(found["digests"]) == {whole.digest}
+    result = json.loads(done.stdout)
+    assert result["killed"] >= KILLS
+    assert set(result["digests"]) == {whole.digest}

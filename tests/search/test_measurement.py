@@ -62,11 +62,11 @@ def test_each_file_is_told_as_a_ratio_to_the_anchor_of_its_target_in_the_same_ro
 ) -> None:
     monkeypatch.setattr(BaseBackend, "run", lambda *_: pytest.fail("a call that is timed made its input"))
     anchor, other = files[0].to_json(), files[1].to_json()
-    found = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
-    assert found["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
-    ratio = found["ratios"][files[1].key]
+    result = time_files([anchor, other], {"onnx": anchor}, vars(protocol))
+    assert result["ratios"][files[0].key] == {"ratio": 1.0, "low": 1.0, "high": 1.0}
+    ratio = result["ratios"][files[1].key]
     assert 0 < ratio["low"] <= ratio["ratio"] <= ratio["high"]
-    assert found["anchors"]["onnx"] > 0 and isinstance(found["disturbed"], list)
+    assert result["anchors"]["onnx"] > 0 and isinstance(result["disturbed"], list)
 
 
 def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
@@ -80,9 +80,9 @@ def test_a_rival_is_timed_on_its_own_sample_in_the_same_round(
     limit = RelativeLatency.model_validate({"ratio": 0.5, "of": "5.onnx", "sha256": "5" * 64})
     anchored = RelativeLatency.model_validate({"ratio": 0.5, "of": "baseline"})
     for content in files[1:]:
-        found = Measurements(tmp_path, reference_digests=["5" * 64]).latency_of(content)
-        assert found is not None and found.ratio_low(anchored) == found.low
-        assert 0 < found.ratio_low(limit) <= found.beside["5" * 64]["ratio"] <= found.beside["5" * 64]["high"]
+        result = Measurements(tmp_path, reference_digests=["5" * 64]).latency_of(content)
+        assert result is not None and result.ratio_low(anchored) == result.low
+        assert 0 < result.ratio_low(limit) <= result.beside["5" * 64]["ratio"] <= result.beside["5" * 64]["high"]
     done = len(pool.did)
     measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, reference_inputs=beside)
     assert len(pool.did) == done, "what is known beside the rival is not measured again"
@@ -95,10 +95,10 @@ def test_a_measured_file_keeps_its_value_and_is_not_measured_again(
     measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool)
     before = measured.latency_of(files[1])
     assert before is not None and before.p50_ms == before.ratio * measured.baseline_rows()[0]["p50_ms"]
-    said = len(pool.did)
+    text = len(pool.did)
     again = Measurements(tmp_path)
     assert measure_files(files[1:], {"onnx": files[0]}, [], again, protocol, pool) == []
-    assert len(pool.did) == said and again.latency_of(files[1]) == before
+    assert len(pool.did) == text and again.latency_of(files[1]) == before
 
 
 def test_a_replay_takes_values_and_the_first_p50_from_another_study_and_measures_only_what_that_lacks(
@@ -133,11 +133,11 @@ def rounds(*disturbed: list[str]) -> Any:
 def test_a_disturbed_round_is_measured_again_at_most_twice_and_the_least_disturbed_counts(
     files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    said: list[str] = []
+    text: list[str] = []
     pool = ScriptedPool(time_files=rounds(["a", "b"], ["a"], ["a", "b", "c"]))
     measured = Measurements(tmp_path)
-    assert measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, said.append) == ["a"]
-    assert len(pool.did) == MAX_ROUNDS and len(said) == MAX_ROUNDS and "measuring again (2 of 3)" in said[0]
+    assert measure_files(files[1:], {"onnx": files[0]}, [], measured, protocol, pool, text.append) == ["a"]
+    assert len(pool.did) == MAX_ROUNDS and len(text) == MAX_ROUNDS and "measuring again (2 of 3)" in text[0]
     assert measured.latency_of(files[1]).ratio == 3.0  # type: ignore[union-attr]
 
 
@@ -159,18 +159,18 @@ def test_a_round_that_sees_a_file_of_the_front_otherwise_than_before_compares_no
 def test_a_replay_that_has_to_measure_says_so_in_a_line(
     files: list[ModelFiles], protocol: TimingProtocol, tmp_path: Path
 ) -> None:
-    first, second, said = tmp_path / "first", tmp_path / "second", list[str]()
+    first, second, text = tmp_path / "first", tmp_path / "second", list[str]()
     first.mkdir()
     second.mkdir()
     measure_files(
         files[1:2], {"onnx": files[0]}, [], Measurements(first), protocol, ScriptedPool(time_files=rounds([]))
     )
     replayed = Measurements(second, replay=first)
-    measure_files(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), said.append)
-    assert said == []
+    measure_files(files[1:2], {"onnx": files[0]}, [], replayed, protocol, ScriptedPool(), text.append)
+    assert text == []
     pool = ScriptedPool(time_files=rounds([]))
-    measure_files(files[1:], {"onnx": files[0]}, [], replayed, protocol, pool, said.append)
-    assert len(pool.did) == 1 and len(said) == 1 and f"--replay {first}: 1 file was not measured there" in said[0]
+    measure_files(files[1:], {"onnx": files[0]}, [], replayed, protocol, pool, text.append)
+    assert len(pool.did) == 1 and len(text) == 1 and f"--replay {first}: 1 file was not measured there" in text[0]
 
 
 def test_ratios_to_another_baseline_are_never_taken(
@@ -211,5 +211,5 @@ def test_what_was_measured_is_written_whole(files: list[ModelFiles], protocol: T
     measure_files(
         files[1:], {"onnx": files[0]}, [], Measurements(tmp_path), protocol, ScriptedPool(time_files=rounds([]))
     )
-    found = json.loads((tmp_path / FILE).read_text())
-    assert set(found["files"]) == {each.key for each in files[1:]} and found["anchors"] == {"onnx": 0.5}
+    result = json.loads((tmp_path / FILE).read_text())
+    assert set(result["files"]) == {each.key for each in files[1:]} and result["anchors"] == {"onnx": 0.5}

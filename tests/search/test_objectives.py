@@ -1,4 +1,4 @@
-"""The front and its hypervolume, against counting and against Optuna's."""
+"""The front and its hypervolume, compared with counting and with Optuna's."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OBJECTIVES = (Objective("accuracy"), Objective("bytes", "tflite"))
 
 
 def row(number: int, values: list[float | None], **more: Any) -> Any:
-    found = {"number": number, "batch": 0, "state": "complete", "values": values, "constraints": {}, **more}
-    return {"feasible": is_feasible(found), **found}
+    result = {"number": number, "batch": 0, "state": "complete", "values": values, "constraints": {}, **more}
+    return {"feasible": is_feasible(result), **result}
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5])
@@ -68,8 +68,8 @@ def test_the_front_has_feasible_complete_trials_alone() -> None:
 
 
 def test_what_is_not_known_counts_as_the_worst_of_the_complete_trials() -> None:
-    found = losses([row(0, [0.9, 1000]), row(1, [0.5, 10]), row(2, [None, 100], state="infeasible")], OBJECTIVES)
-    assert found[2].tolist() == pytest.approx([-0.5, np.log(100)])
+    result = losses([row(0, [0.9, 1000]), row(1, [0.5, 10]), row(2, [None, 100], state="infeasible")], OBJECTIVES)
+    assert result[2].tolist() == pytest.approx([-0.5, np.log(100)])
     assert losses([row(0, [None, None], state="failed")], OBJECTIVES).tolist() == [[0.0, 0.0]]
 
 
@@ -87,10 +87,10 @@ def test_the_hypervolume_grows_batch_by_batch_from_one_reference() -> None:
         row(3, [0.4, 100], batch=3),
         row(4, [0.9, 90], batch=4),
     ]
-    found = hypervolume_by_batch(rows, OBJECTIVES)
-    assert 0 < found[0] == found[1] < found[2] == found[3] < found[4]
+    result = hypervolume_by_batch(rows, OBJECTIVES)
+    assert 0 < result[0] == result[1] < result[2] == result[3] < result[4]
     best = losses(rows[4:], OBJECTIVES)
-    assert found[4] == pytest.approx(hypervolume(best, reference_point(rows, OBJECTIVES) or []))
+    assert result[4] == pytest.approx(hypervolume(best, reference_point(rows, OBJECTIVES) or []))
     assert hypervolume_by_batch([], OBJECTIVES) == []
 
 

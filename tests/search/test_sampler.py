@@ -1,4 +1,4 @@
-"""Proposals: Optuna's, a function of seed and number, and not one point twice."""
+"""Proposals depend on the seed and the number of the trial alone, and no point is proposed twice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def told(space: Space, count: int) -> list[Any]:
 
 
 def test_a_gaussian_process_asks_up_to_150_trials_and_tpe_goes_on_in_longer_studies() -> None:
-    found = [sampler.choose_sampler(count)["name"] for count in (1, 150, 151, 10_000, None)]
-    assert found == ["gp", "gp", "gp+tpe", "gp+tpe", "gp"]
+    result = [sampler.choose_sampler(count)["name"] for count in (1, 150, 151, 10_000, None)]
+    assert result == ["gp", "gp", "gp+tpe", "gp+tpe", "gp"]
     assert "151 trials" in sampler.choose_sampler(151)["reason"]
     assert sampler.choose_sampler(10, "tpe") == {"name": "tpe", "reason": "it was asked for"}
 

@@ -1,4 +1,4 @@
-"""Spaces: what a YAML means, which settings its points become, and one line for each fault."""
+"""Search spaces: the meaning of a YAML file, the settings of its points, and one line for each fault."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ class TestFaults:
         ],
     )
     def test_each_is_one_line_that_names_the_key_and_what_to_do(self, tmp_path: Path, text: str, line: str) -> None:
-        (found,) = refusal(tmp_path, text)
-        assert found.removeprefix(f"{tmp_path}/").startswith(line), found
+        (result,) = refusal(tmp_path, text)
+        assert result.removeprefix(f"{tmp_path}/").startswith(line), result
 
     def test_several_are_told_at_once(self, tmp_path: Path) -> None:
         assert len(refusal(tmp_path, "objectives: [speed]\nspace: {a: [], b: {low: 2, high: 1}}")) == 3
@@ -210,8 +210,8 @@ class TestCheck:
         ],
     )
     def test_a_key_or_value_that_the_config_refuses_is_one_line(self, tmp_path: Path, entry: str, line: str) -> None:
-        (found,) = refused_by_digits(tmp_path, f"space:\n  {entry}\n  distill.learning_rate: [0.05, 0.1]\n")
-        assert found.startswith(line), found
+        (result,) = refused_by_digits(tmp_path, f"space:\n  {entry}\n  distill.learning_rate: [0.05, 0.1]\n")
+        assert result.startswith(line), result
 
     def test_values_that_only_exclude_each_other_are_left_to_the_trials(self, tmp_path: Path) -> None:
         text = "space:\n  data.calibration_samples: [20, 200]\n  quantize.calibration_samples: [20, 100]\n"

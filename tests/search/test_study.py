@@ -1,4 +1,4 @@
-"""Studies: the same digest whatever happens on the way, and words where a folder cannot be gone on with."""
+"""A study always ends with the same digest, and a folder that cannot be continued is refused with the reason."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(folder: Path) -> StudyRow:
-    found: StudyRow = json.loads((folder / "study.json").read_text())
-    return found
+    result: StudyRow = json.loads((folder / "study.json").read_text())
+    return result
 
 
 def digests(folder: Path) -> list[str]:
@@ -49,12 +49,12 @@ class TestDigest:
 
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
             context.baselines = [{"name": "baseline", "target": "tflite", "p50_ms": 1.0}]
-            found: dict[int, TrialOutcome] = {}
+            result: dict[int, TrialOutcome] = {}
 
             def one(trial: Trial) -> None:
-                found[trial.number] = studies.outcome(trial.parameters)
+                result[trial.number] = studies.outcome(trial.parameters)
                 with gate:
-                    context.record_outcome(trial.number, found[trial.number])
+                    context.record_outcome(trial.number, result[trial.number])
 
             if order == "side by side":
                 with ThreadPoolExecutor(4) as pool:
@@ -62,7 +62,7 @@ class TestDigest:
             else:
                 for trial in trials if order == "first to last" else reversed(trials):
                     one(trial)
-            return [found[trial.number] for trial in trials]
+            return [result[trial.number] for trial in trials]
 
         study = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", evaluate=evaluate)
         assert study.digest == digests(whole)[-1]
@@ -75,22 +75,22 @@ class TestDigest:
 
     def test_processes_whose_texts_hash_differently(self, whole: Path, tmp_path: Path) -> None:
         words = [sys.executable, "-m", "tests.search.studies", str(tmp_path / "study"), json.dumps({"wanted": "tpe"})]
-        found = subprocess.run(
+        result = subprocess.run(
             words, capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "7"}
         )
-        assert found.stdout.split()[-1] == digests(whole)[-1]
+        assert result.stdout.split()[-1] == digests(whole)[-1]
 
     def test_another_value_another_digest(self, whole: Path, tmp_path: Path) -> None:
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-            found = [studies.outcome(trial.parameters) for trial in trials]
+            result = [studies.outcome(trial.parameters) for trial in trials]
             if context.batch == 1:
-                found[0]["values"] = [value and value * 1.0000001 for value in found[0]["values"]]
-            return found
+                result[0]["values"] = [value and value * 1.0000001 for value in result[0]["values"]]
+            return result
 
-        found = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8, evaluate=evaluate).row[
+        result = studies.run(tmp_path / "study", tmp_path, sampler_name="tpe", trials=8, evaluate=evaluate).row[
             "batches"
         ]
-        assert (found[0]["digest"], found[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
+        assert (result[0]["digest"], result[1]["digest"] == digests(whole)[1]) == (digests(whole)[0], False)
 
     def test_a_gaussian_process_goes_on_to_the_same_digest(self, tmp_path: Path) -> None:
         """Its model is asked from the eleventh trial on."""
@@ -176,8 +176,8 @@ class TestOtherKey:
         assert studies.run(tmp_path / "study", tmp_path, trials=4).row["sampler"]["name"] == "gp"
         text = "space:\n  prune.ratio: [0.0, 0.1]\n  model.kwargs.width: [8, 16]\n  distill.learning_rate: [0.1]\n"
         studies.run(tmp_path / "other", tmp_path, text=text, trials=4)
-        found = studies.run(tmp_path / "other", tmp_path, text=text, trials=400).row
-        assert (found["sampler"]["name"], found["ended"]) == ("gp", "every point")
+        result = studies.run(tmp_path / "other", tmp_path, text=text, trials=400).row
+        assert (result["sampler"]["name"], result["ended"]) == ("gp", "every point")
 
     def test_a_file_of_something_else(self, tmp_path: Path) -> None:
         (tmp_path / FILE).write_text('{"other": 1}\n')
@@ -225,10 +225,10 @@ class TestRow:
 
     def test_what_is_no_number_is_a_failed_trial_with_its_reason(self, tmp_path: Path) -> None:
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-            found = studies.evaluate(trials, context)
-            found[0].update({"state": "complete", "values": [float("nan"), 1.0, 2.0]})
-            found[1].update({"state": "complete", "values": [0.5, 0.0, None]})
-            return found
+            result = studies.evaluate(trials, context)
+            result[0].update({"state": "complete", "values": [float("nan"), 1.0, 2.0]})
+            result[1].update({"state": "complete", "values": [0.5, 0.0, None]})
+            return result
 
         row = studies.run(tmp_path / "study", tmp_path, sampler_name="random", trials=4, evaluate=evaluate).row
         assert [trial["state"] for trial in row["trials"][:2]] == ["failed", "failed"]
@@ -237,7 +237,7 @@ class TestRow:
 
     def test_an_evaluation_of_another_form_is_an_error(self, tmp_path: Path) -> None:
         def evaluate(trials: Sequence[Trial], context: BatchContext) -> list[TrialOutcome]:
-            return [{**found, "values": [1.0]} for found in studies.evaluate(trials, context)]
+            return [{**result, "values": [1.0]} for result in studies.evaluate(trials, context)]
 
         with pytest.raises(StageError, match=r"an evaluation returned \[1, 3\] values and intervals for 3 objectives"):
             studies.run(tmp_path / "study", tmp_path, sampler_name="random", evaluate=evaluate)

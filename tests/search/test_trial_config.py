@@ -1,4 +1,4 @@
-"""`--take`: the config of a trial that loads, says where it comes from, and never overwrites."""
+"""`--take` writes a config that loads, says where it comes from, and never overwrites a file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def content() -> dict[str, Any]:
 
 def searched(folder: Path, content: dict[str, Any], config: dict[str, Any] | None = None) -> Study:
     """A study in `out/made-up-search` of a config that lies in `configs`."""
-    found = copy.deepcopy(content)
+    result = copy.deepcopy(content)
     path = folder / "configs" / "digits.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    found["config"] = config or found["config"]
-    path.write_text(yaml.safe_dump(found["config"]))
-    found["config_path"] = str(path)
-    return studies.read(example.write(found, folder / "out" / "made-up-search" / "study.json"))
+    result["config"] = config or result["config"]
+    path.write_text(yaml.safe_dump(result["config"]))
+    result["config_path"] = str(path)
+    return studies.read(example.write(result, folder / "out" / "made-up-search" / "study.json"))
 
 
 def test_a_taken_config_is_the_searched_one_with_the_trials_settings(content: dict[str, Any], tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_its_comments_say_where_it_comes_from(content: dict[str, Any], tmp_path:
     comments = [
         line for line in trial_config.write_trial_config(study, number).read_text().splitlines() if line.startswith("#")
     ]
-    said = "\n".join(comments)
+    text = "\n".join(comments)
     for words in (f"Trial {number} of study made-up", "98.33 % (97.13–99.05)", *study.front[0]["settings"], "made up",
                   study.row["batches"][study.front[0]["batch"]]["digest"], "edgekit run "):  # fmt: skip
-        assert words in said, words
-    assert "--cache" not in said
+        assert words in text, words
+    assert "--cache" not in text
     (study.path.parent / trial_config.CACHE_FOLDER).mkdir()
     again = trial_config.write_trial_config(study, number, tmp_path / "configs" / "again.yaml").read_text()
     assert f"--cache {study.path.parent / trial_config.CACHE_FOLDER}" in again
@@ -75,9 +75,9 @@ def test_what_is_not_inside_the_budget_is_refused_in_one_line(
     trial = next(each for each in study.trials if each["state"] == state and not each["feasible"])
     with pytest.raises(ConfigError) as refused:
         trial_config.write_trial_config(study, trial["number"])
-    said = str(refused.value)
-    assert "\n" not in said and said.startswith(f"--take {trial['number']}: ") and "take one of the front: 15, " in said
-    assert (trial["reason"] or "drop of accuracy by") in said
+    text = str(refused.value)
+    assert "\n" not in text and text.startswith(f"--take {trial['number']}: ") and "take one of the front: 15, " in text
+    assert (trial["reason"] or "drop of accuracy by") in text
     assert [path.name for path in (tmp_path / "configs").iterdir()] == ["digits.yaml"]
 
 
@@ -150,19 +150,19 @@ def test_any_text_in_a_config_is_written_as_it_is_read(text: str) -> None:
 
 
 def test_a_reason_with_a_line_of_its_own_stays_a_comment(content: dict[str, Any], tmp_path: Path) -> None:
-    found = copy.deepcopy(content)
-    found["ended"] = "minutes\nname: stolen\u2028version: 9\x85x: 1"
-    study = searched(tmp_path, found)
+    result = copy.deepcopy(content)
+    result["ended"] = "minutes\nname: stolen\u2028version: 9\x85x: 1"
+    study = searched(tmp_path, result)
     out = trial_config.write_trial_config(study, study.front[0]["number"])
-    assert load_plan(out).values["name"] == found["config"]["name"]
+    assert load_plan(out).values["name"] == result["config"]["name"]
 
 
 def test_the_command_says_what_it_wrote_and_what_to_do_next(content: dict[str, Any], tmp_path: Path) -> None:
     study = searched(tmp_path, content)
-    said: list[str] = []
+    text: list[str] = []
     out = tmp_path / "taken.yaml"
-    trial_config.run_take(study.path.parent, study.front[0]["number"], out, lambda line: said.append(str(line)))
-    assert said[0].startswith("trial       15: accuracy 98.33") and said[-1] == f"next        edgekit run {out}"
+    trial_config.run_take(study.path.parent, study.front[0]["number"], out, lambda line: text.append(str(line)))
+    assert text[0].startswith("trial       15: accuracy 98.33") and text[-1] == f"next        edgekit run {out}"
     with pytest.raises(DataError, match="no such study"):
         trial_config.run_take(tmp_path / "none", 0, out, print)
 
@@ -189,11 +189,11 @@ def test_a_study_of_another_config_with_the_same_name_is_refused(content: dict[s
 
 
 def test_a_config_that_was_edited_since_its_search_is_told_in_a_line(content: dict[str, Any], tmp_path: Path) -> None:
-    study, said = searched(tmp_path, content), list[str]()
+    study, text = searched(tmp_path, content), list[str]()
     config = tmp_path / "configs" / "digits.yaml"
-    trial_config.run_take(study.path, study.front[0]["number"], tmp_path / "a.yaml", said.append, load_plan(config))
-    assert not any("changed since" in line for line in said)
+    trial_config.run_take(study.path, study.front[0]["number"], tmp_path / "a.yaml", text.append, load_plan(config))
+    assert not any("changed since" in line for line in text)
     edited = load_plan(config, ["seed=77"])
-    trial_config.run_take(study.path, study.front[0]["number"], tmp_path / "b.yaml", said.append, edited)
-    assert any("changed since (seed)" in line for line in said)
+    trial_config.run_take(study.path, study.front[0]["number"], tmp_path / "b.yaml", text.append, edited)
+    assert any("changed since (seed)" in line for line in text)
     assert load_plan(tmp_path / "b.yaml").run.seed != 77

@@ -1,4 +1,4 @@
-"""Real LoadGen against callables of known service time: counts, clocks, errors, and what is marked short."""
+"""LoadGen with callables of known service time: counts, clocks, errors, and results that are marked as short."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_counts_are_those_of_loadgens_own_log(results: dict[Scenario, LoadResult
 def test_percentiles_are_those_of_loadgens_own_log(results: dict[Scenario, LoadResult]) -> None:
     """LoadGen takes the sample at or above a rank, we interpolate below it; and its binding takes some time too."""
     for result in results.values():
-        theirs = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
-        assert result.latency["p50"].value_ms == pytest.approx(theirs["p50"], rel=0.1), result.scenario
+        other = {rank: result.loadgen[f"{rank}_ns"] / 1e6 for rank in ("p50", "p99")}
+        assert result.latency["p50"].value_ms == pytest.approx(other["p50"], rel=0.1), result.scenario
         # where all answers take as long, even our p99 may lie below their p50, by what the binding takes
-        assert 0.9 * theirs["p50"] < result.latency["p99"].value_ms < theirs["p99"] + 0.1, result.scenario
+        assert 0.9 * other["p50"] < result.latency["p99"].value_ms < other["p99"] + 0.1, result.scenario
 
 
 def test_a_query_that_waits_counts_its_wait(results: dict[Scenario, LoadResult]) -> None:

@@ -17,8 +17,8 @@ EXAMPLES = ROOT / "notebooks" / "field"
 
 def example(name: str = "camera-7-march") -> dict[str, Any]:
     """The content of one of the examples."""
-    found: dict[str, Any] = json.loads((EXAMPLES / f"{name}.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((EXAMPLES / f"{name}.json").read_text())
+    return result
 
 
 def made(name: str = "then", verdict: dict[str, Any] | None = None, **changes: Any) -> FieldReport:

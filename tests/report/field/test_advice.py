@@ -1,4 +1,4 @@
-"""What to do next: each rule for what it is about, and nothing where nothing is wrong."""
+"""What to do next: each rule in its own situation, and no step if nothing is wrong."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_changed_inputs_are_looked_at_and_an_int8_network_is_recalibrated() -> N
     verdict = judged("doubtful", finding("brightness", text="inputs are darker"), finding("noise"))
     (step,) = advice.steps(made(verdict=verdict))
     assert (step.action, step.why) == ("look at the inputs", "inputs changed: inputs are darker; so did noise")
-    found = advice.steps(made(verdict=verdict, bundle__variant="student-int8-tflite"))
-    assert [each.action for each in found] == ["look at the inputs", "recalibrate"]
+    result = advice.steps(made(verdict=verdict, bundle__variant="student-int8-tflite"))
+    assert [each.action for each in result] == ["look at the inputs", "recalibrate"]
 
 
 def test_refused_inputs_recalibrate_nothing() -> None:

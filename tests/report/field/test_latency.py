@@ -1,4 +1,4 @@
-"""Percentiles out of counts: near the exact ones, in intervals that hold them as often as they promise."""
+"""Percentiles from counts are close to the exact ones, and their intervals contain the truth as often as promised."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from edgekit.report.field.latency import latency_ratio, percentile
 
 
 def counts(values_ms: np.ndarray) -> list[int]:
-    found = np.bincount([bucket_index(each) for each in values_ms.tolist()], minlength=len(BOUNDS_MS) + 1)
-    return [int(each) for each in found]
+    result = np.bincount([bucket_index(each) for each in values_ms.tolist()], minlength=len(BOUNDS_MS) + 1)
+    return [int(each) for each in result]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_a_percentile_is_within_a_few_percent_of_the_exact_one(share: float) -> None:
     values_ms = np.exp(0.4 * np.random.default_rng(2).normal(size=20_000))
-    found = percentile(counts(values_ms), share)
-    assert found is not None and found.value_ms == pytest.approx(np.quantile(values_ms, share), rel=0.05)
+    result = percentile(counts(values_ms), share)
+    assert result is not None and result.value_ms == pytest.approx(np.quantile(values_ms, share), rel=0.05)
 
 
 @pytest.mark.parametrize(("share", "answers"), [(0.5, 60), (0.5, 1000), (0.99, 3000)])
@@ -27,9 +27,9 @@ def test_an_interval_holds_the_true_percentile_as_often_as_it_promises(share: fl
     truth_ms = float(np.quantile(np.exp(0.4 * rng.normal(size=1_000_000)), share))
     inside = 0
     for _ in range(300):
-        found = percentile(counts(np.exp(0.4 * rng.normal(size=answers))), share)
-        assert found is not None and found.low_ms is not None and found.high_ms is not None
-        inside += found.low_ms <= truth_ms <= found.high_ms
+        result = percentile(counts(np.exp(0.4 * rng.normal(size=answers))), share)
+        assert result is not None and result.low_ms is not None and result.high_ms is not None
+        inside += result.low_ms <= truth_ms <= result.high_ms
     assert inside >= 295
 
 

@@ -1,4 +1,4 @@
-"""Reading field reports: what is none is refused in one line, whatever it holds."""
+"""Reading field reports: anything else is refused in one line."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.report.field.reports import EXAMPLES, example, made
 
 
 def test_the_examples_are_read_in_their_order() -> None:
-    found = folder(EXAMPLES)
-    assert [each.name for each in found] == ["camera-7-march", "camera-7-june", "camera-7-september"]
-    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in found)
-    assert [each.temperature_c for each in found] == [51.0, 63.5, 58.0]
-    assert [(each.verdict or {})["level"] for each in found] == ["sound", "sound", "doubtful"]
-    assert found[0].parts == ["preprocess", "execute", "postprocess", "whole"]
+    result = folder(EXAMPLES)
+    assert [each.name for each in result] == ["camera-7-march", "camera-7-june", "camera-7-september"]
+    assert all(each.answered == each.asked == 3000 == sum(each.counts("whole")) for each in result)
+    assert [each.temperature_c for each in result] == [51.0, 63.5, 58.0]
+    assert [(each.verdict or {})["level"] for each in result] == ["sound", "sound", "doubtful"]
+    assert result[0].parts == ["preprocess", "execute", "postprocess", "whole"]
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_a_report_with_anything_anywhere_is_refused_or_compared(bad: str, tmp_pa
         except DataError as error:
             assert str(path) in str(error)
             continue
-        found = history.of([made(), report])
-        assert history.rows(found) and history.drift(report) is not None
+        result = history.of([made(), report])
+        assert history.rows(result) and history.drift(report) is not None
         json.dumps(
             [
-                terminal.comparison_to_json(found.comparison),
+                terminal.comparison_to_json(result.comparison),
                 terminal.comparison_to_json(compare_reports(report, made())),
             ],
             allow_nan=False,
         )
-        terminal.print_comparison(found.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
+        terminal.print_comparison(result.comparison, Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8")))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "3", '{"a": 1}', "\x00", "[" * 100_000])
@@ -125,8 +125,8 @@ class TestHistory:
             self.dated("first", 3, device__host="a"),
             self.dated("last", 4, device__host="a"),
         ]
-        found = history.of(reports)
-        assert (found.then.name, found.now.name) == ("first", "last")
+        result = history.of(reports)
+        assert (result.then.name, result.now.name) == ("first", "last")
         assert history.of(reports[:3]).then.name == "elsewhere"
         named = history.of(reports, then="other-bundle", now="first.json")
         assert (named.then.name, named.now.name) == ("other-bundle", "first")

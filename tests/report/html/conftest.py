@@ -1,4 +1,4 @@
-"""What the tests of the page share: a run that missed its budget, and a browser."""
+"""Shared by the tests of the page: a run that missed its budget, and a browser."""
 
 from __future__ import annotations
 

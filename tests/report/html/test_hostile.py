@@ -1,4 +1,4 @@
-"""A notebook that means ill: nothing that it brings runs, and nothing leaves the machine."""
+"""A malicious notebook: nothing in it runs, and nothing leaves the machine."""
 
 from __future__ import annotations
 

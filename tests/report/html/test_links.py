@@ -1,4 +1,4 @@
-"""Links of a notebook, on its page beside the report."""
+"""The links of a notebook on its page beside the report."""
 
 from __future__ import annotations
 

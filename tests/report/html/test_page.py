@@ -1,4 +1,4 @@
-"""report.html: all that the result says stands in it, nothing in it comes from elsewhere, and it is never stale."""
+"""report.html contains everything in the result, loads nothing from elsewhere, and is never stale."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def copy(tiny_run: FinishedRun, read: Read, tmp_path: Path) -> Path:
 def test_every_variant_stands_with_its_figures_and_its_reasons(read: Read, result: dict[str, Any]) -> None:
     for row in result["variants"]:
         cells = read.row(row["name"], percent(row["accuracy_test"]))
-        wanted = [percent(row["accuracy_validation"]), count(row["bytes"]), percentage_points(row.get("bound_pp"))]
-        wanted += [milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)]
-        assert [each for each in wanted if each not in cells] == [], row["name"]
+        expected = [percent(row["accuracy_validation"]), count(row["bytes"]), percentage_points(row.get("bound_pp"))]
+        expected += [milliseconds(row[f"p{rank}_ms"]) for rank in (50, 95, 99)]
+        assert [each for each in expected if each not in cells] == [], row["name"]
         assert all(reason in cells[1] for reason in row.get("reasons", []))
         ships = row["name"] in result["winners"].values()
         assert ships == cells[1].startswith("ships for")
@@ -126,15 +126,15 @@ def test_where_the_time_goes_stands_before_and_after(read: Read, result: dict[st
 
 
 def test_accuracy_stands_class_by_class_with_what_was_lost(read: Read, result: dict[str, Any]) -> None:
-    found = result["by_class"]
-    for row in found["groups"]:
+    outcome = result["by_class"]
+    for row in outcome["groups"]:
         cells = read.row(row["name"], str(row["samples"]))
         assert [cell.split()[0] for cell in cells[2:]] == [f"{100 * one['score']:.2f}" for one in row["answers"]]
     winner = result["verdict"]["winner"]
-    assert f"{winner} loses {found['lost'][winner]:,} and gains {found['gained'][winner]:,}" in read.text
+    assert f"{winner} loses {outcome['lost'][winner]:,} and gains {outcome['gained'][winner]:,}" in read.text
     alts = [image["alt"] for image in read.named("img")]
     assert any(alt.startswith("Confusion matrix of baseline-eager and ") for alt in alts)
-    assert bool(found["lost"][winner]) == any(alt.startswith("Lost validation samples") for alt in alts)
+    assert bool(outcome["lost"][winner]) == any(alt.startswith("Lost validation samples") for alt in alts)
 
 
 def test_nothing_comes_from_elsewhere_and_every_link_leads_somewhere(read: Read, tiny_run: FinishedRun) -> None:
@@ -247,14 +247,14 @@ def test_a_run_in_which_something_sealed_was_edited_gets_no_page(copy: Path, fil
 
 
 def test_a_missed_budget_gets_its_page_with_the_nearest_miss(missed: Path) -> None:
-    told = Read(missed / html.PAGE)
+    content = Read(missed / html.PAGE)
     result = json.loads((missed / RESULT).read_text())
     nearest = result["nearest_miss"]
-    assert "Budget missed: nothing ships" in told.text
-    assert f"the nearest miss is {nearest['name']}" in told.text
-    assert all(reason in told.text for reason in nearest["reasons"])
-    assert told.row("limit of the budget", "≤ 1,000")[3:5] == ["≤ 25", "≤ 1e-06"]
-    assert not any("ships for" in cell for row in told.rows for cell in row)
-    assert "What each step bought" not in told.text  # no waterfall leads anywhere
+    assert "Budget missed: nothing ships" in content.text
+    assert f"the nearest miss is {nearest['name']}" in content.text
+    assert all(reason in content.text for reason in nearest["reasons"])
+    assert content.row("limit of the budget", "≤ 1,000")[3:5] == ["≤ 25", "≤ 1e-06"]
+    assert not any("ships for" in cell for row in content.rows for cell in row)
+    assert "What each step bought" not in content.text  # no waterfall leads anywhere
     assert "07_bundle" not in (missed / html.PAGE).read_text()
     assert not (missed / html.NOTEBOOK_FOLDER / "07_bundle.html").exists()

@@ -1,4 +1,4 @@
-"""The page in a real browser: wide and narrow, light and dark, on paper; nothing hidden, nothing complained of."""
+"""The page in a real browser: wide and narrow, light and dark, and on paper, without hidden content or errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""search.html: whole and the same again, read in a browser wide and narrow, and deaf to what a study brings."""
+"""search.html: complete and reproducible, readable on wide and narrow screens, and safe against malicious studies."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def test_a_damaged_study_leaves_the_page_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{")
     with pytest.raises(DataError):
         page.write_page(tmp_path)
-    said: list[str] = []
-    assert not page.try_write_page(tmp_path / "study.json", said.append)
-    assert path.read_text() == text and "The study is complete" in said[0]
+    printed: list[str] = []
+    assert not page.try_write_page(tmp_path / "study.json", printed.append)
+    assert path.read_text() == text and "The study is complete" in printed[0]
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])

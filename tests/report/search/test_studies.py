@@ -1,4 +1,4 @@
-"""study.json is read as it was written, and one that was edited, cut short or damaged is refused in one line."""
+"""study.json is read as it was written; an edited, truncated or damaged one is refused in one line."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ def test_values_that_fit_but_do_not_have_their_digest_are_no_study(whole: dict[s
         (b'{"trials": NaN}', "not JSON"),
         (b"[]", "not a study"),
         (b'{"kind": "field"}', "not a study"),
-        (b'{"trials": [], "objectives": [], "format": 9, "edgekit": "9.0"}', "format 9, but this version of edgekit reads 1"),
+        (
+            b'{"trials": [], "objectives": [], "format": 9, "edgekit": "9.0"}',
+            "format 9, but this version of edgekit reads 1",
+        ),
     ],
 )
 def test_what_is_no_study_is_told_in_one_line(data: bytes, words: str, tmp_path: Path) -> None:

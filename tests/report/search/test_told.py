@@ -1,4 +1,4 @@
-"""A study in words: what became of the trials, which points to take, and how sure that is."""
+"""A study in words: what became of the trials, which ones to look at, and how significant the differences are."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_a_study_that_no_trial_went_through_says_what_to_widen(tmp_path: Path) -
 
 def test_states_are_counted_and_disturbed_batches_named(tmp_path: Path) -> None:
     study = read(tmp_path)
-    said = words.trials(study)
+    text = words.trials(study)
     for state, many in study.counts.items():
-        assert f"{many} {words.STATES[state]}" in said
-    assert f"{len(study.inside)} of these inside the budget" in said
+        assert f"{many} {words.STATES[state]}" in text
+    assert f"{len(study.inside)} of these inside the budget" in text
     assert "latencies of batch 6 are noisy" in words.disturbed(study)
     assert words.disturbed(read(tmp_path, trials=8)) == ""
 
@@ -113,12 +113,12 @@ def test_a_trial_that_was_told_again_costs_nothing(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_the_front_and_a_command_for_each_point(tmp_path: Path) -> None:
     study = read(tmp_path)
-    said = terminal_text(study)
+    text = terminal_text(study)
     for trial in study.front:
-        assert studies.value_text(trial, study.objectives[0]) in said
+        assert studies.value_text(trial, study.objectives[0]) in text
     for point in recommend.points(study):
-        assert f"\n  {study.command(point.number)}\n" in said
-    assert "Ended: made up by a formula" in said
+        assert f"\n  {study.command(point.number)}\n" in text
+    assert "Ended: made up by a formula" in text
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -152,8 +152,8 @@ def test_a_long_front_is_cut_and_words_with_brackets_stay(tmp_path: Path) -> Non
     many = [dict(trial) for trial in study.front for _ in range(3)]
     study.row["name"] = "[red]name"
     study.__dict__["front"] = many
-    said = terminal_text(study)
-    assert f"and {len(many) - terminal.MAX_ROWS} more, in the page" in said and "[red]name" in said
+    text = terminal_text(study)
+    assert f"and {len(many) - terminal.MAX_ROWS} more, in the page" in text and "[red]name" in text
 
 
 @pytest.mark.parametrize(
